@@ -17,14 +17,15 @@ namespace {
 /// Walks the tasks in order and gives each to the law that judges it.
 class Split {
  public:
-  Split(const Plan& plan, const Ordering& ordering, const Report& report)
+  Split(const Plan& plan, const Ordering& ordering, std::int64_t alike_parts, const Report& report)
       : plan_(plan),
+        alike_parts_(alike_parts),
         ordering_(ordering),
         ledger_(plan, report),
         compute_(ledger_),
         norm_(ledger_),
         updates_(ledger_, norm_),
-        meetings_(ledger_) {}
+        meetings_(ledger_, alike_parts) {}
 
   void check() {
     if (!ledger_.open()) {
@@ -87,8 +88,7 @@ class Split {
 
   /// At the end of the step parameters are updated, and losses are complete and those of all rows.
   void check_end() {
-    Terms losses;
-    bool judged = false;
+    std::vector<std::vector<BufferId>> losses_of_device(plan_.devices().size());
     for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
       const BufferId id(b);
       const Buffer& buffer = plan_[id];
@@ -115,20 +115,44 @@ class Split {
         if (!state.complete || !state.written) {
           return ledger_.breach(Rule::sum, {}, fmt::format("{} is not complete at the end", ledger_.name(id)));
         }
-        judged = true;
-        TermBox rows;
-        for (std::size_t d = 0; d < ledger_.held(id).at.size(); ++d) {
-          rows.add({ledger_.held(id).at[d], ledger_.whole(thing)[d]});
-        }
-        losses.add(rows);  // several devices may have the same
+        losses_of_device[buffer.device.index()].push_back(id);
       }
     }
+    Terms losses;
+    for (std::size_t device = 0; device < losses_of_device.size(); ++device) {
+      for (std::size_t i = 0; i < losses_of_device[device].size(); ++i) {
+        const TermBox rows = rows_of(losses_of_device[device][i]);
+        losses.add(rows);  // several devices may have the same
+        if (alike_parts_ > 2 && device % 2 == 1) {
+          const TermBox first = rows_of(losses_of_device[device - 1].at(i));
+          for (std::int64_t k = 2; k < alike_parts_; ++k) {
+            TermBox further = first;
+            if (further.continue_to(rows, k)) {
+              losses.add(further);
+            }
+          }
+        }
+      }
+    }
+    const bool judged = std::any_of(losses_of_device.begin(), losses_of_device.end(),
+                                    [](const auto& list) { return !list.empty(); });
     if (judged && !losses.complete(1)) {
       ledger_.breach(Rule::value, {}, "no device computes some of the losses");
     }
   }
 
+  /// Which rows a loss is of.
+  TermBox rows_of(BufferId loss) const {
+    const Held& held = ledger_.held(loss);
+    TermBox rows;
+    for (std::size_t d = 0; d < held.at.size(); ++d) {
+      rows.add({held.at[d], ledger_.whole(held.thing)[d]});
+    }
+    return rows;
+  }
+
   const Plan& plan_;
+  std::int64_t alike_parts_;
   const Ordering& ordering_;
   Ledger ledger_;
   ComputeLaw compute_;
@@ -140,9 +164,9 @@ class Split {
 
 }  // namespace
 
-void check_split(const Plan& plan, const Ordering& ordering, const Report& report) {
+void check_split(const Plan& plan, const Ordering& ordering, std::int64_t alike_parts, const Report& report) {
   if (!plan.graph().empty()) {
-    Split(plan, ordering, report).check();
+    Split(plan, ordering, alike_parts, report).check();
   }
 }
 

@@ -1,10 +1,21 @@
 #include "baton/plan/terms.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "baton/base/error.h"
 
 namespace baton::plan {
+
+std::optional<Range> continued(Range first, Range second, std::int64_t k) {
+  if (first == second) {
+    return first;
+  }
+  if (first.size() != second.size() || second.begin != first.end) {
+    return std::nullopt;
+  }
+  return Range{first.begin + k * first.size(), first.end + k * first.size()};
+}
 
 void TermBox::add(Side side) {
   check(rank_ < max_rank, "a sum over more than {} dimensions", max_rank);
@@ -67,6 +78,20 @@ bool TermBox::join(const TermBox& other) {
   return false;
 }
 
+bool TermBox::continue_to(const TermBox& second, std::int64_t k) {
+  if (use_ != second.use_ || !same_sum(second)) {
+    return false;
+  }
+  for (std::size_t d = 0; d < rank_; ++d) {
+    const std::optional<Range> range = continued(sides_[d].range, second.sides_[d].range, k);
+    if (!range || range->end > sides_[d].extent) {
+      return false;
+    }
+    sides_[d].range = *range;
+  }
+  return true;
+}
+
 void TermBox::simplify() {
   if (std::all_of(sides_.begin(), sides_.begin() + rank_, [](const Side& side) { return side.is_whole(); })) {
     rank_ = 0;
@@ -86,6 +111,15 @@ bool Terms::add(const TermBox& box) {
 
 bool Terms::add(const Terms& other) {
   return std::all_of(other.boxes_.begin(), other.boxes_.end(), [&](const TermBox& box) { return add(box); });
+}
+
+std::optional<Terms> Terms::continued(const Terms& second, std::int64_t k) const {
+  Terms terms = *this;
+  bool alike = boxes_.size() == second.boxes_.size();
+  for (std::size_t i = 0; alike && i < boxes_.size(); ++i) {
+    alike = terms.boxes_[i].continue_to(second.boxes_[i], k);
+  }
+  return alike ? std::optional(std::move(terms)) : std::nullopt;
 }
 
 /// Joins the last box to others as long as it can be.

@@ -2,11 +2,16 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "baton/base/divide.h"
 
 namespace baton::plan {
+
+/// The range of part `k` of a row of parts, of which the first two are given: it is the same for all, or one follows the other
+/// without a gap. Nothing if neither holds.
+std::optional<Range> continued(Range first, Range second, std::int64_t k);
 
 /// Indices of the dimensions that are summed over, for one of the uses that a gradient adds up. None: all of them.
 class TermBox {
@@ -27,6 +32,8 @@ class TermBox {
   bool overlaps(const TermBox& other) const;
   /// Takes in the other's terms; false where both together are no box.
   bool join(const TermBox& other);
+  /// The box of part `k` of a row of alike parts, of which this is the first and `second` the second. False: they are not alike.
+  bool continue_to(const TermBox& second, std::int64_t k);
   /// Leaves out the dimensions where it has all indices of all of them.
   void simplify();
   bool operator==(const TermBox& other) const;
@@ -50,6 +57,8 @@ class Terms {
   /// Adds terms; false where some of them are there already.
   bool add(const TermBox& box);
   bool add(const Terms& other);
+  /// The terms of part `k` of a row of alike parts, of which this holds those of the first and `second` those of the second.
+  std::optional<Terms> continued(const Terms& second, std::int64_t k) const;
   /// Whether it holds every term of so many uses.
   bool complete(std::uint32_t uses) const;
   bool operator==(const Terms&) const = default;

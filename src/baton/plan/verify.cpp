@@ -42,7 +42,7 @@ class Judge {
       check_buffers();
     }
     if (verdict_.holds() && !limits_.slice) {
-      check_split(plan_, verdict_.ordering,
+      check_split(plan_, verdict_.ordering, limits_.alike_parts,
                   [&](Rule rule, std::vector<TaskId> tasks, std::string text) { report(rule, std::move(tasks), std::move(text)); });
     }
     if (verdict_.holds()) {
@@ -53,6 +53,9 @@ class Judge {
   }
 
  private:
+  /// Whether members of a collective may be missing.
+  bool is_slice() const { return limits_.slice || limits_.alike_parts > 2; }
+
   void report(Rule rule, std::vector<TaskId> tasks, std::string text) {
     if (verdict_.violations.size() < Verdict::max_violations) {
       verdict_.violations.push_back({rule, std::move(tasks), std::move(text)});
@@ -270,7 +273,7 @@ class Judge {
 
   std::string broken_collective(std::span<const TaskId> members) const {
     const auto* first = std::get_if<Collective>(&plan_[members[0]].action);
-    if (first == nullptr || (limits_.slice ? members.size() > first->size : members.size() != first->size)) {
+    if (first == nullptr || (is_slice() ? members.size() > first->size : members.size() != first->size)) {
       return fmt::format("has {} of its {} members", members.size(), first == nullptr ? 0 : first->size);
     }
     std::vector<bool> ranks(first->size, false);

@@ -42,6 +42,9 @@ struct Limits {
   std::function<bool(const Task&)> has_kernel;
   std::vector<Bytes> memory;  // by device
   bool slice = false;         // of a larger plan: members of a collective may be elsewhere
+  /// If more than two: tensors are divided into so many parts, of which the plan has the first two, on devices 2i and 2i + 1. That
+  /// the split computes the model is then judged of all parts: each further one continues the row that the two begin.
+  std::int64_t alike_parts = 0;
 };
 
 /// The violations, and the ordering and memory layout that the check computed: an executor needs both.
@@ -54,8 +57,8 @@ struct Verdict {
   bool holds() const { return violations.empty(); }
 };
 
-/// Checks all rules in time linear in the plan. That the split computes the model is checked of whole plans: a slice's other
-/// members are elsewhere.
+/// Checks all rules in time linear in the plan. That the split computes the model is checked of whole plans, and of plans with
+/// alike parts: the other members of a slice are elsewhere.
 Verdict verify(const Plan& plan, const Limits& limits = {});
 
 /// Throws a usage error with the first violation's sentence.

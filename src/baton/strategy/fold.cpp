@@ -441,9 +441,13 @@ std::optional<Folded> fold_by(const Request& request, const Strategy& strategy, 
   two.layout.tp = axes.tp;
   two.layout.micro_batches = schedule::micro_batches(grid_of(named, *strategy.layout()));
   const Plan both = compile(two, strategy);
-  plan::require(plan::verify(both, {.slice = folds.parts}));  // of one replica alone nobody could say whether it computes the model
   Folder folder(both, axes, folds, request.cluster);
-  return folder.is_simple() ? std::optional(folder.fold(title_of(named, strategy))) : std::nullopt;
+  if (!folder.is_simple()) {
+    return std::nullopt;
+  }
+  // Of one replica alone nobody could say whether it computes the model.
+  plan::require(plan::verify(both, {.alike_parts = folds.parts ? axes.tp : 0}));
+  return folder.fold(title_of(named, strategy));
 }
 
 }  // namespace
@@ -462,7 +466,9 @@ std::optional<Folded> fold(const Request& request, const Strategy& strategy) {
   const bool everywhere = std::all_of(request.delays.begin(), request.delays.end(),
                                       [](const DelayRequest& delay) { return delay.device < 0; });
   const bool replicas = everywhere && axes.dp > 2 && request.step.global_batch % axes.dp == 0;
-  const bool parts = everywhere && axes.tp > 2 && parts_even(request.model, axes, request.layout.sp);
+  // Of parameters that all parts hold the first one counts the squares that gradients are clipped by: then parts are not alike.
+  const bool clips = op::clip_of(request.step.optimizer) > 0;
+  const bool parts = everywhere && axes.tp > 2 && !clips && parts_even(request.model, axes, request.layout.sp);
   std::vector<Folds> ways;
   if (replicas && parts) {
     ways.push_back({true, true});

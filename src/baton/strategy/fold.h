@@ -31,8 +31,8 @@ struct Folded {
 
 /// Nothing where neither replicas nor parts are alike (a strategy that is no named layout, a batch or a dimension that does not
 /// divide evenly, a delay on one device, nodes that they do not fill alike) or both too few to be worth it. Never compiles more
-/// than two of each. Where all parts are written the plan of two replicas is verified whole; of two parts out of more nobody could
-/// say whether they compute the model, so all other rules are.
+/// than two of each. What is compiled is verified by all rules: further parts are judged as the continuation of the two
+/// (`plan::Limits::alike_parts`), further replicas compute the same of other samples.
 std::optional<Folded> fold(const Request& request);
 std::optional<Folded> fold(const Request& request, const Strategy& strategy);
 

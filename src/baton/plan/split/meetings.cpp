@@ -20,6 +20,9 @@ void MeetingLaw::judge(std::span<const TaskId> members) {
     members_[rank_of(plan[id])] = id;
   }
   next_.assign(members.size(), 0);
+  if (!find_parts()) {
+    return;
+  }
   const Task& first = plan[members_[0]];
   const auto* collective = std::get_if<Collective>(&first.action);
   const MoveRule& rule = rule_of(move_of(first));
@@ -36,6 +39,51 @@ void MeetingLaw::judge(std::span<const TaskId> members) {
       meet_pieces(rule, slot, collective->accumulate);
     }
   }
+}
+
+/// Finds the members that are parts beside each other; false if one of them is there without the other.
+bool MeetingLaw::find_parts() {
+  parts_.clear();
+  if (alike_parts_ <= 2) {
+    return true;
+  }
+  on_device_.clear();
+  for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+    on_device_.emplace_back(ledger_.plan()[members_[rank]].device.index(), rank);
+  }
+  std::sort(on_device_.begin(), on_device_.end());
+  for (std::size_t i = 0; i + 1 < on_device_.size(); ++i) {
+    if (on_device_[i].first % 2 == 0 && on_device_[i + 1].first == on_device_[i].first + 1) {
+      parts_.emplace_back(on_device_[i].second, on_device_[i + 1].second);
+    }
+  }
+  if (!parts_.empty() && 2 * parts_.size() != members_.size()) {
+    ledger_.breach(Rule::value, {members_[0]},
+                   fmt::format("{} has some parts of a divided tensor only", ledger_.name(members_[0])));
+  }
+  return !ledger_.broken();
+}
+
+/// How many members the meeting has when all parts are there.
+std::size_t MeetingLaw::size() const {
+  return parts_.empty() ? members_.size() : parts_.size() * static_cast<std::size_t>(alike_parts_);
+}
+
+/// Adds the terms that parts bring of which the plan has none; false if they do not continue the first two, or count twice.
+bool MeetingLaw::add_further_parts(Terms& sum) {
+  for (const auto& [first, second] : parts_) {
+    for (std::int64_t k = 2; k < alike_parts_; ++k) {
+      const std::optional<Terms> further = ledger_.state(summands_[first])
+                                               .terms.continued(ledger_.state(summands_[second]).terms, k);
+      if (!further || !sum.add(*further)) {
+        ledger_.breach(Rule::sum, {members_[first], members_[second]},
+                       fmt::format("{} and {} do not begin a row of {} parts", ledger_.name(summands_[first]),
+                                   ledger_.name(summands_[second]), alike_parts_));
+        return false;
+      }
+    }
+  }
+  return true;
 }
 
 /// All members bring, or take, the same part of the same thing.
@@ -55,8 +103,10 @@ bool MeetingLaw::alike(std::size_t slot) {
 
 /// The sum of what the members bring; false: something counts twice.
 bool MeetingLaw::sum_of(std::size_t slot, State& sum) {
+  summands_.clear();
   for (std::size_t rank = 0; rank < members_.size(); ++rank) {
     const BufferId buffer = brought(rank, slot);
+    summands_.push_back(buffer);
     const State& state = ledger_.state(buffer);
     if (state.updated || state.complete || !sum.terms.add(state.terms)) {
       ledger_.breach(Rule::sum, {members_[0], members_[rank]},
@@ -64,6 +114,10 @@ bool MeetingLaw::sum_of(std::size_t slot, State& sum) {
                                  state.complete ? "the sum is complete" : "another member brings the same terms"));
       return false;
     }
+  }
+  // Counts of what is not finite are added up by device, whatever the devices hold.
+  if (!ledger_.held(summands_[0]).at.empty() && !add_further_parts(sum.terms)) {
+    return false;
   }
   sum.written = true;
   sum.complete = false;
@@ -76,10 +130,10 @@ bool MeetingLaw::check_terms(std::size_t slot) {
   for (std::size_t rank = 0; rank < members_.size(); ++rank) {
     const BufferId buffer = brought(rank, slot);
     const auto* part = std::get_if<ValuePart>(&ledger_.plan()[buffer].content);
-    if (part != nullptr && part->terms > 1 && (part->terms != members_.size() || part->term != rank)) {
+    if (part != nullptr && part->terms > 1 && (part->terms != size() || part->term != rank)) {
       ledger_.breach(Rule::sum, {members_[rank]},
                      fmt::format("{} brings {} as term {} of {}, which is said to be term {} of {}", ledger_.name(members_[rank]),
-                                 ledger_.name(buffer), rank, members_.size(), part->term, part->terms));
+                                 ledger_.name(buffer), rank, size(), part->term, part->terms));
       return false;
     }
   }
@@ -161,6 +215,11 @@ void MeetingLaw::meet_pieces(const MoveRule& rule, std::size_t slot, bool accumu
     const Task& task = ledger_.plan()[members_[rank]];
     const BufferId all = brought(rank, slot);
     const Range own = piece_of(ledger_.plan()[all].shape.elements(), std::get<Collective>(task.action));
+    if (!parts_.empty() && own.size() * static_cast<std::int64_t>(size()) != ledger_.plan()[all].shape.elements()) {
+      return ledger_.breach(
+          Rule::value, {members_[rank]},
+          fmt::format("{} does not divide {} into {} equal pieces", ledger_.name(members_[rank]), ledger_.name(all), size()));
+    }
     if (own.size() > 0) {
       const BufferId piece = pieces(task)[next_[rank]++];
       if (!take_piece(members_[rank], piece, all, own)) {
@@ -204,8 +263,10 @@ void MeetingLaw::put_piece(TaskId id, BufferId piece, const State& sum, bool add
 /// Each member brings the terms that its part of the scores contributes to a loss; together they must be those of all scores.
 void MeetingLaw::gather_terms(std::size_t slot) {
   State all;
+  summands_.clear();
   for (std::size_t rank = 0; rank < members_.size(); ++rank) {
     const BufferId piece = pieces(ledger_.plan()[members_[rank]])[next_[rank]++];
+    summands_.push_back(piece);
     Held wanted = ledger_.held(brought(rank, slot));
     wanted.parts = 1;
     if (!(ledger_.held(piece) == wanted)) {
@@ -219,6 +280,9 @@ void MeetingLaw::gather_terms(std::size_t slot) {
           Rule::sum, {members_[0], members_[rank]},
           fmt::format("{} brings {}, which are in it already", ledger_.name(members_[rank]), ledger_.name(piece)));
     }
+  }
+  if (!add_further_parts(all.terms)) {
+    return;
   }
   all.written = true;
   all.complete = false;

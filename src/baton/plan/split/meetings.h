@@ -1,6 +1,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "baton/plan/split/ledger.h"
 
@@ -10,11 +13,14 @@ namespace baton::plan {
 /// of a sum comes twice.
 class MeetingLaw {
  public:
-  explicit MeetingLaw(Ledger& ledger) : ledger_(ledger) {}
+  MeetingLaw(Ledger& ledger, std::int64_t alike_parts) : ledger_(ledger), alike_parts_(alike_parts) {}
 
   void judge(std::span<const TaskId> members);
 
  private:
+  bool find_parts();
+  bool add_further_parts(Terms& sum);
+  std::size_t size() const;
   bool alike(std::size_t slot);
   bool sum_of(std::size_t slot, State& sum);
   bool check_terms(std::size_t slot);
@@ -28,8 +34,13 @@ class MeetingLaw {
   BufferId brought(std::size_t rank, std::size_t slot) const { return payload(ledger_.plan()[members_[rank]])[slot]; }
 
   Ledger& ledger_;
-  std::vector<TaskId> members_;    // of the meeting that is judged, by rank
-  std::vector<std::size_t> next_;  // of a rank's pieces
+  std::int64_t alike_parts_;     // Limits::alike_parts
+  std::vector<TaskId> members_;  // of the meeting that is judged, by rank
+  /// Of a meeting between parts of which the plan has two of more: the ranks of a first part and of the second beside it.
+  std::vector<std::pair<std::size_t, std::size_t>> parts_;
+  std::vector<std::pair<std::size_t, std::size_t>> on_device_;  // device and rank of the members
+  std::vector<BufferId> summands_;                              // by rank
+  std::vector<std::size_t> next_;                               // of a rank's pieces
 };
 
 }  // namespace baton::plan
