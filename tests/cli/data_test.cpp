@@ -47,6 +47,19 @@ class TrainOnData : public baton::test::Cli {
   }
 };
 
+TEST_F(TrainOnData, AModelThatLeavesItsVocabularyOpenTakesThatOfTheData) {
+  write_bytes(folder_ / "abc.txt", "abcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabc\n");
+  const std::string flags = " --data abc.txt --tokenizer chars --batch 2 --steps 6 --json -";
+  const Outcome open = run("train --model gpt:depth=1,heads=1,dim=4,context=4" + flags);
+  ASSERT_EQ(open.code, 0) << open.err;
+  EXPECT_EQ(Json::parse(open.out)["model"], "gpt:depth=1,heads=1,dim=4,context=4,vocab=4");
+  const Outcome given = run("train --model gpt:depth=1,heads=1,dim=4,context=4,vocab=4" + flags);
+  EXPECT_EQ(Json::parse(open.out)["losses"], Json::parse(given.out)["losses"]);
+  const Outcome random = run("train --model gpt:depth=1,heads=1,dim=4,context=4");
+  EXPECT_EQ(random.code, 2);
+  EXPECT_NE(random.err.find("needs vocab"), std::string::npos) << random.err;
+}
+
 TEST_F(TrainOnData, EvaluatesOnTheTestPartOfTheFolderWithoutAFurtherFlag) {
   const Json result = trained("--epochs 3");
   EXPECT_EQ(result["steps"], 18);

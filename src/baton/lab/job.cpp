@@ -11,6 +11,7 @@
 #include "baton/exec/backend/cuda/cuda.h"
 #include "baton/exec/devices.h"
 #include "baton/job/setup.h"
+#include "baton/model/zoo.h"
 
 namespace baton::lab {
 namespace {
@@ -42,6 +43,22 @@ JobWords without_strategy(JobWords words, const Own& own) {
   return words;
 }
 
+/// A model that leaves its vocabulary open takes that of the data.
+JobWords with_vocabulary(JobWords words, const Own& own) {
+  if (own.model || !model::lacks_vocabulary(words.model) || (!own.data && (words.data.empty() || data::is_random(words.data)))) {
+    return words;
+  }
+  const data::Parts parts = own.data
+                                ? *own.data
+                                : data::open(words.data,
+                                             {.tokenizer = words.tokenizer, .given_tokenizer = {}, .token_type = words.token_type});
+  const data::Source& source = parts.train ? *parts.train : *parts.test;
+  if (const std::int64_t vocabulary = source.description().vocabulary; vocabulary > 0) {
+    words.model += fmt::format(",vocab={}", vocabulary);
+  }
+  return words;
+}
+
 }  // namespace
 
 const std::vector<JobField>& job_fields() {
@@ -61,7 +78,7 @@ const std::vector<JobField>& job_fields() {
 const JobField* find_field(std::string_view name) { return job::find_field(job_fields(), name); }
 
 Job::Job(const JobWords& given, cluster::Machine machine, exec::World* world, Own own)
-    : Job(Ready{}, with_software(given), std::move(machine), world, std::move(own)) {}
+    : Job(Ready{}, with_vocabulary(with_software(given), own), std::move(machine), world, std::move(own)) {}
 
 Job::Job(Ready /*ready*/, const JobWords& words, cluster::Machine machine, exec::World* world, Own own)
     : words_(words),

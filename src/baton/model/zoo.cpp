@@ -232,6 +232,10 @@ Recipe recipe_of(std::string_view text) {
       did_you_mean(name, names), fmt::join(kinds, ", "));
 }
 
+bool lacks_vocabulary(std::string_view text) {
+  return (text.starts_with("gpt:") || text.starts_with("llama:")) && text.find("vocab=") == std::string_view::npos;
+}
+
 std::optional<ModelPath> path_of(std::string_view text) {
   if (text.find('\0') != std::string_view::npos) {  // no path has one
     return std::nullopt;

@@ -58,6 +58,10 @@ struct Recipe {
 };
 Recipe recipe_of(std::string_view text);
 
+/// Whether a text asks for a model of tokens and leaves open how many there are: `gpt:depth=2,heads=4,dim=64,context=32`. Data can
+/// say it then.
+bool lacks_vocabulary(std::string_view text);
+
 /// A model that is kept on disk: a folder with a config.json, of which settings may be given behind a colon, or an ONNX file.
 struct ModelPath {
   std::filesystem::path path;
