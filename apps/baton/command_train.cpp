@@ -342,7 +342,7 @@ std::string what_stands(const TrainWords& words, const Saving& saving) {
 
 /// Who runs the device, where that is not this process alone.
 std::string describe_rank(const cluster::Device& device) {
-  const exec::Place& place = world().places()[static_cast<std::size_t>(device.rank)];
+  const exec::RankHost& place = world().hosts()[static_cast<std::size_t>(device.rank)];
   return world().alone() ? "" : fmt::format(", rank {} on {}", device.rank, place.host);
 }
 

@@ -135,7 +135,7 @@ void open_guard(exec::World& world, Nanoseconds patience) {
   watch = new exec::Watch(
       exec::WatchOptions{
           .rank = world.rank(), .size = world.size(), .patience = patience, .broadcast = broadcast, .stopping = give_up_with},
-      world.board(), end);
+      world.progress(), end);
   told_watch = watch;
   call_if_given_up([](int signal) {
     if (exec::Watch* here = told_watch) {
@@ -158,7 +158,7 @@ void guard_plan(const plan::Plan& plan, const lab::Job& job, std::int64_t steps_
   for (const cluster::Device& device : job.cluster().devices()) {
     rank_of.push_back(device.rank);
   }
-  watch->judge_by(std::make_shared<exec::Situation>(plan, std::move(rank_of), steps_before, job.cluster().emulated_link()));
+  watch->judge_by(std::make_shared<exec::StallDiagnosis>(plan, std::move(rank_of), steps_before, job.cluster().emulated_link()));
 }
 
 void guard_run(const lab::Training& run) { guard_plan(run.plan(), run.job(), run.steps_before()); }
@@ -176,7 +176,7 @@ void guard_failure(const std::string& why, int code) {
 
 void guard_end(exec::World& world) {
   world.barrier();
-  world.board()->set(exec::Activity::ending);
+  world.progress()->set(exec::Activity::ending);
 }
 
 void close_guard() {

@@ -73,7 +73,7 @@ constexpr Nanoseconds stopped_farewell(150'000'000);
 bool end_together(const std::string& sentence, Nanoseconds patience) {
   // A launcher ends the ranks that are left with a signal, as soon as the first has ended: all that is to be said is said here.
   static const Keeping ending;
-  const auto words = opened->last_words(sentence, patience);
+  const auto words = opened->gather_errors(sentence, patience);
   for (std::size_t r = 0; words && r < words->size() && opened->rank() == 0; ++r) {
     if (r == 0 || (*words)[r] != sentence) {
       complain((r == 0 ? sentence : fmt::format("rank {}: {}", r, (*words)[r])).c_str(), 0);

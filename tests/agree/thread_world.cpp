@@ -48,7 +48,7 @@ struct Shared {
 
 class ThreadWorld final : public exec::World {
  public:
-  ThreadWorld(int rank, int size, Shared& shared) : World(rank, size), shared_(shared) { find_places(); }
+  ThreadWorld(int rank, int size, Shared& shared) : World(rank, size), shared_(shared) { find_hosts(); }
 
   using World::all_gather;
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const std::size_t> sizes) override {
@@ -113,7 +113,7 @@ class ThreadWorld final : public exec::World {
   }
   bool under_way() const override { return shared_.inboxes[static_cast<std::size_t>(rank())].under_way.load() > 0; }
 
-  std::optional<std::vector<std::string>> last_words(std::string_view, Nanoseconds) override { return std::nullopt; }
+  std::optional<std::vector<std::string>> gather_errors(std::string_view, Nanoseconds) override { return std::nullopt; }
   void abort(int) override { std::abort(); }
 
  private:

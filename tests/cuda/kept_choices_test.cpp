@@ -44,7 +44,7 @@ class Prepared {
   bool right() const { return d_.values() == std::vector<float>(elements, static_cast<float>(extent)); }
 
  private:
-  Place place_{0};
+  GpuPlace place_{0};
   DeviceArray a_;
   DeviceArray b_;
   DeviceArray d_;

@@ -235,7 +235,7 @@ TEST(Code, TheBuildKnowsWhatItWasBuiltForAndTheGpuRunsOneOfThese) {
 TEST(Products, AreTheSameBitsWhereverTheirWorkspaceLies) {
   BATON_NEEDS_GPU()
   const test::Variable chosen_here("BATON_CUDA_CACHE", "off");
-  const Place place(0);
+  const GpuPlace place(0);
   place.enter();
   BlasLt blas(place);
   const cudaStream_t stream = place.stream(plan::Lane::compute);
@@ -276,7 +276,7 @@ TEST(Products, AreTheSameBitsWhereThereIsRoomForTurningAnOperand) {
   EXPECT_EQ(turning_workspace(other), 0) << "small";
   BATON_NEEDS_GPU()
   const test::Variable chosen_here("BATON_CUDA_CACHE", "off");
-  const Place place(0);
+  const GpuPlace place(0);
   place.enter();
   BlasLt blas(place);
   const cudaStream_t stream = place.stream(plan::Lane::compute);

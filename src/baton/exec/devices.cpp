@@ -42,7 +42,7 @@ cluster::Machine share_of(const cluster::Machine& machine, World& world) {
   std::size_t neighbours = 0;
   std::size_t part = 0;
   for (std::size_t r = 0; r < all.size(); ++r) {
-    const bool here = world.places()[r].machine == world.places()[mine].machine;
+    const bool here = world.hosts()[r].machine == world.hosts()[mine].machine;
     const bool shares = here && all[r] == all[mine];
     neighbours += here ? 1 : 0;
     sharing += shares ? 1 : 0;
@@ -76,8 +76,8 @@ std::vector<cluster::Device> open_devices_of_ranks(std::string_view text, const 
     for (auto word = list.begin(); word != list.end();) {
       cluster::Device device{.name = fmt::format("cpu:{}", devices.size()),
                              .memory = Bytes(*word++),
-                             .node = world.places()[r].node,
-                             .machine = world.places()[r].machine,
+                             .node = world.hosts()[r].node,
+                             .machine = world.hosts()[r].machine,
                              .rank = static_cast<int>(r)};
       const std::int64_t cores = *word++;
       device.cores.assign(word, word + cores);
@@ -90,10 +90,10 @@ std::vector<cluster::Device> open_devices_of_ranks(std::string_view text, const 
 
 std::vector<cluster::Device> open_gpus_of_ranks(std::string_view text, std::span<const cluster::Gpu> gpus,
                                                 std::optional<Bytes> memory, World& world) {
-  const std::vector<Place>& places = world.places();
+  const std::vector<RankHost>& hosts = world.hosts();
   const auto mine = static_cast<std::size_t>(world.rank());
   const auto local_rank = static_cast<std::size_t>(std::count_if(
-      places.begin(), places.begin() + world.rank(), [&](const Place& place) { return place.machine == places[mine].machine; }));
+      hosts.begin(), hosts.begin() + world.rank(), [&](const RankHost& host) { return host.machine == hosts[mine].machine; }));
   std::vector<PackedGpu> own;
   for (const cluster::Device& device :
        cluster::parse_gpu_devices(cluster::gpu_words_of_rank(text, gpus.size(), local_rank), gpus)) {
@@ -109,13 +109,13 @@ std::vector<cluster::Device> open_gpus_of_ranks(std::string_view text, std::span
     std::vector<PackedGpu> list(all[r].size() / sizeof(PackedGpu));
     std::memcpy(list.data(), all[r].data(), all[r].size());
     for (PackedGpu& one : list) {
-      one.part.unit = units.emplace(std::pair(places[r].machine, one.id), static_cast<int>(units.size())).first->second;
+      one.part.unit = units.emplace(std::pair(hosts[r].machine, one.id), static_cast<int>(units.size())).first->second;
       sharing[one.part.unit].insert(static_cast<int>(r));
       devices.push_back({.name = fmt::format("cuda:{}", devices.size()),
                          .cores = {},
                          .memory = memory.value_or(one.memory),
-                         .node = places[r].node,
-                         .machine = places[r].machine,
+                         .node = hosts[r].node,
+                         .machine = hosts[r].machine,
                          .rank = static_cast<int>(r),
                          .shared_lanes = false,
                          .gpu = one.part});

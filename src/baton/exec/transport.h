@@ -45,7 +45,7 @@ class Transport {
 };
 
 /// The context of a transport: the run, its addresses and its threads.
-struct Crossing {
+struct TransportContext {
   const plan::Plan& plan;
   std::vector<Addresses> addresses;   // by task; only those of meetings are filled in
   std::vector<Doorbell*> doorbells;   // by device: rung when a task may continue; nullptr if another rank runs the device
@@ -62,12 +62,12 @@ struct Crossing {
 };
 
 /// Devices of one process: copies and sums directly between their arenas, in order of rank.
-std::unique_ptr<Transport> make_memory_transport(Crossing crossing);
+std::unique_ptr<Transport> make_memory_transport(TransportContext context);
 
 /// Devices of several ranks: meetings within one rank go through its memory; others by messages, directly from
 /// each member to the one that sums. Sums are taken in the order of the members, as in one memory. `run_by`: per
 /// device, the rank that runs it. A progress thread, asleep most of the time, moves messages and sums while
 /// devices compute.
-std::unique_ptr<Transport> make_rank_transport(Crossing crossing, World& world, std::vector<int> run_by);
+std::unique_ptr<Transport> make_rank_transport(TransportContext context, World& world, std::vector<int> run_by);
 
 }  // namespace baton::exec

@@ -12,9 +12,9 @@ namespace {
 Json ranks_json(const Training& run) {
   Json list = Json::array();
   const Job& job = run.job();
-  const std::vector<exec::Place> alone{{.host = job.machine().host}};
-  const std::vector<exec::Place>& places = job.world() == nullptr ? alone : job.world()->places();
-  for (std::size_t r = 0; r < places.size(); ++r) {
+  const std::vector<exec::RankHost> alone{{.host = job.machine().host}};
+  const std::vector<exec::RankHost>& hosts = job.world() == nullptr ? alone : job.world()->hosts();
+  for (std::size_t r = 0; r < hosts.size(); ++r) {
     Json devices = Json::array();
     for (const cluster::Device& device : job.cluster().devices()) {
       if (device.rank == static_cast<int>(r)) {
@@ -23,8 +23,8 @@ Json ranks_json(const Training& run) {
     }
     const exec::ClockFit clock = r < run.clocks().size() ? run.clocks()[r] : exec::ClockFit{};
     list.push_back({{"rank", r},
-                    {"host", places[r].host},
-                    {"node", places[r].node},
+                    {"host", hosts[r].host},
+                    {"node", hosts[r].node},
                     {"devices", devices},
                     {"clock_offset_ns", clock.first.offset.count},
                     {"clock_drift_ppm", clock.drift * 1e6},

@@ -42,7 +42,7 @@ constexpr std::size_t most_events = 4'000'000;
 constexpr std::size_t most_events_in_haste = 100'000;
 
 /// A task as its device's thread sees it.
-struct Step {
+struct LaneTask {
   TaskId id;
   std::unique_ptr<Kernel> kernel;      // of tasks that work alone,
   std::unique_ptr<Exchange> exchange;  // of those that meet others;
@@ -60,7 +60,7 @@ class StepBarrier {
 
   /// Throws away the wait when `stopping` is set.
   template <typename Between>
-  void wait(const std::atomic<bool>& stopping, Presence& presence, Between between) {
+  void wait(const std::atomic<bool>& stopping, DeviceProgress& progress, Between between) {
     const std::uint32_t seen = bell_.rings();
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
       arrived_.store(0, std::memory_order_relaxed);
@@ -69,7 +69,7 @@ class StepBarrier {
       return;
     }
     while (bell_.rings() == seen && !stopping.load(std::memory_order_relaxed)) {
-      presence.look();
+      progress.look();
       bell_.wait(seen, spins_, longest_sleep);
     }
   }
@@ -116,16 +116,16 @@ class Copying final : public Kernel {
 };
 
 /// One device: its memory, its team, its lanes.
-struct Device {
-  Device(Bytes arena_size, std::vector<int> team_cores, int spins, Presence& place)
-      : presence(place), arena(arena_size), cores(std::move(team_cores)), team(cores, spins) {}
+struct HostDevice {
+  HostDevice(Bytes arena_size, std::vector<int> team_cores, int spins, DeviceProgress& place)
+      : progress(place), arena(arena_size), cores(std::move(team_cores)), team(cores, spins) {}
 
-  Presence& presence;
+  DeviceProgress& progress;
   MemoryArena arena;
   std::vector<int> cores;
   Team team;
   Doorbell bell;
-  std::array<std::vector<Step>, lane_count> lanes;
+  std::array<std::vector<LaneTask>, lane_count> lanes;
   std::vector<BufferId> data;  // inputs and targets that change from step to step
 };
 
@@ -152,7 +152,7 @@ class HostEngine final : public Engine {
 
   ~HostEngine() override {
     if (world_.under_way()) {  // after a failure: what other ranks may still write into stays
-      for (const std::unique_ptr<Device>& device : devices_) {
+      for (const std::unique_ptr<HostDevice>& device : devices_) {
         device ? static_cast<void>(new MemoryArena(std::move(device->arena))) : void();
       }
     }
@@ -187,13 +187,13 @@ class HostEngine final : public Engine {
 
     std::vector<std::thread> threads;
     try {
-      for (const std::unique_ptr<Device>& device : devices_) {
+      for (const std::unique_ptr<HostDevice>& device : devices_) {
         if (device) {
           threads.emplace_back([this, &device] { serve(*device); });
         }
       }
-      world_.board()->show(on_board_);
-      world_.board()->set(Activity::training);
+      world_.progress()->show(progress_entry_);
+      world_.progress()->set(Activity::training);
       watch(progress);
     } catch (...) {  // no thread to be had, or the caller's own progress failed
       fail(std::current_exception());
@@ -201,7 +201,7 @@ class HostEngine final : public Engine {
     for (std::thread& thread : threads) {
       thread.join();
     }
-    world_.board()->set(Activity::between);
+    world_.progress()->set(Activity::between);
     for (const auto& [task, loading] : loadings_) {
       loading->settle();
     }
@@ -244,17 +244,17 @@ class HostEngine final : public Engine {
   std::byte* address(BufferId id) const { return devices_[plan_[id].device.index()]->arena.at(memory_.offset[id.index()]); }
 
   void open_devices(const cluster::Cluster& cluster, const HostBackend& backend) {
-    on_board_ = world_.board()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
+    progress_entry_ = world_.progress()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
     for (std::size_t d = 0; d < cluster.size(); ++d) {
       const cluster::Device& device = cluster.devices()[d];
       if (!is_here(d)) {
         devices_.push_back(nullptr);
         continue;
       }
-      Presence& presence = world_.board()->device(static_cast<std::size_t>(here_++));
+      DeviceProgress& progress = world_.progress()->device(static_cast<std::size_t>(here_++));
       const int team = backend.team_size(static_cast<int>(device.cores.size()));
-      devices_.push_back(std::make_unique<Device>(
-          memory_.peak[d], std::vector<int>(device.cores.begin(), device.cores.begin() + team), spins_, presence));
+      devices_.push_back(std::make_unique<HostDevice>(
+          memory_.peak[d], std::vector<int>(device.cores.begin(), device.cores.begin() + team), spins_, progress));
     }
   }
 
@@ -282,20 +282,20 @@ class HostEngine final : public Engine {
   }
 
   void prepare(const Assignment& assignment, const HostBackend& backend) {
-    Crossing crossing{plan_, std::vector<Addresses>(plan_.tasks().size()), {},
-                      {},    assignment.cluster.emulated_link(),           !has_spare_core(assignment.cluster)};
-    for (const std::unique_ptr<Device>& device : devices_) {
-      crossing.doorbells.push_back(device ? &device->bell : nullptr);
-      crossing.teams.push_back(device ? &device->team : nullptr);
+    TransportContext context{plan_, std::vector<Addresses>(plan_.tasks().size()), {},
+                             {},    assignment.cluster.emulated_link(),           !has_spare_core(assignment.cluster)};
+    for (const std::unique_ptr<HostDevice>& device : devices_) {
+      context.doorbells.push_back(device ? &device->bell : nullptr);
+      context.teams.push_back(device ? &device->team : nullptr);
     }
     for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
       const Task& task = plan_.tasks()[t];
       if (plan::meeting_of(task).valid() && is_here(task.device.index())) {
-        crossing.addresses[t] = addresses(TaskId(t));
+        context.addresses[t] = addresses(TaskId(t));
       }
     }
-    transport_ = world_.alone() ? make_memory_transport(std::move(crossing))
-                                : make_rank_transport(std::move(crossing), world_, run_by_);
+    transport_ = world_.alone() ? make_memory_transport(std::move(context))
+                                : make_rank_transport(std::move(context), world_, run_by_);
 
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       for (std::size_t lane = 0; lane < lane_count && is_here(d); ++lane) {
@@ -306,9 +306,9 @@ class HostEngine final : public Engine {
     }
   }
 
-  Step prepare(TaskId id, const HostBackend& backend) {
+  LaneTask prepare(TaskId id, const HostBackend& backend) {
     const Task& task = plan_[id];
-    Step step{.id = id, .kernel = nullptr, .exchange = nullptr, .delay = {}};
+    LaneTask step{.id = id, .kernel = nullptr, .exchange = nullptr, .delay = {}};
     if (const auto* delay = std::get_if<plan::Delay>(&task.action)) {
       step.delay = delay->duration;
     } else if (std::holds_alternative<plan::Load>(task.action)) {
@@ -337,12 +337,12 @@ class HostEngine final : public Engine {
   /// Sums up what tasks have rounded since they were last asked.
   void tally(std::vector<RoundingTally>& tallies) {
     counted_.resize(plan_.tasks().size());
-    for (const std::unique_ptr<Device>& device : devices_) {
+    for (const std::unique_ptr<HostDevice>& device : devices_) {
       if (!device) {
         continue;
       }
-      for (const std::vector<Step>& lane : device->lanes) {
-        for (const Step& step : lane) {
+      for (const std::vector<LaneTask>& lane : device->lanes) {
+        for (const LaneTask& step : lane) {
           const Rounding total = step.kernel ? step.kernel->rounding() : step.exchange ? step.exchange->rounding() : Rounding{};
           Rounding since = total;
           since -= std::exchange(counted_[step.id.index()], total);
@@ -413,20 +413,20 @@ class HostEngine final : public Engine {
     }
   }
 
-  void serve(Device& device) {
+  void serve(HostDevice& device) {
     pin_to_core(device.cores[0]);
     try {
       while (true) {
-        barrier_->wait(stopping_, device.presence, [this] { between_steps(); });
+        barrier_->wait(stopping_, device.progress, [this] { between_steps(); });
         if (stopping_) {
           break;
         }
         if (!data_.loaded.empty()) {  // of all devices: those without data wait for the others' too
           load(device);
-          barrier_->wait(stopping_, device.presence, [this] {
-            world_.board()->come();
+          barrier_->wait(stopping_, device.progress, [this] {
+            world_.progress()->come();
             world_.barrier();
-            world_.board()->go_on();
+            world_.progress()->go_on();
             begin_step();
           });
         }
@@ -461,7 +461,7 @@ class HostEngine final : public Engine {
   }
 
   void ring_devices() {
-    for (const std::unique_ptr<Device>& device : devices_) {
+    for (const std::unique_ptr<HostDevice>& device : devices_) {
       if (device) {
         device->bell.ring();
       }
@@ -471,13 +471,13 @@ class HostEngine final : public Engine {
   /// Ends the step that all devices have finished and begins the next. One thread runs it, the others wait.
   void between_steps() {
     bool enough = false;
-    world_.board()->come();
+    world_.progress()->come();
     if (step_ >= 0) {
       enough = end_step();
     } else {
       world_.barrier();
     }
-    world_.board()->go_on();
+    world_.progress()->go_on();
     ++step_;
     if (step_ == step_count_ || enough) {
       stopping_ = true;
@@ -564,14 +564,14 @@ class HostEngine final : public Engine {
     }
   }
 
-  void load(Device& device) {
+  void load(HostDevice& device) {
     for (const BufferId id : device.data) {
       data_.fill(plan_[id], address(id), steps_before_ + step_);
     }
   }
 
   /// Serves the lanes of one device until all their tasks are done.
-  void run_step(Device& device) {
+  void run_step(HostDevice& device) {
     enum class State : std::uint8_t { waiting, started };
     std::array<std::uint32_t, lane_count> done{};
     std::array<State, lane_count> state{};
@@ -588,12 +588,12 @@ class HostEngine final : public Engine {
       bool has_wake = false;
       for (const plan::Lane lane_name : plan::serving_order) {
         const auto lane = static_cast<std::size_t>(lane_name);
-        std::vector<Step>& steps = device.lanes[lane];
+        std::vector<LaneTask>& steps = device.lanes[lane];
         if (done[lane] == steps.size()) {
           continue;
         }
         all_done = false;
-        Step& step = steps[done[lane]];
+        LaneTask& step = steps[done[lane]];
         trace::Event& event = events_[step.id.index()];
         if (state[lane] == State::waiting) {
           if (done[0] < step.after[0] || done[1] < step.after[1] || done[2] < step.after[2]) {
@@ -604,7 +604,7 @@ class HostEngine final : public Engine {
             return;
           }
           event.start = now() - origin;
-          device.presence.start(lane);
+          device.progress.start(lane);
           if (step.changes) {
             changed_.store(true, std::memory_order_relaxed);
           }
@@ -612,7 +612,7 @@ class HostEngine final : public Engine {
             work.set(*step.kernel, number);
             device.team.run(work);
             finish(event, origin, done[lane]);
-            device.presence.finish(lane);
+            device.progress.finish(lane);
             moved = true;
             break;  // look at the messages again before the next computation
           }
@@ -644,7 +644,7 @@ class HostEngine final : public Engine {
         if (over) {
           state[lane] = State::waiting;
           finish(event, origin, done[lane]);
-          device.presence.finish(lane);
+          device.progress.finish(lane);
           moved = true;
         }
       }
@@ -659,7 +659,7 @@ class HostEngine final : public Engine {
       } else if (!idle) {
         idle = true;  // once more, taking work off others, before waiting
       } else {
-        device.presence.look();
+        device.progress.look();
         rest(device, seen, has_wake, wake);
       }
     }
@@ -670,7 +670,7 @@ class HostEngine final : public Engine {
     ++done;
   }
 
-  void rest(Device& device, std::uint32_t seen, bool has_wake, Nanoseconds wake) const {
+  void rest(HostDevice& device, std::uint32_t seen, bool has_wake, Nanoseconds wake) const {
     if (!has_wake) {
       for (int i = 0; transport_->polled() && i < std::max(spins_ / spins_a_poll, least_polls); ++i) {
         if (device.bell.rings() != seen) {
@@ -702,9 +702,9 @@ class HostEngine final : public Engine {
   std::vector<int> run_by_;  // by device: the rank
   StepReport report_;
   plan::Memory memory_;
-  std::vector<std::unique_ptr<Device>> devices_;  // none where another rank runs it
-  int here_ = 0;                                  // how many are
-  std::size_t on_board_ = 0;                      // the number of their entries
+  std::vector<std::unique_ptr<HostDevice>> devices_;  // none where another rank runs it
+  int here_ = 0;                                      // how many are
+  std::size_t progress_entry_ = 0;                    // the number of their entries
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<StepBarrier> barrier_;
   std::int64_t steps_before_ = 0;

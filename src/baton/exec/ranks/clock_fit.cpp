@@ -29,7 +29,7 @@ void pass(World& world, Message::End end, int peer, std::int64_t& word) {
   world.post({end, peer, clock_tag, reinterpret_cast<std::byte*>(&word), sizeof word}, awaited, 0);
   for (int turns = 0; !awaited.is_over(); ++turns) {
     world.poll();
-    world.board()->look();
+    world.progress()->look();
     if (turns > 1000) {
       sched_yield();
     }
@@ -61,7 +61,7 @@ ClockFit fit_clock(const ClockReading& before, const ClockReading& after) {
 std::vector<ClockReading> read_clocks(World& world, bool all) {
   std::vector<ClockReading> readings(static_cast<std::size_t>(world.size()));
   for (int r = 1; r < world.size(); ++r) {
-    const bool same = world.places()[static_cast<std::size_t>(r)].machine == world.places()[0].machine;
+    const bool same = world.hosts()[static_cast<std::size_t>(r)].machine == world.hosts()[0].machine;
     if ((same && !all) || (world.rank() != 0 && world.rank() != r)) {
       continue;
     }

@@ -9,7 +9,7 @@
 #include "baton/base/error.h"
 #include "baton/base/hash.h"
 #include "baton/base/text.h"
-#include "baton/exec/watch/situation.h"
+#include "baton/exec/watch/stall_diagnosis.h"
 #include "baton/plan/text.h"
 
 namespace baton::exec {

@@ -186,7 +186,7 @@ class MpiWorld final : public World {
 
   bool under_way() const override { return count_.load(std::memory_order_acquire) > 0; }
 
-  std::optional<std::vector<std::string>> last_words(std::string_view mine, Nanoseconds patience) override {
+  std::optional<std::vector<std::string>> gather_errors(std::string_view mine, Nanoseconds patience) override {
     const Nanoseconds limit = now() + patience;
     constexpr std::size_t longest = 4096;
     std::vector<char> own(longest, '\0');
@@ -230,7 +230,7 @@ class MpiWorld final : public World {
     int found = 0;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &found);
     largest_tag_ = found != 0 ? *static_cast<int*>(value) : 32767;
-    find_places();
+    find_hosts();
   }
 
   /// Begins something with a request and waits for its end, letting other threads in between.
@@ -251,7 +251,7 @@ class MpiWorld final : public World {
       if (over != 0) {
         return;
       }
-      board()->look();
+      progress()->look();
       waiting.wait();
     }
   }

@@ -20,7 +20,7 @@ namespace {
 
 class WorldOfOne final : public World {
  public:
-  WorldOfOne() : World(0, 1) { find_places(); }
+  WorldOfOne() : World(0, 1) { find_hosts(); }
 
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const std::size_t>) override {
     std::copy(mine.begin(), mine.end(), all.begin());
@@ -33,7 +33,7 @@ class WorldOfOne final : public World {
   }
   bool poll() override { return true; }
   bool under_way() const override { return false; }
-  std::optional<std::vector<std::string>> last_words(std::string_view mine, Nanoseconds) override {
+  std::optional<std::vector<std::string>> gather_errors(std::string_view mine, Nanoseconds) override {
     return std::vector<std::string>{std::string(mine)};
   }
   void abort(int code) override { std::_Exit(code); }
@@ -91,17 +91,17 @@ std::vector<Blob> World::all_gather(std::span<const std::byte> mine) {
   return blobs;
 }
 
-void World::find_places() {
+void World::find_hosts() {
   std::map<std::string, int> nodes;
   std::map<std::string, int> machines;
   const std::vector<Blob> hosts = all_gather(to_blob(host_name()));
   const std::vector<Blob> kernels = all_gather(to_blob(boot_id()));
   const std::vector<Blob> networks = all_gather(to_blob(network_id()));
-  for (std::size_t r = 0; r < places_.size(); ++r) {
+  for (std::size_t r = 0; r < hosts_.size(); ++r) {
     const std::string machine = to_text(kernels[r]);
-    places_[r].host = to_text(hosts[r]);
-    places_[r].machine = number_of(machines, machine);
-    places_[r].node = number_of(nodes, machine + "\n" + places_[r].host + "\n" + to_text(networks[r]));
+    hosts_[r].host = to_text(hosts[r]);
+    hosts_[r].machine = number_of(machines, machine);
+    hosts_[r].node = number_of(nodes, machine + "\n" + hosts_[r].host + "\n" + to_text(networks[r]));
   }
 }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "baton/base/units.h"
-#include "baton/exec/ranks/presence.h"
+#include "baton/exec/ranks/progress.h"
 
 namespace baton::exec {
 
@@ -44,7 +44,7 @@ class Listener {
 };
 
 /// The host of a rank. Both numbers count from 0 in the order of the ranks.
-struct Place {
+struct RankHost {
   std::string host;
   int node = 0;     // ranks of one node reach each other without the network
   int machine = 0;  // ranks of one machine share its cores and its clock; nodes that are namespaces lie on one machine
@@ -59,12 +59,12 @@ class World {
   World& operator=(const World&) = delete;
 
   int rank() const { return rank_; }
-  int size() const { return static_cast<int>(places_.size()); }
+  int size() const { return static_cast<int>(hosts_.size()); }
   /// Whether there is no other rank; then the functions below do nothing or return their argument.
   bool alone() const { return size() == 1; }
-  const std::vector<Place>& places() const { return places_; }
+  const std::vector<RankHost>& hosts() const { return hosts_; }
   /// The progress that this rank publishes, for the watch.
-  const std::shared_ptr<Board>& board() const { return board_; }
+  const std::shared_ptr<RankProgress>& progress() const { return progress_; }
 
   // All ranks call these, in the same order, between runs and steps.
 
@@ -94,19 +94,19 @@ class World {
   // The end of a rank after an error.
 
   /// The message of each rank, if all of them end within `patience`; otherwise nullopt.
-  virtual std::optional<std::vector<std::string>> last_words(std::string_view mine, Nanoseconds patience) = 0;
+  virtual std::optional<std::vector<std::string>> gather_errors(std::string_view mine, Nanoseconds patience) = 0;
   /// Ends all ranks, including those that wait for this one.
   [[noreturn]] virtual void abort(int code) = 0;
 
  protected:
-  World(int rank, int size) : rank_(rank), places_(static_cast<std::size_t>(size)) {}
+  World(int rank, int size) : rank_(rank), hosts_(static_cast<std::size_t>(size)) {}
   /// Determines the hosts of the ranks. To be called by constructors after everything else works.
-  void find_places();
+  void find_hosts();
 
  private:
   int rank_;
-  std::vector<Place> places_;
-  std::shared_ptr<Board> board_ = std::make_shared<Board>();
+  std::vector<RankHost> hosts_;
+  std::shared_ptr<RankProgress> progress_ = std::make_shared<RankProgress>();
 };
 
 /// Runs a function on rank 0 only; all ranks call it, and an exception is thrown on all of them.

@@ -10,7 +10,7 @@
 #include "baton/base/error.h"
 #include "baton/base/host.h"
 #include "baton/exec/clock.h"
-#include "baton/exec/watch/situation.h"
+#include "baton/exec/watch/stall_diagnosis.h"
 
 namespace baton::exec::wire {
 namespace {

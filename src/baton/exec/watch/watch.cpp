@@ -37,31 +37,31 @@ constexpr Nanoseconds grace = millisecond * 250;
 constexpr Nanoseconds last_hearing = millisecond * 1000;
 constexpr std::size_t most_lines = 16;
 
-std::string pack(const Standing& standing) {
+std::string pack(const ProgressSnapshot& snapshot) {
   wire::Writer writer;
-  writer.add(standing.activity)
-      .add(standing.gatherings)
-      .add(standing.looks)
-      .add(standing.worked)
-      .add(static_cast<std::uint32_t>(standing.devices.size()));
-  for (const Presence::Counts& counts : standing.devices) {
+  writer.add(snapshot.activity)
+      .add(snapshot.gatherings)
+      .add(snapshot.looks)
+      .add(snapshot.worked)
+      .add(static_cast<std::uint32_t>(snapshot.devices.size()));
+  for (const DeviceProgress::Counts& counts : snapshot.devices) {
     writer.add(counts);
   }
   return writer.bytes();
 }
 
-std::optional<Standing> unpack_standing(std::string_view bytes) {
+std::optional<ProgressSnapshot> unpack_snapshot(std::string_view bytes) {
   wire::Reader reader(bytes);
-  Standing standing;
-  standing.activity = reader.take<Activity>();
-  standing.gatherings = reader.take<std::uint64_t>();
-  standing.looks = reader.take<std::uint64_t>();
-  standing.worked = reader.take<Nanoseconds>();
+  ProgressSnapshot snapshot;
+  snapshot.activity = reader.take<Activity>();
+  snapshot.gatherings = reader.take<std::uint64_t>();
+  snapshot.looks = reader.take<std::uint64_t>();
+  snapshot.worked = reader.take<Nanoseconds>();
   const auto devices = reader.take<std::uint32_t>();
   for (std::uint32_t d = 0; d < devices && reader.good(); ++d) {
-    standing.devices.push_back(reader.take<Presence::Counts>());
+    snapshot.devices.push_back(reader.take<DeviceProgress::Counts>());
   }
-  return reader.good() ? std::optional(standing) : std::nullopt;
+  return reader.good() ? std::optional(snapshot) : std::nullopt;
 }
 
 std::string pack(const Ending& given) {
@@ -101,11 +101,11 @@ std::string seconds(Nanoseconds time) { return fmt::format("{:.1f} s", static_ca
 }  // namespace
 
 /// A rank's thread and its connections: rank 0 has one to each other rank, the others one to rank 0.
-class Watch::Post {
+class Watch::HeartbeatThread {
  public:
-  Post(WatchOptions options, std::shared_ptr<const Board> board, std::function<void(const Ending&)> over)
+  HeartbeatThread(WatchOptions options, std::shared_ptr<const RankProgress> progress, std::function<void(const Ending&)> over)
       : options_(std::move(options)),
-        board_(std::move(board)),
+        progress_(std::move(progress)),
         over_(std::move(over)),
         interval_(std::clamp(options_.patience.count / 50, millisecond.count * 10, millisecond.count * 500)),
         limit_(options_.patience.count - 8 * interval_.count),
@@ -128,7 +128,7 @@ class Watch::Post {
     });
   }
 
-  ~Post() { part(); }
+  ~HeartbeatThread() { part(); }
 
   void part() {
     if (thread_.joinable()) {
@@ -138,9 +138,9 @@ class Watch::Post {
     }
   }
 
-  void judge_by(std::shared_ptr<const Situation> situation) {
+  void judge_by(std::shared_ptr<const StallDiagnosis> diagnosis) {
     const std::lock_guard lock(mutex_);
-    situation_ = std::move(situation);
+    diagnosis_ = std::move(diagnosis);
     judged_from_ = now();
   }
 
@@ -167,7 +167,7 @@ class Watch::Post {
     std::string name;  // "rank 2 (pid 4711 on node1)"
     Nanoseconds heard;
     Nanoseconds closed;  // when its connection was found closed; 0: it is not
-    Standing standing;
+    ProgressSnapshot snapshot;
     std::uint64_t earlier_looks = 0;  // some beats before, to see how much of the time since it has worked
     Nanoseconds earlier_worked;
     Nanoseconds earlier_at;
@@ -240,24 +240,24 @@ class Watch::Post {
   }
 
   /// The progress of this rank; its processor time excludes that of this thread.
-  Standing own_standing() const {
-    Standing standing = board_->standing();
-    standing.worked = processor_time(CLOCK_PROCESS_CPUTIME_ID) - processor_time(CLOCK_THREAD_CPUTIME_ID);
-    return standing;
+  ProgressSnapshot own_snapshot() const {
+    ProgressSnapshot snapshot = progress_->snapshot();
+    snapshot.worked = processor_time(CLOCK_PROCESS_CPUTIME_ID) - processor_time(CLOCK_THREAD_CPUTIME_ID);
+    return snapshot;
   }
 
   void send_beats() {
-    const std::string standing = pack(own_standing());
+    const std::string snapshot = pack(own_snapshot());
     for (Peer& peer : peers_) {
       if (peer.connection.open()) {
-        peer.connection.send(beat, leads() ? std::string_view() : standing);
+        peer.connection.send(beat, leads() ? std::string_view() : snapshot);
       }
     }
   }
 
   void listen(Nanoseconds time) {
     if (leads()) {
-      note(peers_[0], own_standing(), time);
+      note(peers_[0], own_snapshot(), time);
       peers_[0].heard = time;
     }
     if (const int signal = stop_for_.exchange(0); signal != 0) {
@@ -288,12 +288,12 @@ class Watch::Post {
   void hear(Peer& peer, const Frame& frame, Nanoseconds time) {
     switch (frame.kind) {
       case beat:
-        if (const std::optional<Standing> standing = unpack_standing(frame.payload); leads() && standing) {
-          note(peer, *standing, time);
+        if (const std::optional<ProgressSnapshot> snapshot = unpack_snapshot(frame.payload); leads() && snapshot) {
+          note(peer, *snapshot, time);
         }
         break;
       case ask:
-        peer.connection.send(beat, pack(own_standing()));
+        peer.connection.send(beat, pack(own_snapshot()));
         break;
       case failed: {
         wire::Reader reader(frame.payload);
@@ -343,34 +343,34 @@ class Watch::Post {
     }
   }
 
-  void note(Peer& peer, const Standing& standing, Nanoseconds time) {
-    const bool at_work = works(peer, standing, time);
-    if (at_work || standing.moved_since(peer.standing)) {
+  void note(Peer& peer, const ProgressSnapshot& snapshot, Nanoseconds time) {
+    const bool at_work = works(peer, snapshot, time);
+    if (at_work || snapshot.moved_since(peer.snapshot)) {
       moved_at_ = time;
     }
-    peer.looked.resize(standing.devices.size(), time);
-    for (std::size_t d = 0; d < standing.devices.size(); ++d) {
-      if (d >= peer.standing.devices.size() || !(standing.devices[d] == peer.standing.devices[d])) {
+    peer.looked.resize(snapshot.devices.size(), time);
+    for (std::size_t d = 0; d < snapshot.devices.size(); ++d) {
+      if (d >= peer.snapshot.devices.size() || !(snapshot.devices[d] == peer.snapshot.devices[d])) {
         peer.looked[d] = time;
       }
     }
-    if (standing.looks != peer.standing.looks || standing.gatherings != peer.standing.gatherings) {
+    if (snapshot.looks != peer.snapshot.looks || snapshot.gatherings != peer.snapshot.gatherings) {
       peer.waited = time;
     }
-    peer.standing = standing;
+    peer.snapshot = snapshot;
   }
 
   /// Whether a rank that has no tasks computes all the same, for itself and not to see whether its waiting is over. Of the time
   /// since it was last asked a fiftieth is enough: others may be on its core. Who ends has nothing left to compute.
-  bool works(Peer& peer, const Standing& standing, Nanoseconds time) const {
+  bool works(Peer& peer, const ProgressSnapshot& snapshot, Nanoseconds time) const {
     if (time - peer.earlier_at < interval_ * 2) {
       return false;
     }
-    const bool worked = (standing.activity == Activity::starting || standing.activity == Activity::between) &&
-                        standing.looks == peer.earlier_looks &&
-                        (standing.worked - peer.earlier_worked) * 50 > time - peer.earlier_at;
-    peer.earlier_looks = standing.looks;
-    peer.earlier_worked = standing.worked;
+    const bool worked = (snapshot.activity == Activity::starting || snapshot.activity == Activity::between) &&
+                        snapshot.looks == peer.earlier_looks &&
+                        (snapshot.worked - peer.earlier_worked) * 50 > time - peer.earlier_at;
+    peer.earlier_looks = snapshot.looks;
+    peer.earlier_worked = snapshot.worked;
     peer.earlier_at = time;
     return worked;
   }
@@ -450,7 +450,7 @@ class Watch::Post {
   }
 
   void look_for_hangs(Nanoseconds time) {
-    std::vector<Standing> standings;
+    std::vector<ProgressSnapshot> snapshots;
     std::vector<std::vector<bool>> still;  // by rank and device
     std::vector<int> away;                 // ranks that do not wait for others as a whole
     for (std::size_t r = 0; r < peers_.size(); ++r) {
@@ -462,20 +462,20 @@ class Watch::Post {
         const bool parted = r == 0 ? said_bye_ : peer.finished;
         return !parted && time - looked > limit_ - interval_ * 2;
       };
-      standings.push_back(peer.standing);
+      snapshots.push_back(peer.snapshot);
       still.emplace_back();
       for (const Nanoseconds looked : peer.looked) {
-        const bool gathers = peer.standing.gatherings % 2 == 1 || peer.standing.activity != Activity::training;
+        const bool gathers = peer.snapshot.gatherings % 2 == 1 || peer.snapshot.activity != Activity::training;
         still.back().push_back(silent_since(gathers ? peer.waited : looked));
       }
       if (silent_since(peer.waited)) {
         away.push_back(static_cast<int>(r));
       }
     }
-    const std::shared_ptr<const Situation> situation = judge();
-    std::optional<Situation::Stall> stall = situation ? situation->stall(standings, still, limit_) : std::nullopt;
+    const std::shared_ptr<const StallDiagnosis> diagnosis = judge();
+    std::optional<StallDiagnosis::Stall> stall = diagnosis ? diagnosis->stall(snapshots, still, limit_) : std::nullopt;
     if (!stall) {
-      stall = at_start(standings, away);
+      stall = at_start(snapshots, away);
     }
     const Nanoseconds still_for = stood_still(time);
     if (!stall || still_for < stall->allowed) {
@@ -490,12 +490,12 @@ class Watch::Post {
   }
 
   /// Before all have a plan: who is to blame where all start and some do not come.
-  std::optional<Situation::Stall> at_start(std::span<const Standing> standings, const std::vector<int>& away) const {
-    const bool all_start = std::all_of(standings.begin(), standings.end(),
-                                       [](const Standing& standing) { return standing.activity == Activity::starting; });
-    return all_start
-               ? std::optional(Situation::Stall{away.size() == standings.size() ? std::vector<int>() : away, options_.slow_start})
-               : std::nullopt;
+  std::optional<StallDiagnosis::Stall> at_start(std::span<const ProgressSnapshot> snapshots, const std::vector<int>& away) const {
+    const bool all_start = std::all_of(snapshots.begin(), snapshots.end(),
+                                       [](const ProgressSnapshot& snapshot) { return snapshot.activity == Activity::starting; });
+    return all_start ? std::optional(
+                           StallDiagnosis::Stall{away.size() == snapshots.size() ? std::vector<int>() : away, options_.slow_start})
+                     : std::nullopt;
   }
 
   /// True when all is said.
@@ -546,9 +546,9 @@ class Watch::Post {
     }
   }
 
-  std::shared_ptr<const Situation> judge() {
+  std::shared_ptr<const StallDiagnosis> judge() {
     const std::lock_guard lock(mutex_);
-    return situation_;
+    return diagnosis_;
   }
 
   /// How long no rank has moved, as far as that can be judged.
@@ -598,16 +598,16 @@ class Watch::Post {
     for (const LostRank& lost : lost_) {
       text += sentence(lost) + "\n";
     }
-    const std::shared_ptr<const Situation> situation = judge();
+    const std::shared_ptr<const StallDiagnosis> diagnosis = judge();
     if (!leads()) {
       return text;
     }
-    std::vector<Standing> standings;
+    std::vector<ProgressSnapshot> snapshots;
     for (const Peer& peer : peers_) {
-      standings.push_back(peer.standing);
+      snapshots.push_back(peer.snapshot);
     }
     const auto say = [&](int rank) {
-      return situation ? situation->describe(standings, rank) : describe(standings[static_cast<std::size_t>(rank)].activity);
+      return diagnosis ? diagnosis->describe(snapshots, rank) : describe(snapshots[static_cast<std::size_t>(rank)].activity);
     };
     for (const LostRank& lost : lost_) {
       text += lost.rank < 0 ? ""
@@ -637,13 +637,13 @@ class Watch::Post {
   }
 
   WatchOptions options_;
-  std::shared_ptr<const Board> board_;
+  std::shared_ptr<const RankProgress> progress_;
   std::function<void(const Ending&)> over_;
   Nanoseconds interval_;  // from beat to beat
   Nanoseconds limit_;     // of silence: a little less than the patience, since it was heard of a little before
                           // it fell silent
   wire::Socket wake_;
-  std::vector<Peer> peers_;     // by rank; on rank 0 its own standing too, on others only rank 0
+  std::vector<Peer> peers_;     // by rank; on rank 0 its own snapshot too, on others only rank 0
   Nanoseconds moved_at_;        // when some rank was last seen to move
   std::vector<LostRank> lost_;  // in the order in which they were found
   Nanoseconds first_loss_at_;
@@ -658,24 +658,24 @@ class Watch::Post {
   std::condition_variable given_;
   bool over_said_ = false;
   std::optional<LostRank> own_failure_;
-  std::shared_ptr<const Situation> situation_;
+  std::shared_ptr<const StallDiagnosis> diagnosis_;
   Nanoseconds judged_from_;  // when it came to be known
   std::thread thread_;
 };
 
-Watch::Watch(WatchOptions options, std::shared_ptr<const Board> board, std::function<void(const Ending&)> over)
-    : post_(std::make_unique<Post>(std::move(options), std::move(board), std::move(over))) {}
+Watch::Watch(WatchOptions options, std::shared_ptr<const RankProgress> progress, std::function<void(const Ending&)> over)
+    : heartbeat_(std::make_unique<HeartbeatThread>(std::move(options), std::move(progress), std::move(over))) {}
 
 Watch::~Watch() = default;
 
-void Watch::part() { post_->part(); }
+void Watch::part() { heartbeat_->part(); }
 
-void Watch::judge_by(std::shared_ptr<const Situation> situation) { post_->judge_by(std::move(situation)); }
+void Watch::judge_by(std::shared_ptr<const StallDiagnosis> diagnosis) { heartbeat_->judge_by(std::move(diagnosis)); }
 
-void Watch::give_up(const std::string& why, int code) { post_->give_up(why, code); }
+void Watch::give_up(const std::string& why, int code) { heartbeat_->give_up(why, code); }
 
-void Watch::stop_all(int signal) { post_->stop_all(signal); }
+void Watch::stop_all(int signal) { heartbeat_->stop_all(signal); }
 
-void Watch::told_to_end() { post_->told_to_end(); }
+void Watch::told_to_end() { heartbeat_->told_to_end(); }
 
 }  // namespace baton::exec

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "baton/base/units.h"
-#include "baton/exec/ranks/presence.h"
-#include "baton/exec/watch/situation.h"
+#include "baton/exec/ranks/progress.h"
+#include "baton/exec/watch/stall_diagnosis.h"
 
 namespace baton::exec {
 
@@ -15,9 +15,9 @@ struct WatchOptions {
   int rank = 0;
   int size = 1;
   /// A rank without a heartbeat for about this long counts as lost, one without progress as hung; both are
-  /// reported within this time. Ranks that are saving or shutting down get longer (Situation).
+  /// reported within this time. Ranks that are saving or shutting down get longer (StallDiagnosis).
   Nanoseconds patience{5'000'000'000};
-  /// How long a rank that starts may wait for anything but other ranks, before there is a Situation.
+  /// How long a rank that starts may wait for anything but other ranks, before there is a StallDiagnosis.
   Nanoseconds slow_start = longest_absence;
   /// Sends the text of rank 0 to every rank: called once by each, at the start.
   std::function<std::string(const std::string& words)> broadcast;
@@ -56,7 +56,7 @@ class Watch {
  public:
   /// Connects all ranks; a failure says which could not be reached. `over` is called at most once, from the
   /// watch's thread, when a rank is lost; it must end the process.
-  Watch(WatchOptions options, std::shared_ptr<const Board> board, std::function<void(const Ending&)> over);
+  Watch(WatchOptions options, std::shared_ptr<const RankProgress> progress, std::function<void(const Ending&)> over);
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -65,8 +65,8 @@ class Watch {
   /// connections: a rank that does not exit within the patience is lost. The destructor parts too.
   void part();
 
-  /// Sets the Situation by which rank 0 decides which rank waits for which. May be called again when more is known.
-  void judge_by(std::shared_ptr<const Situation> situation);
+  /// Sets the StallDiagnosis by which rank 0 decides which rank waits for which. May be called again when more is known.
+  void judge_by(std::shared_ptr<const StallDiagnosis> diagnosis);
 
   /// This rank has failed: sends its error to the others, and waits until all are told to end.
   void give_up(const std::string& why, int code);
@@ -78,8 +78,8 @@ class Watch {
   void told_to_end();
 
  private:
-  class Post;
-  std::unique_ptr<Post> post_;
+  class HeartbeatThread;
+  std::unique_ptr<HeartbeatThread> heartbeat_;
 };
 
 }  // namespace baton::exec

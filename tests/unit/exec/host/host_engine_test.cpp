@@ -56,14 +56,14 @@ TEST(HostEngine, ADeviceThatWaitsForAMomentLooksAroundMeanwhile) {
   const auto backend = make_reference_backend();
   Executor executor(plan, cluster, *backend, {}, world.get());
   std::thread run([&] { executor.run({.steps = 1, .warmup = 0}); });
-  const auto counts = [&] { return world->board()->standing().devices[0]; };
+  const auto counts = [&] { return world->progress()->snapshot().devices[0]; };
   while (counts().lanes[0] == 0) {
     std::this_thread::yield();
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const std::uint64_t before = counts().looks;
   std::this_thread::sleep_for(std::chrono::milliseconds(400));
-  const Presence::Counts after = counts();
+  const DeviceProgress::Counts after = counts();
   EXPECT_EQ(after.lanes[0], 1U) << "it is still at it";
   EXPECT_GT(after.looks, before);
   run.join();

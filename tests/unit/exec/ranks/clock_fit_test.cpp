@@ -69,9 +69,9 @@ TEST(ClockFit, ARankLooksAroundWhileItWaitsToBeAskedForItsClock) {
     if (world.rank() == 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    const std::uint64_t before = world.board()->standing().looks;
+    const std::uint64_t before = world.progress()->snapshot().looks;
     read_clocks(world, true);
-    EXPECT_GT(world.board()->standing().looks, before) << "rank " << world.rank();
+    EXPECT_GT(world.progress()->snapshot().looks, before) << "rank " << world.rank();
   });
 }
 

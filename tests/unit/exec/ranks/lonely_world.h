@@ -32,7 +32,7 @@ class LonelyWorld final : public World {
     return true;
   }
   bool under_way() const override { return busy; }
-  std::optional<std::vector<std::string>> last_words(std::string_view, Nanoseconds) override { return std::nullopt; }
+  std::optional<std::vector<std::string>> gather_errors(std::string_view, Nanoseconds) override { return std::nullopt; }
   void abort(int) override { std::abort(); }
 
   std::atomic<int> gatherings{0};

@@ -45,7 +45,7 @@ TEST(World, OfOneHandsBackWhatItWasGiven) {
   EXPECT_EQ(to_text(blob), "mine");
   world->barrier();
   EXPECT_TRUE(world->poll());
-  EXPECT_FALSE(world->places()[0].host.empty());
+  EXPECT_FALSE(world->hosts()[0].host.empty());
 }
 
 }  // namespace

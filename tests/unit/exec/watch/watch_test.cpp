@@ -58,7 +58,7 @@ struct Shared {
 /// What a rank does while it is watched; true: it is done and ends in order.
 struct Life {
   int rank;
-  Board& board;
+  RankProgress& progress;
   Watch& watch;
   Shared& shared;
 };
@@ -110,11 +110,11 @@ class WatchedRanks {
  private:
   [[noreturn]] void run(int rank, const std::function<void(Life&)>& live) {
     const plan::Plan plan = make_plan(count_);
-    const auto shared_board = std::make_shared<Board>();
-    Board& board = *shared_board;
+    const auto shared_progress = std::make_shared<RankProgress>();
+    RankProgress& progress = *shared_progress;
     if (at_ == At::training) {
-      board.open(1);
-      board.set(Activity::training);
+      progress.open(1);
+      progress.set(Activity::training);
     }
     const auto broadcast = [this, rank](const std::string& words) {
       if (rank == 0) {
@@ -144,16 +144,16 @@ class WatchedRanks {
                    .slow_start = slow_disk,
                    .broadcast = broadcast,
                    .stopping = stopping},
-                  shared_board, over);
+                  shared_progress, over);
       if (at_ == At::training) {
         std::vector<int> rank_of;
         for (int r = 0; r < count_; ++r) {
           rank_of.push_back(r);
         }
-        watch.judge_by(std::make_shared<Situation>(plan, rank_of, 0, std::nullopt, slow_disk));
+        watch.judge_by(std::make_shared<StallDiagnosis>(plan, rank_of, 0, std::nullopt, slow_disk));
       }
       shared_->ranks[rank].watched = true;
-      Life life{rank, board, watch, *shared_};
+      Life life{rank, progress, watch, *shared_};
       live(life);
     }
     _exit(0);
@@ -168,7 +168,7 @@ class WatchedRanks {
 /// Comes to the first all-reduce and waits there for ever.
 void wait_in_all_reduce(Life& life) {
   const plan::Plan plan = make_plan(most_ranks);
-  Presence& device = life.board.device(0);
+  DeviceProgress& device = life.progress.device(0);
   for (std::size_t t = 0; t < plan.lane(DeviceId(0), plan::Lane::compute).size(); ++t) {
     device.start(0);
     device.finish(0);
@@ -182,7 +182,7 @@ void wait_in_all_reduce(Life& life) {
 
 /// Is in its first computation and never ends it.
 void compute_for_ever(Life& life) {
-  life.board.device(0).start(0);
+  life.progress.device(0).start(0);
   while (true) {
     pause();
   }
@@ -244,9 +244,9 @@ TEST(Watch, AHungRankIsNoticedWithinThePatienceFromWhenAllWait) {
 
 TEST(Watch, ARankThatHangsBetweenStepsWithAllOthersIsNamed) {
   WatchedRanks ranks(3, [](Life& life) {
-    life.board.come();
+    life.progress.come();
     while (true) {
-      life.rank == 2 ? static_cast<void>(pause()) : life.board.look();
+      life.rank == 2 ? static_cast<void>(pause()) : life.progress.look();
       usleep(1000);
     }
   });
@@ -292,7 +292,7 @@ TEST(Watch, RanksThatAreLostTogetherAreNamedTogether) {
 
 TEST(Watch, WhoWorksOnIsLeftAloneHoweverLongItTakes) {
   WatchedRanks ranks(3, [](Life& life) {
-    Presence& device = life.board.device(0);
+    DeviceProgress& device = life.progress.device(0);
     const Nanoseconds end = now() + patience * 3;
     for (int i = 0; now() < end; ++i) {  // one works on its own pace, half the patience a task; the others wait
       life.rank == 1 ? device.start(0) : device.look();
@@ -306,7 +306,7 @@ TEST(Watch, WhoWorksOnIsLeftAloneHoweverLongItTakes) {
 
 TEST(Watch, WhoIsDoneWaitsForTheOthersAndEndsInOrder) {
   WatchedRanks ranks(4, [](Life& life) {
-    life.board.set(Activity::ending);
+    life.progress.set(Activity::ending);
     usleep(life.rank == 3 ? 1'300'000 : 0);
   });
   for (const int rank : {0, 1, 2, 3}) {
@@ -318,7 +318,7 @@ TEST(Watch, ARankThatHangsWhileItEndsIsNamedAndThoseThatAreDoneAreNot) {
   for (const int late : {0, 1}) {
     const Nanoseconds start = now();
     WatchedRanks ranks(3, [late](Life& life) {
-      life.board.set(Activity::ending);
+      life.progress.set(Activity::ending);
       if (life.rank == late) {
         pause();
       }
@@ -338,14 +338,14 @@ TEST(Watch, ARankThatHangsBeforeItHasAPlanIsNamedAndWhoComputesThereIsNot) {
       3,
       [](Life& life) {
         if (life.rank == 0) {  // has its plan already
-          life.board.open(1);
-          life.watch.judge_by(std::make_shared<Situation>(make_plan(3), std::vector{0, 1, 2}, 0, std::nullopt, slow_disk));
+          life.progress.open(1);
+          life.watch.judge_by(std::make_shared<StallDiagnosis>(make_plan(3), std::vector{0, 1, 2}, 0, std::nullopt, slow_disk));
         }
         const Nanoseconds end = now() + slow_disk * 2;
         while (life.rank == 2 && now() < end) {
         }
         while (true) {
-          life.rank == 1 ? static_cast<void>(pause()) : life.board.look();
+          life.rank == 1 ? static_cast<void>(pause()) : life.progress.look();
           usleep(1000);
         }
       },
@@ -360,7 +360,7 @@ TEST(Watch, ARankThatHangsBeforeItHasAPlanIsNamedAndWhoComputesThereIsNot) {
 
 TEST(Watch, WhereRanksEndAndNoneDoesAllAreEnded) {
   WatchedRanks ranks(2, [](Life& life) {
-    life.board.set(Activity::ending);
+    life.progress.set(Activity::ending);
     while (true) {
     }
   });
@@ -371,9 +371,9 @@ TEST(Watch, WhereRanksEndAndNoneDoesAllAreEnded) {
 
 TEST(Watch, WhatStoodStillBeforeItCouldBeJudgedIsNotHeldAgainstAnybody) {
   WatchedRanks ranks(2, [](Life& life) {
-    life.board.set(Activity::between);
+    life.progress.set(Activity::between);
     usleep(static_cast<useconds_t>(slow_disk.count * 7 / 10 / 1000));
-    life.watch.judge_by(std::make_shared<Situation>(make_plan(2), std::vector{0, 1}, 0, std::nullopt, slow_disk));
+    life.watch.judge_by(std::make_shared<StallDiagnosis>(make_plan(2), std::vector{0, 1}, 0, std::nullopt, slow_disk));
     usleep(static_cast<useconds_t>(slow_disk.count * 7 / 10 / 1000));
   });
   for (const int rank : {0, 1}) {
@@ -383,7 +383,7 @@ TEST(Watch, WhatStoodStillBeforeItCouldBeJudgedIsNotHeldAgainstAnybody) {
 
 TEST(Watch, WhoComputesWhileItSavesIsWaitedForHoweverLongItTakes) {
   WatchedRanks ranks(2, [](Life& life) {
-    life.board.set(Activity::between);
+    life.progress.set(Activity::between);
     const Nanoseconds end = now() + slow_disk * 2;
     while (life.rank == 1 && now() < end) {
     }
@@ -395,7 +395,7 @@ TEST(Watch, WhoComputesWhileItSavesIsWaitedForHoweverLongItTakes) {
 
 /// Rank 1 of two parts and then takes its time to end.
 void end_late(Life& life) {
-  life.board.set(Activity::ending);
+  life.progress.set(Activity::ending);
   life.watch.part();
   while (life.rank == 1 && !life.shared.go) {
     usleep(1000);
@@ -432,7 +432,7 @@ TEST(Watch, OfRanksThatAreDoneOnlyTheOneThatDoesNotEndIsNamed) {
 
 TEST(Watch, ARankThatDiesWhileTheOthersAreDoneIsStillMissed) {
   WatchedRanks ranks(3, [](Life& life) {
-    life.board.set(Activity::ending);
+    life.progress.set(Activity::ending);
     if (life.rank == 2) {
       pause();
     }
@@ -502,7 +502,7 @@ TEST(Watch, ASignalThatOneRankGivesUpForIsHeardByAll) {
 TEST(Watch, AJobThatIsSuspendedAsAWholeGoesOn) {
   WatchedRanks ranks(3, [](Life& life) {
     while (!life.shared.go) {
-      life.board.device(0).start(0);
+      life.progress.device(0).start(0);
       usleep(10'000);
     }
   });

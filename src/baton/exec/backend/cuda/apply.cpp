@@ -9,7 +9,7 @@
 namespace baton::exec::cuda {
 
 Launch launch_sums(DType type, std::span<const SumChunk> chunks, std::span<void* const> sources, std::span<void* const> targets,
-                   SumTables tables, std::int64_t least, const Place& place) {
+                   SumTables tables, std::int64_t least, const GpuPlace& place) {
   place.enter();
   const auto chunk_table = std::make_shared<Table<SumChunk>>(chunks);
   const auto source_table = std::make_shared<Table<void*>>(sources);
@@ -22,7 +22,7 @@ Launch launch_sums(DType type, std::span<const SumChunk> chunks, std::span<void*
              cudaStream_t stream) { sum_chunks(type, tables, least, multiprocessors, stream); };
 }
 
-Launch apply_sums(DType type, std::span<const Applied> sums, double rate, const Place& place) {
+Launch apply_sums(DType type, std::span<const Applied> sums, double rate, const GpuPlace& place) {
   std::vector<SumChunk> chunks;
   std::vector<void*> sources;
   std::vector<void*> targets;

@@ -3,9 +3,9 @@
 #include <span>
 #include <vector>
 
+#include "baton/exec/backend/cuda/gpu_place.h"
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/launch.h"
-#include "baton/exec/backend/cuda/place.h"
 
 namespace baton::exec::cuda {
 
@@ -15,7 +15,7 @@ inline constexpr std::int64_t sum_elements = 4096;
 /// `sum_chunks` by tables that are copied to the place and live as long as the launch; `tables` has the counts but that of the
 /// chunks, the members and the rate.
 Launch launch_sums(DType type, std::span<const SumChunk> chunks, std::span<void* const> sources, std::span<void* const> targets,
-                   SumTables tables, std::int64_t least, const Place& place);
+                   SumTables tables, std::int64_t least, const GpuPlace& place);
 
 /// A sum that lies on the device, and where it goes.
 struct Applied {
@@ -25,6 +25,6 @@ struct Applied {
 };
 
 /// target −= rate · sum, by the code that sums and applies in one go: the bits are the same.
-Launch apply_sums(DType type, std::span<const Applied> sums, double rate, const Place& place);
+Launch apply_sums(DType type, std::span<const Applied> sums, double rate, const GpuPlace& place);
 
 }  // namespace baton::exec::cuda

@@ -8,7 +8,7 @@
 
 namespace baton::exec::cuda {
 
-Arena::Arena(const Place& place, Bytes size) {
+Arena::Arena(const GpuPlace& place, Bytes size) {
   place.enter();
   std::size_t free = 0;
   std::size_t total = 0;

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "baton/base/units.h"
-#include "baton/exec/backend/cuda/place.h"
+#include "baton/exec/backend/cuda/gpu_place.h"
 
 namespace baton::exec::cuda {
 
@@ -18,7 +18,7 @@ struct FreeDeviceMemory {
 /// Memory of one device, filled with noise. A failure says how much there is where it does not suffice.
 class Arena {
  public:
-  Arena(const Place& place, Bytes size);
+  Arena(const GpuPlace& place, Bytes size);
 
   std::byte* at(std::int64_t offset) const { return base_.get() + offset; }
 

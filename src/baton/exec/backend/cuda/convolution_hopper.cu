@@ -26,7 +26,7 @@ constexpr DType type_of() {
 
 // Products. Both operands of the first two have the depth along their lines; of the third, dW, along their rows.
 
-struct Place {
+struct WindowPosition {
   int offset;  // of the first element under the window, in chunks
   int y;
   int x;
@@ -49,7 +49,7 @@ struct Forward : Operands<Element> {
   static constexpr bool turned = false;
   using Base = Operands<Element>;
 
-  __device__ Place place(int n) const {
+  __device__ WindowPosition place(int n) const {
     const Geometry& g = Base::g;
     const int sample = n / g.pixels();
     const int y = n % g.pixels() / g.out_width * g.stride - g.padding;
@@ -57,7 +57,7 @@ struct Forward : Operands<Element> {
     return {((sample * g.height + y) * g.width + x) * Base::channels, y, x, n < Base::right_rows};
   }
   /// Copies chunk `k` of the depth of a pixel's window.
-  __device__ void copy(std::uint32_t to, const Place& place, int row, int column, int in_channels) const {
+  __device__ void copy(std::uint32_t to, const WindowPosition& place, int row, int column, int in_channels) const {
     const Geometry& g = Base::g;
     const bool valid = place.valid && row < g.rows && static_cast<unsigned>(place.y + row) < static_cast<unsigned>(g.height) &&
                        static_cast<unsigned>(place.x + column) < static_cast<unsigned>(g.width);
@@ -72,13 +72,13 @@ struct BackwardInput : Operands<Element> {
   static constexpr bool turned = false;
   using Base = Operands<Element>;
 
-  __device__ Place place(int n) const {
+  __device__ WindowPosition place(int n) const {
     const Geometry& g = Base::g;
     const int sample = n / g.image();
     return {sample * g.pixels() * Base::channels, n % g.image() / g.width + g.padding, n % g.width + g.padding,
             n < Base::right_rows};
   }
-  __device__ void copy(std::uint32_t to, const Place& place, int row, int column, int in_channels) const {
+  __device__ void copy(std::uint32_t to, const WindowPosition& place, int row, int column, int in_channels) const {
     const Geometry& g = Base::g;
     const int y = place.y - row;
     const int x = place.x - column;
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(threads, LeftGroups == 2 ? 2 : 1) hopper_convo
 
   // Of operands with the depth along lines a thread has chunk thread % 8 of every 32nd line; of turned ones one column of chunks.
   constexpr int lines = Task::turned ? 1 : T::right / 32;
-  Place places[lines];
+  WindowPosition places[lines];
   int window_row = 0;
   int window_column = 0;
   int in_channels = 0;

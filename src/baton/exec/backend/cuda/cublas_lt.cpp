@@ -257,7 +257,7 @@ bool serves(cublasLtHandle_t handle, const LtProduct& product, const cublasLtMat
 }
 
 /// Whatever a choice may depend on beside the product. The hash is of the code that makes and reads choices.
-std::string kind_of(const Place& place) {
+std::string kind_of(const GpuPlace& place) {
   cudaDeviceProp properties{};
   require(cudaGetDeviceProperties(&properties, place.ordinal()), "reading what it is");
   int driver = 0;
@@ -270,7 +270,7 @@ std::string kind_of(const Place& place) {
 std::mutex choices_mutex;
 
 /// Those for a place; they live as long as the process, under the lock.
-KeptChoices& choices_for(const Place& place) {
+KeptChoices& choices_for(const GpuPlace& place) {
   static std::map<std::pair<std::filesystem::path, std::string>, KeptChoices> kept;
   const std::filesystem::path folder = choices_folder();
   const std::string kind = kind_of(place);
@@ -422,7 +422,7 @@ std::int64_t turning_workspace(const ProductShape& shape) {
   return (bytes + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
 }
 
-BlasLt::BlasLt(const Place& place) : place_(place), choices_(choices_for(place)) {
+BlasLt::BlasLt(const GpuPlace& place) : place_(place), choices_(choices_for(place)) {
   cublasLtHandle_t handle = nullptr;
   require_lt(library().Create(&handle), "starting");
   handle_ = handle;

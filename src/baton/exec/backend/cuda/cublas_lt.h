@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "baton/exec/backend/cuda/gpu_place.h"
 #include "baton/exec/backend/cuda/kept_choices.h"
-#include "baton/exec/backend/cuda/place.h"
 #include "baton/exec/backend/cuda/product_shape.h"
 
 namespace baton::exec::cuda {
@@ -36,7 +36,7 @@ class Product {
 class BlasLt {
  public:
   /// The place must be entered. A usage error refuses a BATON_CUDA_CACHE that says nothing.
-  explicit BlasLt(const Place& place);
+  explicit BlasLt(const GpuPlace& place);
   ~BlasLt();
 
   /// Chooses an algorithm by timing the likeliest ones on the operands (whose contents are lost), among those that give
@@ -48,7 +48,7 @@ class BlasLt {
                                    std::int64_t workspace_bytes, cudaStream_t stream);
 
  private:
-  const Place& place_;
+  const GpuPlace& place_;
   KeptChoices& choices_;
   void* handle_ = nullptr;
 };

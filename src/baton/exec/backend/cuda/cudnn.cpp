@@ -326,7 +326,7 @@ struct Cudnn::State {
   }
 };
 
-Cudnn::Cudnn(const Place& place) : place_(place) {}
+Cudnn::Cudnn(const GpuPlace& place) : place_(place) {}
 Cudnn::~Cudnn() = default;
 
 std::unique_ptr<LibraryConvolution> Cudnn::prepare(ConvolutionPart part, DType type, const ConvolutionShape& s,

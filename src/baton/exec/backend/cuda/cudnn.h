@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "baton/exec/backend/cuda/convolution.h"
-#include "baton/exec/backend/cuda/place.h"
+#include "baton/exec/backend/cuda/gpu_place.h"
 
 namespace baton::exec::cuda {
 
@@ -28,7 +28,7 @@ class LibraryConvolution {
 /// is not found, no convolution is prepared. BATON_CUDNN=off leaves it out.
 class Cudnn {
  public:
-  explicit Cudnn(const Place& place);
+  explicit Cudnn(const GpuPlace& place);
   ~Cudnn();
 
   /// The first of the library's engines that gives the same bits in every run and does with the workspace; null where it has none.
@@ -40,7 +40,7 @@ class Cudnn {
  private:
   struct State;
 
-  const Place& place_;
+  const GpuPlace& place_;
   std::unique_ptr<State> state_;
 };
 

@@ -5,7 +5,7 @@ namespace baton::exec::cuda {
 
 struct Cudnn::State {};
 
-Cudnn::Cudnn(const Place& place) : place_(place) {}
+Cudnn::Cudnn(const GpuPlace& place) : place_(place) {}
 Cudnn::~Cudnn() = default;
 
 std::unique_ptr<LibraryConvolution> Cudnn::prepare(ConvolutionPart, DType, const ConvolutionShape&, const ConvolutionOperands&,

@@ -27,15 +27,15 @@ struct WarpPlace {
 /// Sums of 32 × Columns/4 on tensor cores.
 template <int Columns>
 struct TensorSums {
-  using Place = WarpPlace<Columns>;
-  static constexpr int tiles = Place::columns / 8;
+  using Position = WarpPlace<Columns>;
+  static constexpr int tiles = Position::columns / 8;
   float sums[2][tiles][4] = {};
   // Where a lane reads, in bytes or floats from the start of a tile.
   std::uint32_t left;
   std::uint32_t right_deep;
   int right_wide;
 
-  __device__ explicit TensorSums(const Place& place)
+  __device__ explicit TensorSums(const Position& place)
       : left(((place.row + place.lane % 16) * deep_pitch + place.lane / 16 * 4) * 4),
         right_deep(((place.column + place.lane / 16 * 8 + place.lane % 8) * deep_pitch + place.lane / 8 % 2 * 4) * 4),
         right_wide(place.lane % 4 * wide_pitch<Columns> + place.column + place.lane / 4) {}
@@ -83,7 +83,7 @@ struct TensorSums {
     }
   }
 
-  __device__ void store(float* tile, const Place& place) const {
+  __device__ void store(float* tile, const Position& place) const {
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
 #pragma unroll

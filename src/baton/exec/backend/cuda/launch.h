@@ -8,8 +8,8 @@
 #include "baton/exec/backend/cuda/cublas_lt.h"
 #include "baton/exec/backend/cuda/cudnn.h"
 #include "baton/exec/backend/cuda/few_rows.h"
+#include "baton/exec/backend/cuda/gpu_place.h"
 #include "baton/exec/backend/cuda/image_order.h"
-#include "baton/exec/backend/cuda/place.h"
 #include "baton/plan/plan.h"
 
 namespace baton::exec::cuda {
@@ -38,7 +38,7 @@ struct ImageContext {
 
 /// Where a task runs and what it needs besides its buffers.
 struct LaunchContext {
-  const Place& place;
+  const GpuPlace& place;
   const Capability& capability;
   BlasLt& blas;
   Cudnn& dnn;

@@ -37,7 +37,7 @@ void add_copies(std::vector<CopyChunk>& chunks, const std::byte* from, std::byte
 
 class Meetings::Impl {
  public:
-  Impl(const plan::Plan& plan, std::span<const Addresses> addresses, std::span<const std::unique_ptr<Place>> places,
+  Impl(const plan::Plan& plan, std::span<const Addresses> addresses, std::span<const std::unique_ptr<GpuPlace>> places,
        const std::optional<cluster::Link>& link)
       : plan_(plan), addresses_(addresses), places_(places), link_(link), meetings_(plan.meeting_count()) {
     for (std::size_t m = 0; m < meetings_.size(); ++m) {
@@ -75,63 +75,64 @@ class Meetings::Impl {
   struct Meeting {
     std::vector<Launch> parts;       // by member, in the plan's order
     std::vector<Launch> afterwards;  // likewise, once NCCL's part is done
-    std::vector<const Place*> places;
+    std::vector<const GpuPlace*> places;
     bool nccl = false;
   };
 
   /// One meeting while it is made ready: who has what, by rank.
-  struct Opening {
+  struct MeetingSetup {
     const Collective* collective = nullptr;
     std::vector<const plan::Task*> tasks;  // by rank
     std::vector<const Addresses*> at;
-    std::vector<const Place*> places;
+    std::vector<const GpuPlace*> places;
     std::int64_t least = 0;  // nanoseconds on an emulated link
     bool several_gpus = false;
 
     int members() const { return static_cast<int>(tasks.size()); }
     std::vector<int> ordinals() const {
       std::vector<int> list;
-      std::transform(places.begin(), places.end(), std::back_inserter(list), [](const Place* place) { return place->ordinal(); });
+      std::transform(places.begin(), places.end(), std::back_inserter(list),
+                     [](const GpuPlace* place) { return place->ordinal(); });
       return list;
     }
   };
 
   void open(MeetingId id) {
     const std::span<const TaskId> members = plan_.members(id);
-    Opening opening;
-    opening.collective = std::get_if<Collective>(&plan_[members[0]].action);
-    opening.tasks.resize(members.size());
-    opening.at.resize(members.size());
-    opening.places.resize(members.size());
+    MeetingSetup setup;
+    setup.collective = std::get_if<Collective>(&plan_[members[0]].action);
+    setup.tasks.resize(members.size());
+    setup.at.resize(members.size());
+    setup.places.resize(members.size());
     std::set<int> gpus;
     for (const TaskId member : members) {
       const plan::Task& task = plan_[member];
       const std::size_t rank = rank_of(task);
-      opening.tasks[rank] = &task;
-      opening.at[rank] = &addresses_[member.index()];
-      opening.places[rank] = places_[task.device.index()].get();
-      gpus.insert(opening.places[rank]->ordinal());
+      setup.tasks[rank] = &task;
+      setup.at[rank] = &addresses_[member.index()];
+      setup.places[rank] = places_[task.device.index()].get();
+      gpus.insert(setup.places[rank]->ordinal());
     }
-    opening.several_gpus = gpus.size() > 1;
+    setup.several_gpus = gpus.size() > 1;
     if (link_) {
-      opening.least = cost::link_time(plan_, id, *link_).count;
+      setup.least = cost::link_time(plan_, id, *link_).count;
     }
     std::vector<Launch> by_rank(members.size());
     Meeting& meeting = meetings_[id.index()];
     std::vector<Launch> afterwards;
-    const bool reach = !opening.several_gpus || enable_peers(opening.ordinals());
-    if (opening.collective == nullptr) {  // where one GPU cannot reach the other, the driver stages the copy
-      by_rank[1] = copy_part(opening, opening.at[0]->reads, opening.at[1]->writes, plan_[opening.tasks[0]->reads[0]].size().count);
-    } else if (opening.several_gpus && by_nccl(opening, reach)) {
+    const bool reach = !setup.several_gpus || enable_peers(setup.ordinals());
+    if (setup.collective == nullptr) {  // where one GPU cannot reach the other, the driver stages the copy
+      by_rank[1] = copy_part(setup, setup.at[0]->reads, setup.at[1]->writes, plan_[setup.tasks[0]->reads[0]].size().count);
+    } else if (setup.several_gpus && by_nccl(setup, reach)) {
       meeting.nccl = true;
-      nccl_parts(opening, by_rank, afterwards);
+      nccl_parts(setup, by_rank, afterwards);
     } else {
-      collective_parts(opening, by_rank);
+      collective_parts(setup, by_rank);
     }
     for (const TaskId member : members) {
       const std::size_t rank = rank_of(plan_[member]);
       meeting.parts.push_back(by_rank[rank]);
-      meeting.places.push_back(opening.places[rank]);
+      meeting.places.push_back(setup.places[rank]);
       if (!afterwards.empty()) {
         meeting.afterwards.push_back(afterwards[rank]);
       }
@@ -139,9 +140,9 @@ class Meetings::Impl {
   }
 
   /// NCCL refuses two members on one GPU. What is dealt in pieces goes by kernels of ours where they reach all members.
-  static bool by_nccl(const Opening& opening, bool reach) {
-    const plan::MoveRule& rule = plan::rule_of(opening.collective->kind);
-    const std::vector<int> ordinals = opening.ordinals();
+  static bool by_nccl(const MeetingSetup& setup, bool reach) {
+    const plan::MoveRule& rule = plan::rule_of(setup.collective->kind);
+    const std::vector<int> ordinals = setup.ordinals();
     const bool apart = std::set<int>(ordinals.begin(), ordinals.end()).size() == ordinals.size();
     if (!reach && !apart) {
       throw usage_error("GPUs {} cannot reach each other's memory, which several devices on one of them would need: use whole GPUs",
@@ -150,13 +151,13 @@ class Meetings::Impl {
     return apart && (!reach || rule.owner != plan::MoveRule::Owner::piece);
   }
 
-  Launch copy_part(const Opening& opening, const std::vector<std::byte*>& from, const std::vector<std::byte*>& to,
+  Launch copy_part(const MeetingSetup& setup, const std::vector<std::byte*>& from, const std::vector<std::byte*>& to,
                    std::int64_t bytes) {
-    if (opening.several_gpus) {
-      opening.places[1]->enter();
+    if (setup.several_gpus) {
+      setup.places[1]->enter();
       const auto begun = std::make_shared<Table<std::int64_t>>(std::span<const std::int64_t>(std::array<std::int64_t, 1>{}));
-      return [=, from = from[0], to = to[0], source = opening.places[0]->ordinal(), target = opening.places[1]->ordinal(),
-              least = opening.least](cudaStream_t stream) {
+      return [=, from = from[0], to = to[0], source = setup.places[0]->ordinal(), target = setup.places[1]->ordinal(),
+              least = setup.least](cudaStream_t stream) {
         if (least > 0) {
           mark_time(begun->data(), stream);
         }
@@ -168,17 +169,17 @@ class Meetings::Impl {
     }
     std::vector<CopyChunk> chunks;
     add_copies(chunks, from[0], to[0], bytes);
-    const Place& place = *opening.places[1];
+    const GpuPlace& place = *setup.places[1];
     place.enter();
     const auto table = std::make_shared<Table<CopyChunk>>(std::span<const CopyChunk>(chunks));
-    return [&place, table, count = static_cast<int>(chunks.size()), least = opening.least](cudaStream_t stream) {
+    return [&place, table, count = static_cast<int>(chunks.size()), least = setup.least](cudaStream_t stream) {
       place.carry(stream, [&](cudaStream_t carrier, int multiprocessors) {
         copy_chunks(table->data(), count, least, multiprocessors, carrier);
       });
     };
   }
 
-  Launch copies(const std::vector<CopyChunk>& chunks, const Place& place, std::int64_t least) {
+  Launch copies(const std::vector<CopyChunk>& chunks, const GpuPlace& place, std::int64_t least) {
     if (chunks.empty()) {
       return least > 0 ? Launch([least](cudaStream_t stream) { delay(least, stream); }) : Launch();
     }
@@ -189,48 +190,47 @@ class Meetings::Impl {
     };
   }
 
-  void collective_parts(const Opening& opening, std::vector<Launch>& by_rank) {
+  void collective_parts(const MeetingSetup& setup, std::vector<Launch>& by_rank) {
     for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-      const plan::MoveRule& rule = plan::rule_of(opening.collective->kind);
+      const plan::MoveRule& rule = plan::rule_of(setup.collective->kind);
       if (rule.sums) {
-        by_rank[rank] = sum(opening, rank);
+        by_rank[rank] = sum(setup, rank);
       } else if (rule.owner == plan::MoveRule::Owner::piece) {
-        by_rank[rank] = gather(opening, rank);
+        by_rank[rank] = gather(setup, rank);
       } else if (rank > 0) {
         std::vector<CopyChunk> chunks;
-        for (std::size_t b = 0; b < opening.tasks[rank]->writes.size(); ++b) {
-          add_copies(chunks, opening.at[0]->reads[b], opening.at[rank]->writes[b],
-                     plan_[opening.tasks[rank]->writes[b]].size().count);
+        for (std::size_t b = 0; b < setup.tasks[rank]->writes.size(); ++b) {
+          add_copies(chunks, setup.at[0]->reads[b], setup.at[rank]->writes[b], plan_[setup.tasks[rank]->writes[b]].size().count);
         }
-        by_rank[rank] = copies(chunks, *opening.places[rank], opening.least);
+        by_rank[rank] = copies(chunks, *setup.places[rank], setup.least);
       }
     }
   }
 
   /// What falls to a rank goes from it into the whole buffers of all.
-  Launch gather(const Opening& opening, std::size_t rank) {
+  Launch gather(const MeetingSetup& setup, std::size_t rank) {
     std::vector<CopyChunk> chunks;
-    const std::vector<BufferId>& whole = opening.tasks[rank]->writes;
+    const std::vector<BufferId>& whole = setup.tasks[rank]->writes;
     std::size_t piece = 0;
     for (std::size_t b = 0; b < whole.size(); ++b) {
       const std::int64_t width = size_of(plan_[whole[b]].dtype);
       const plan::Piece range = plan::piece_of(plan_[whole[b]].shape.elements(), static_cast<std::uint32_t>(rank),
-                                               opening.collective->size, opening.collective->row);
+                                               setup.collective->size, setup.collective->row);
       if (range.size() == 0) {
         continue;
       }
-      for (const Addresses* target : opening.at) {
-        add_copies(chunks, opening.at[rank]->reads[piece], target->writes[b] + range.begin * width, range.size() * width);
+      for (const Addresses* target : setup.at) {
+        add_copies(chunks, setup.at[rank]->reads[piece], target->writes[b] + range.begin * width, range.size() * width);
       }
       ++piece;
     }
-    return copies(chunks, *opening.places[rank], opening.least);
+    return copies(chunks, *setup.places[rank], setup.least);
   }
 
   /// A rank's share of a sum: every so-many-th run of elements, all of them at the root, or the pieces that fall to it.
-  Launch sum(const Opening& opening, std::size_t rank) {
-    const Collective& collective = *opening.collective;
-    const std::span<const BufferId> buffers = plan::payload(*opening.tasks[rank]);
+  Launch sum(const MeetingSetup& setup, std::size_t rank) {
+    const Collective& collective = *setup.collective;
+    const std::span<const BufferId> buffers = plan::payload(*setup.tasks[rank]);
     const bool pieces = collective.kind == plan::Move::reduce_scatter;
     if (collective.kind == plan::Move::reduce && rank > 0) {
       return {};
@@ -244,7 +244,7 @@ class Meetings::Impl {
         range = plan::piece_of(range.end, static_cast<std::uint32_t>(rank), collective.size, collective.row);
       }
       for (std::int64_t at = range.begin; at < range.end; at += sum_elements, ++number) {
-        if (collective.kind == plan::Move::all_reduce && number % by_members(opening) != rank) {
+        if (collective.kind == plan::Move::all_reduce && number % by_members(setup) != rank) {
           continue;
         }
         chunks.push_back({at, pieces ? at - range.begin : at, static_cast<std::int32_t>(b),
@@ -254,35 +254,34 @@ class Meetings::Impl {
       piece += range.size() > 0 ? 1 : 0;
     }
     if (chunks.empty()) {
-      return copies({}, *opening.places[rank], opening.least);
+      return copies({}, *setup.places[rank], setup.least);
     }
     std::vector<void*> sources;
     std::vector<void*> targets;
-    for (const Addresses* at : opening.at) {
+    for (const Addresses* at : setup.at) {
       sources.insert(sources.end(), at->reads.begin(), at->reads.begin() + static_cast<std::ptrdiff_t>(buffers.size()));
       if (collective.kind == plan::Move::all_reduce) {
         targets.insert(targets.end(), at->writes.begin(), at->writes.end());
       }
     }
     if (collective.kind != plan::Move::all_reduce) {
-      targets.insert(targets.end(), opening.at[rank]->writes.begin(), opening.at[rank]->writes.end());
+      targets.insert(targets.end(), setup.at[rank]->writes.begin(), setup.at[rank]->writes.end());
     }
     return launch_sums(plan_[buffers[0]].dtype, chunks, sources, targets,
                        {.source_count = static_cast<int>(buffers.size()),
-                        .members = opening.members(),
-                        .target_count = static_cast<int>(opening.tasks[rank]->writes.size()),
-                        .target_members = collective.kind == plan::Move::all_reduce ? opening.members() : 1,
+                        .members = setup.members(),
+                        .target_count = static_cast<int>(setup.tasks[rank]->writes.size()),
+                        .target_members = collective.kind == plan::Move::all_reduce ? setup.members() : 1,
                         .rate = collective.accumulate ? -1 : collective.sgd_rate},
-                       opening.least, *opening.places[rank]);
+                       setup.least, *setup.places[rank]);
   }
 
-  static std::size_t by_members(const Opening& opening) { return opening.tasks.size(); }
+  static std::size_t by_members(const MeetingSetup& setup) { return setup.tasks.size(); }
 
-  void nccl_parts(const Opening& opening, std::vector<Launch>& by_rank, std::vector<Launch>& afterwards) {
-    const std::vector<std::shared_ptr<nccl::Communicator>> members = nccl::join_here(opening.ordinals());
+  void nccl_parts(const MeetingSetup& setup, std::vector<Launch>& by_rank, std::vector<Launch>& afterwards) {
+    const std::vector<std::shared_ptr<nccl::Communicator>> members = nccl::join_here(setup.ordinals());
     for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-      NcclPart part = nccl_part(plan_, *opening.tasks[rank], *opening.at[rank], *opening.places[rank], members[rank],
-                                opening.least);
+      NcclPart part = nccl_part(plan_, *setup.tasks[rank], *setup.at[rank], *setup.places[rank], members[rank], setup.least);
       by_rank[rank] = std::move(part.exchange);
       afterwards.push_back(std::move(part.afterwards));
     }
@@ -290,12 +289,12 @@ class Meetings::Impl {
 
   const plan::Plan& plan_;
   std::span<const Addresses> addresses_;
-  std::span<const std::unique_ptr<Place>> places_;
+  std::span<const std::unique_ptr<GpuPlace>> places_;
   std::optional<cluster::Link> link_;
   std::vector<Meeting> meetings_;
 };
 
-Meetings::Meetings(const plan::Plan& plan, std::span<const Addresses> addresses, std::span<const std::unique_ptr<Place>> places,
+Meetings::Meetings(const plan::Plan& plan, std::span<const Addresses> addresses, std::span<const std::unique_ptr<GpuPlace>> places,
                    const std::optional<cluster::Link>& link)
     : impl_(std::make_unique<Impl>(plan, addresses, places, link)) {}
 

@@ -7,7 +7,7 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/exec/backend.h"
-#include "baton/exec/backend/cuda/place.h"
+#include "baton/exec/backend/cuda/gpu_place.h"
 #include "baton/plan/plan.h"
 
 namespace baton::exec::cuda {
@@ -17,7 +17,7 @@ namespace baton::exec::cuda {
 class Meetings {
  public:
   /// `addresses` by task, `places` by device: only meetings are looked at whose members all have a place.
-  Meetings(const plan::Plan& plan, std::span<const Addresses> addresses, std::span<const std::unique_ptr<Place>> places,
+  Meetings(const plan::Plan& plan, std::span<const Addresses> addresses, std::span<const std::unique_ptr<GpuPlace>> places,
            const std::optional<cluster::Link>& link);
   ~Meetings();
 

@@ -50,7 +50,7 @@ void call(const nccl::Communicator& communicator, const NcclCall& one, DType typ
 
 /// What becomes of sums that are not just kept: they are applied to parameters, or added to the pieces, in whose place `at` then
 /// has memory for them.
-Launch prepare_sums(const plan::Plan& plan, const plan::Task& task, Addresses& at, const Place& place) {
+Launch prepare_sums(const plan::Plan& plan, const plan::Task& task, Addresses& at, const GpuPlace& place) {
   const auto* collective = std::get_if<plan::Collective>(&task.action);
   const std::span<const BufferId> payload = plan::payload(task);
   const DType type = plan[payload[0]].dtype;
@@ -82,7 +82,7 @@ Launch prepare_sums(const plan::Plan& plan, const plan::Task& task, Addresses& a
 
 }  // namespace
 
-NcclPart nccl_part(const plan::Plan& plan, const plan::Task& task, const Addresses& at, const Place& place,
+NcclPart nccl_part(const plan::Plan& plan, const plan::Task& task, const Addresses& at, const GpuPlace& place,
                    std::shared_ptr<const nccl::Communicator> communicator, std::int64_t least) {
   Addresses addresses = at;
   NcclPart part;

@@ -3,9 +3,9 @@
 #include <memory>
 
 #include "baton/exec/backend.h"
+#include "baton/exec/backend/cuda/gpu_place.h"
 #include "baton/exec/backend/cuda/launch.h"
 #include "baton/exec/backend/cuda/nccl.h"
-#include "baton/exec/backend/cuda/place.h"
 #include "baton/plan/plan.h"
 
 namespace baton::exec::cuda {
@@ -19,7 +19,7 @@ struct NcclPart {
 
 /// `at` is where the task's buffers lie. `least`: on an emulated link it takes so many nanoseconds from when this member comes, or
 /// as long as it takes.
-NcclPart nccl_part(const plan::Plan& plan, const plan::Task& task, const Addresses& at, const Place& place,
+NcclPart nccl_part(const plan::Plan& plan, const plan::Task& task, const Addresses& at, const GpuPlace& place,
                    std::shared_ptr<const nccl::Communicator> communicator, std::int64_t least);
 
 }  // namespace baton::exec::cuda

@@ -18,7 +18,7 @@ class NcclStreamTransport;
 /// What this rank's members of one meeting share.
 struct NcclMeeting {
   struct Member {
-    const Place* place;
+    const GpuPlace* place;
     cudaStream_t stream;
     NcclPart part;
   };
@@ -136,7 +136,7 @@ class NcclStreamTransport final : public StreamTransport, private Joiner {
     for (const TaskId member : plan_.members(id)) {
       const plan::Task& task = plan_[member];
       if (slice_.is_here(task.device)) {
-        const Place& place = slice_.place(task.device);
+        const GpuPlace& place = slice_.place(task.device);
         meeting.members.push_back(
             {&place, place.stream(task.lane),
              nccl_part(plan_, task, slice_.addresses()[member.index()], place, communicators_.at({group, task.device}), least)});

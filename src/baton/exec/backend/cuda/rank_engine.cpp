@@ -70,7 +70,7 @@ struct LaneWalk {
   DeviceId device;
   Lane lane;
   std::span<const TaskId> tasks;
-  Presence* presence;
+  DeviceProgress* progress;
   std::uint32_t enqueued = 0;  // tasks whose work is all in the stream
   bool begun = false;          // the next one waits for others
   std::uint32_t retired = 0;   // tasks that are done
@@ -116,8 +116,8 @@ class RankEngine final : public Engine {
     std::int64_t done = 0;
     bool given_up = false;
     const std::vector<ClockReading> clocks_before = read_clocks(world_);
-    world_.board()->show(on_board_);
-    world_.board()->set(Activity::training);
+    world_.progress()->show(progress_entry_);
+    world_.progress()->set(Activity::training);
     try {
       bool enough = false;
       Nanoseconds reported = now();
@@ -198,11 +198,11 @@ class RankEngine final : public Engine {
     } catch (...) {
       leave_step();
       steps_before_ += done;
-      world_.board()->set(Activity::between);
+      world_.progress()->set(Activity::between);
       throw;
     }
     wants_no_more_ = false;
-    world_.board()->set(Activity::between);
+    world_.progress()->set(Activity::between);
     for (const Monitor& monitor : monitors) {
       result.gpus.push_back(monitor.reading());
     }
@@ -249,19 +249,19 @@ class RankEngine final : public Engine {
 
   void open_lanes() {
     std::size_t here = 0;
-    on_board_ = world_.board()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
+    progress_entry_ = world_.progress()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
     lane_of_.resize(plan_.tasks().size(), 0);
     for (std::size_t d = 0; d < run_by_.size(); ++d) {
       if (!slice_.is_here(DeviceId(d))) {
         continue;
       }
-      Presence& presence = world_.board()->device(here++);
-      presences_.push_back(&presence);
+      DeviceProgress& progress = world_.progress()->device(here++);
+      progresses_.push_back(&progress);
       for (const Lane lane : plan::serving_order) {
         for (const TaskId id : plan_.lane(DeviceId(d), lane)) {
           lane_of_[id.index()] = lanes_.size();
         }
-        lanes_.push_back({DeviceId(d), lane, plan_.lane(DeviceId(d), lane), &presence});
+        lanes_.push_back({DeviceId(d), lane, plan_.lane(DeviceId(d), lane), &progress});
         lane_at_[{DeviceId(d), lane}] = lanes_.size() - 1;
       }
     }
@@ -318,9 +318,9 @@ class RankEngine final : public Engine {
   /// What all ranks do together between steps.
   template <typename Together>
   void gather(Together together) {
-    world_.board()->come();
+    world_.progress()->come();
     together();
-    world_.board()->go_on();
+    world_.progress()->go_on();
   }
 
   void load(std::int64_t step) {
@@ -358,7 +358,7 @@ class RankEngine final : public Engine {
 
   /// While no step is under way.
   void copy(void* to, const void* from, BufferId id, cudaMemcpyKind kind) const {
-    const Place& place = slice_.place(plan_[id].device);
+    const GpuPlace& place = slice_.place(plan_[id].device);
     place.enter();
     cudaStream_t stream = place.stream(Lane::compute);
     require(cudaMemcpyAsync(to, from, static_cast<std::size_t>(plan_[id].size().count), kind, stream), "copying");
@@ -419,8 +419,8 @@ class RankEngine final : public Engine {
   }
 
   void look(int round) {
-    for (Presence* presence : presences_) {
-      presence->look();
+    for (DeviceProgress* progress : progresses_) {
+      progress->look();
     }
     if (staged_) {
       staged_->look();
@@ -546,13 +546,13 @@ class RankEngine final : public Engine {
             (exchanges_[id.index()] && !exchanges_[id.index()]->has_come())) {
           break;
         }
-        walk.presence->start(static_cast<std::size_t>(walk.lane));
+        walk.progress->start(static_cast<std::size_t>(walk.lane));
         walk.started = moved = true;
       }
       if (!all_in || !events_[id.index()].done->passed()) {
         break;
       }
-      walk.presence->finish(static_cast<std::size_t>(walk.lane));
+      walk.progress->finish(static_cast<std::size_t>(walk.lane));
       walk.started = false;
       ++walk.retired;
       moved = true;
@@ -570,7 +570,7 @@ class RankEngine final : public Engine {
 
   void read_start_times() {
     for (const LaneWalk& walk : lanes_) {
-      const Place& place = slice_.place(walk.device);
+      const GpuPlace& place = slice_.place(walk.device);
       StartTime& start = start_times_[place.ordinal()];
       place.enter();
       if (!start.event) {
@@ -588,7 +588,7 @@ class RankEngine final : public Engine {
     for (auto& [ordinal, start] : start_times_) {
       const auto first = std::find_if(lanes_.begin(), lanes_.end(),
                                       [&](const LaneWalk& walk) { return slice_.place(walk.device).ordinal() == ordinal; });
-      const Place& place = slice_.place(first->device);
+      const GpuPlace& place = slice_.place(first->device);
       place.enter();
       start.event->record(place.stream(Lane::compute));
       start.event->synchronize();
@@ -614,7 +614,7 @@ class RankEngine final : public Engine {
 
   const plan::Plan& plan_;
   plan::Ordering ordering_;
-  std::size_t on_board_ = 0;
+  std::size_t progress_entry_ = 0;
   std::int64_t loaded_for_ = -1;  // the step whose rows are there
   StepData data_;
   std::optional<cluster::Link> link_;
@@ -632,7 +632,7 @@ class RankEngine final : public Engine {
   std::vector<std::array<const LaneWalk*, plan::lane_count>> siblings_;  // by lane: those of its device
   std::vector<std::size_t> lane_of_;                                     // by task
   std::map<std::pair<DeviceId, Lane>, std::size_t> lane_at_;
-  std::vector<Presence*> presences_;                // of the devices here
+  std::vector<DeviceProgress*> progresses_;         // of the devices here
   std::vector<std::vector<cudaStream_t>> streams_;  // by meeting of this rank alone, of its members
   std::vector<std::size_t> missing_;                // by meeting, of such: members that have not come in this step
   std::map<BufferId, std::int64_t> host_offset_;

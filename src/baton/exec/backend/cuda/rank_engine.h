@@ -8,8 +8,7 @@
 namespace baton::exec::cuda {
 
 /// Runs one rank's slice of a plan on its GPUs, task by task: a task is enqueued when those it comes after are, and what crosses
-/// between ranks when its bytes have come. The host never waits without looking at the messages and saying on the world's board
-/// where its devices are.
+/// between ranks when its bytes have come. While it waits, the host polls the messages and publishes the progress of its devices.
 ///
 /// Steps are not enqueued ahead: between two of them all ranks gather, and a step is timed on the host, from then until the last
 /// device has done its last task. As with one process, what is traced are steps of their own.

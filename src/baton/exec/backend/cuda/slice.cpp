@@ -46,7 +46,7 @@ Slice::~Slice() {
 }
 
 void Slice::synchronize() const noexcept {
-  for (const std::unique_ptr<Place>& place : places_) {
+  for (const std::unique_ptr<GpuPlace>& place : places_) {
     if (place && place->try_enter()) {
       cudaDeviceSynchronize();
     }
@@ -115,7 +115,7 @@ void Slice::open_norms(const Capability& capability, const plan::Ordering& order
 }
 
 void Slice::prepare(const plan::Ordering& ordering, const Capability& capability) {
-  for (const std::unique_ptr<Place>& place : places_) {
+  for (const std::unique_ptr<GpuPlace>& place : places_) {
     if (place) {
       place->enter();
     }
@@ -142,7 +142,7 @@ void Slice::prepare(const plan::Ordering& ordering, const Capability& capability
                                     {*places_[d], capability, *blas_[d], *dnn_[d], images, counters_[d].get(), early[t]});
     }
   }
-  for (const std::unique_ptr<Place>& place : places_) {
+  for (const std::unique_ptr<GpuPlace>& place : places_) {
     if (place) {
       place->enter();
       require(cudaStreamSynchronize(place->stream(Lane::compute)), "choosing algorithms");
@@ -265,7 +265,7 @@ void Slice::continue_from(std::int64_t steps) {
 std::vector<Monitor> Slice::monitors() const {
   std::vector<Monitor> list;
   std::set<int> ordinals;
-  for (const std::unique_ptr<Place>& place : places_) {
+  for (const std::unique_ptr<GpuPlace>& place : places_) {
     if (place && ordinals.insert(place->ordinal()).second) {
       list.emplace_back(place->ordinal());
     }

@@ -7,9 +7,9 @@
 
 #include "baton/exec/backend/cuda/arena.h"
 #include "baton/exec/backend/cuda/cublas_lt.h"
+#include "baton/exec/backend/cuda/gpu_place.h"
 #include "baton/exec/backend/cuda/launch.h"
 #include "baton/exec/backend/cuda/monitor.h"
-#include "baton/exec/backend/cuda/place.h"
 #include "baton/exec/engine.h"
 #include "baton/plan/memory.h"
 #include "baton/plan/plan.h"
@@ -29,11 +29,11 @@ class Slice {
 
   const plan::Plan& plan() const { return plan_; }
   /// By device of the plan; null where it is not here.
-  std::span<const std::unique_ptr<Place>> places() const { return places_; }
+  std::span<const std::unique_ptr<GpuPlace>> places() const { return places_; }
   bool is_here(DeviceId device) const { return places_[device.index()] != nullptr; }
-  const Place& place(DeviceId device) const { return *places_[device.index()]; }
+  const GpuPlace& place(DeviceId device) const { return *places_[device.index()]; }
   /// The first that is here.
-  const Place& first_place() const { return *first_; }
+  const GpuPlace& first_place() const { return *first_; }
   cudaStream_t stream(const plan::Task& task) const { return place(task.device).stream(task.lane); }
   std::byte* address(BufferId id) const { return arenas_[plan_[id].device.index()]->at(memory_.offset[id.index()]); }
   /// By task; empty where its device is not here.
@@ -62,8 +62,8 @@ class Slice {
 
   const plan::Plan& plan_;
   plan::Memory memory_;
-  std::vector<std::unique_ptr<Place>> places_;  // by device
-  const Place* first_ = nullptr;
+  std::vector<std::unique_ptr<GpuPlace>> places_;  // by device
+  const GpuPlace* first_ = nullptr;
   std::vector<std::unique_ptr<Arena>> arenas_;                             // likewise
   std::vector<std::unique_ptr<std::int64_t, FreeDeviceMemory>> counters_;  // likewise: the number of the step, where needed
   std::vector<std::unique_ptr<BlasLt>> blas_;                              // likewise

@@ -75,26 +75,26 @@ class StagedStreamTransport final : public StreamTransport {
  public:
   explicit StagedStreamTransport(const StreamTransportContext& context)
       : slice_(context.slice), plan_(context.slice.plan()), world_(context.world) {
-    Crossing crossing{.plan = plan_,
-                      .addresses = std::vector<Addresses>(plan_.tasks().size()),
-                      .doorbells = {},
-                      .teams = {},
-                      .link = context.link};
+    TransportContext messages{.plan = plan_,
+                              .addresses = std::vector<Addresses>(plan_.tasks().size()),
+                              .doorbells = {},
+                              .teams = {},
+                              .link = context.link};
     for (const Way way : context.ways) {
-      crossing.staged.push_back(way == Way::staged);
+      messages.staged.push_back(way == Way::staged);
     }
-    for (const std::unique_ptr<Place>& place : slice_.places()) {
+    for (const std::unique_ptr<GpuPlace>& place : slice_.places()) {
       bells_.push_back(place ? std::make_unique<Doorbell>() : nullptr);
       teams_.push_back(place ? std::make_unique<Team>(std::vector<int>{0}, 0) : nullptr);
-      crossing.doorbells.push_back(bells_.back().get());
-      crossing.teams.push_back(teams_.back().get());
+      messages.doorbells.push_back(bells_.back().get());
+      messages.teams.push_back(teams_.back().get());
     }
     for (std::size_t d = 0; d < slice_.places().size(); ++d) {
       for (std::size_t lane = 0; lane < plan::lane_count && slice_.is_here(DeviceId(d)); ++lane) {
-        open_lane(DeviceId(d), static_cast<plan::Lane>(lane), crossing);
+        open_lane(DeviceId(d), static_cast<plan::Lane>(lane), messages);
       }
     }
-    transport_ = make_rank_transport(std::move(crossing), world_, context.run_by);
+    transport_ = make_rank_transport(std::move(messages), world_, context.run_by);
   }
 
   ~StagedStreamTransport() override {
@@ -134,10 +134,10 @@ class StagedStreamTransport final : public StreamTransport {
 
  private:
   /// The tasks of a lane follow one another in its stream, so their buffers pass through one place.
-  void open_lane(DeviceId device, plan::Lane lane, Crossing& crossing) {
+  void open_lane(DeviceId device, plan::Lane lane, TransportContext& messages) {
     const auto is_staged = [&](TaskId id) {
       const MeetingId meeting = plan::meeting_of(plan_[id]);
-      return meeting.valid() && crossing.staged[meeting.index()];
+      return meeting.valid() && messages.staged[meeting.index()];
     };
     std::int64_t most = 0;
     for (const TaskId id : plan_.lane(device, lane)) {
@@ -159,7 +159,7 @@ class StagedStreamTransport final : public StreamTransport {
         for (const auto& [buffer, offset] : offsets(id)) {
           hosts_[id][buffer] = memory_.back().at(offset);
         }
-        crossing.addresses[id.index()] = addresses_of(plan_[id], nullptr, [&](BufferId buffer) { return hosts_[id].at(buffer); });
+        messages.addresses[id.index()] = addresses_of(plan_[id], nullptr, [&](BufferId buffer) { return hosts_[id].at(buffer); });
       }
     }
   }

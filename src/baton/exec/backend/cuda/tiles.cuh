@@ -46,8 +46,8 @@ struct TileCopy {
         column_count(columns) {}
 
   /// The tile whose corner is (first_row, first_column); zero beyond the matrix. `place(pass)` is where a pass's chunk goes.
-  template <typename Place>
-  __device__ void load(int first_row, int first_column, Place place) const {
+  template <typename Position>
+  __device__ void load(int first_row, int first_column, Position place) const {
     const float* at = from + static_cast<std::int64_t>(first_row) * column_count + first_column;
     if (first_row + Rows <= row_count && first_column + Columns <= column_count) {
 #pragma unroll

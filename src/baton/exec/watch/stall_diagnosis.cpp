@@ -1,4 +1,4 @@
-#include "baton/exec/watch/situation.h"
+#include "baton/exec/watch/stall_diagnosis.h"
 
 #include <fmt/format.h>
 
@@ -28,8 +28,8 @@ std::string name_ranks(const std::vector<int>& ranks) {
   return text;
 }
 
-Situation::Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before, std::optional<cluster::Link> link,
-                     Nanoseconds slow_disk)
+StallDiagnosis::StallDiagnosis(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before,
+                               std::optional<cluster::Link> link, Nanoseconds slow_disk)
     : plan_(std::move(plan)), rank_of_(std::move(rank_of)), steps_before_(steps_before), link_(link), slow_disk_(slow_disk) {
   check(rank_of_.size() == plan_.devices().size(), "{} devices, but ranks of {}", plan_.devices().size(), rank_of_.size());
   for (std::size_t d = 0; d < rank_of_.size(); ++d) {
@@ -39,29 +39,30 @@ Situation::Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t ste
 }
 
 /// Whether all ranks have said where their devices are.
-bool Situation::known(std::span<const Standing> standings) const {
+bool StallDiagnosis::known(std::span<const ProgressSnapshot> snapshots) const {
   for (std::size_t d = 0; d < rank_of_.size(); ++d) {
-    if (standings[static_cast<std::size_t>(rank_of_[d])].devices.size() <= own_[d]) {
+    if (snapshots[static_cast<std::size_t>(rank_of_[d])].devices.size() <= own_[d]) {
       return false;
     }
   }
   return true;
 }
 
-Situation::Place Situation::place(std::span<const Standing> standings, DeviceId device, plan::Lane lane) const {
+StallDiagnosis::LanePosition StallDiagnosis::position_of(std::span<const ProgressSnapshot> snapshots, DeviceId device,
+                                                         plan::Lane lane) const {
   const std::span<const TaskId> tasks = plan_.lane(device, lane);
   if (tasks.empty()) {
     return {steps_before_, TaskId(), false};
   }
-  const Standing& standing = standings[static_cast<std::size_t>(rank_of_[device.index()])];
-  const std::uint64_t count = standing.devices[own_[device.index()]].lanes[static_cast<std::size_t>(lane)];
+  const ProgressSnapshot& snapshot = snapshots[static_cast<std::size_t>(rank_of_[device.index()])];
+  const std::uint64_t count = snapshot.devices[own_[device.index()]].lanes[static_cast<std::size_t>(lane)];
   const std::uint64_t within = count % (2 * tasks.size());
   return {steps_before_ + static_cast<std::int64_t>(count / (2 * tasks.size())), tasks[within / 2], within % 2 == 1};
 }
 
-bool Situation::has_come(std::span<const Standing> standings, TaskId member, std::int64_t step) const {
+bool StallDiagnosis::has_come(std::span<const ProgressSnapshot> snapshots, TaskId member, std::int64_t step) const {
   const plan::Task& task = plan_[member];
-  const Place at = place(standings, task.device, task.lane);
+  const LanePosition at = position_of(snapshots, task.device, task.lane);
   if (at.step != step) {
     return at.step > step;
   }
@@ -69,11 +70,11 @@ bool Situation::has_come(std::span<const Standing> standings, TaskId member, std
   return reached > plan_.position(member) || (reached == plan_.position(member) && at.started);
 }
 
-std::vector<int> Situation::missing(std::span<const Standing> standings, TaskId task, std::int64_t step) const {
+std::vector<int> StallDiagnosis::missing(std::span<const ProgressSnapshot> snapshots, TaskId task, std::int64_t step) const {
   std::vector<int> ranks;
   for (const TaskId member : plan_.members(plan::meeting_of(plan_[task]))) {
     const int rank = rank_of_[plan_[member].device.index()];
-    if (!has_come(standings, member, step) && std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) {
+    if (!has_come(snapshots, member, step) && std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) {
       ranks.push_back(rank);
     }
   }
@@ -82,37 +83,37 @@ std::vector<int> Situation::missing(std::span<const Standing> standings, TaskId 
 }
 
 /// The step that the slowest of its devices is at.
-std::int64_t Situation::step_of(std::span<const Standing> standings, int rank) const {
+std::int64_t StallDiagnosis::step_of(std::span<const ProgressSnapshot> snapshots, int rank) const {
   std::int64_t least = -1;
   for (std::size_t d = 0; d < rank_of_.size(); ++d) {
     for (std::size_t lane = 0; rank_of_[d] == rank && lane < plan::lane_count; ++lane) {
-      const Place at = place(standings, DeviceId(d), static_cast<plan::Lane>(lane));
+      const LanePosition at = position_of(snapshots, DeviceId(d), static_cast<plan::Lane>(lane));
       least = at.task.valid() && (least < 0 || at.step < least) ? at.step : least;
     }
   }
   return std::max(least, steps_before_);
 }
 
-std::vector<int> Situation::not_gathered(std::span<const Standing> standings, int rank) const {
+std::vector<int> StallDiagnosis::not_gathered(std::span<const ProgressSnapshot> snapshots, int rank) const {
   std::vector<int> ranks;
-  for (std::size_t r = 0; r < standings.size(); ++r) {
-    if (standings[r].gatherings < standings[static_cast<std::size_t>(rank)].gatherings) {
+  for (std::size_t r = 0; r < snapshots.size(); ++r) {
+    if (snapshots[r].gatherings < snapshots[static_cast<std::size_t>(rank)].gatherings) {
       ranks.push_back(static_cast<int>(r));
     }
   }
   return ranks;
 }
 
-Situation::Held Situation::held(std::span<const Standing> standings, int rank) const {
+StallDiagnosis::Held StallDiagnosis::held(std::span<const ProgressSnapshot> snapshots, int rank) const {
   Held held;
-  held.gathering = standings[static_cast<std::size_t>(rank)].gatherings % 2 == 1;
+  held.gathering = snapshots[static_cast<std::size_t>(rank)].gatherings % 2 == 1;
   for (std::size_t d = 0; d < rank_of_.size(); ++d) {
     for (std::size_t lane = 0; rank_of_[d] == rank && lane < plan::lane_count; ++lane) {
-      const Place at = place(standings, DeviceId(d), static_cast<plan::Lane>(lane));
+      const LanePosition at = position_of(snapshots, DeviceId(d), static_cast<plan::Lane>(lane));
       if (!at.started) {
         continue;
       }
-      const bool waits = plan::meeting_of(plan_[at.task]).valid() && !missing(standings, at.task, at.step).empty();
+      const bool waits = plan::meeting_of(plan_[at.task]).valid() && !missing(snapshots, at.task, at.step).empty();
       (waits ? held.waiting : held.working).push_back(at.task);
     }
   }
@@ -133,13 +134,13 @@ std::string describe(Activity activity) {
   throw BugError("an activity that is none");
 }
 
-std::string Situation::describe(std::span<const Standing> standings, int rank) const {
-  const Activity activity = standings[static_cast<std::size_t>(rank)].activity;
-  if (activity != Activity::training || !known(standings)) {
+std::string StallDiagnosis::describe(std::span<const ProgressSnapshot> snapshots, int rank) const {
+  const Activity activity = snapshots[static_cast<std::size_t>(rank)].activity;
+  if (activity != Activity::training || !known(snapshots)) {
     return exec::describe(activity);
   }
-  const std::int64_t step = step_of(standings, rank);
-  const Held held = this->held(standings, rank);
+  const std::int64_t step = step_of(snapshots, rank);
+  const Held held = this->held(snapshots, rank);
   if (!held.working.empty()) {
     const TaskId task = held.working.front();
     const bool meeting = plan::meeting_of(plan_[task]).valid();
@@ -147,10 +148,10 @@ std::string Situation::describe(std::span<const Standing> standings, int rank) c
   }
   if (!held.waiting.empty()) {
     const TaskId task = held.waiting.front();
-    return fmt::format("waited in {} of step {} for {}", plan_.describe(task), step, name_ranks(missing(standings, task, step)));
+    return fmt::format("waited in {} of step {} for {}", plan_.describe(task), step, name_ranks(missing(snapshots, task, step)));
   }
   if (held.gathering) {
-    const std::vector<int> others = not_gathered(standings, rank);
+    const std::vector<int> others = not_gathered(snapshots, rank);
     return others.empty() ? fmt::format("was between steps, before step {}", step)
                           : fmt::format("had done step {} and waited for {}", step - 1, name_ranks(others));
   }
@@ -158,11 +159,12 @@ std::string Situation::describe(std::span<const Standing> standings, int rank) c
 }
 
 /// How long a device may work without looking at anything else.
-Nanoseconds Situation::work_allowance(std::span<const Standing> standings, DeviceId device, Nanoseconds patience) const {
+Nanoseconds StallDiagnosis::work_allowance(std::span<const ProgressSnapshot> snapshots, DeviceId device,
+                                           Nanoseconds patience) const {
   bool under_way = false;
   Nanoseconds longest = patience;
   for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
-    const Place at = place(standings, device, static_cast<plan::Lane>(lane));
+    const LanePosition at = position_of(snapshots, device, static_cast<plan::Lane>(lane));
     if (!at.task.valid() || !at.started) {
       continue;
     }
@@ -179,10 +181,10 @@ Nanoseconds Situation::work_allowance(std::span<const Standing> standings, Devic
 }
 
 /// How long the messages may take for which all have come.
-Nanoseconds Situation::crossing_allowance(std::span<const Standing> standings) const {
+Nanoseconds StallDiagnosis::crossing_allowance(std::span<const ProgressSnapshot> snapshots) const {
   double most = 0;
-  for (std::size_t r = 0; r < standings.size(); ++r) {
-    for (const TaskId task : held(standings, static_cast<int>(r)).working) {
+  for (std::size_t r = 0; r < snapshots.size(); ++r) {
+    for (const TaskId task : held(snapshots, static_cast<int>(r)).working) {
       const plan::TaskWork work = plan::work(plan_, task);
       most = std::max(most, static_cast<double>(std::max(work.sent, work.received).count));
     }
@@ -191,10 +193,10 @@ Nanoseconds Situation::crossing_allowance(std::span<const Standing> standings) c
 }
 
 /// What is slow on purpose: delays, and links that are emulated. Devices look around meanwhile.
-Nanoseconds Situation::longest_pause(std::span<const Standing> standings) const {
+Nanoseconds StallDiagnosis::longest_pause(std::span<const ProgressSnapshot> snapshots) const {
   Nanoseconds longest;
-  for (std::size_t r = 0; r < standings.size(); ++r) {
-    for (const TaskId task : held(standings, static_cast<int>(r)).working) {
+  for (std::size_t r = 0; r < snapshots.size(); ++r) {
+    for (const TaskId task : held(snapshots, static_cast<int>(r)).working) {
       if (const auto* delay = std::get_if<plan::Delay>(&plan_[task].action)) {
         longest = std::max(longest, delay->duration);
       } else if (const MeetingId meeting = plan::meeting_of(plan_[task]); link_ && meeting.valid()) {
@@ -206,7 +208,7 @@ Nanoseconds Situation::longest_pause(std::span<const Standing> standings) const 
 }
 
 /// How long state may take to be put together and written.
-Nanoseconds Situation::saving_allowance() const {
+Nanoseconds StallDiagnosis::saving_allowance() const {
   double bytes = 0;
   for (const plan::Buffer& buffer : plan_.buffers()) {
     bytes += buffer.persistent ? static_cast<double>(buffer.size().count) : 0;
@@ -214,13 +216,13 @@ Nanoseconds Situation::saving_allowance() const {
   return slow_disk_ + at_speed(bytes, slow_data_bytes_a_second);
 }
 
-std::optional<Situation::Stall> Situation::stall(std::span<const Standing> standings, std::span<const std::vector<bool>> still,
-                                                 Nanoseconds patience) const {
-  if (!known(standings)) {
+std::optional<StallDiagnosis::Stall> StallDiagnosis::stall(std::span<const ProgressSnapshot> snapshots,
+                                                           std::span<const std::vector<bool>> still, Nanoseconds patience) const {
+  if (!known(snapshots)) {
     return std::nullopt;
   }
-  const bool all_train = std::all_of(standings.begin(), standings.end(),
-                                     [](const Standing& standing) { return standing.activity == Activity::training; });
+  const bool all_train = std::all_of(snapshots.begin(), snapshots.end(),
+                                     [](const ProgressSnapshot& snapshot) { return snapshot.activity == Activity::training; });
   Stall stall{{}, patience};
   for (std::size_t d = 0; d < rank_of_.size(); ++d) {
     const int rank = rank_of_[d];
@@ -228,17 +230,17 @@ std::optional<Situation::Stall> Situation::stall(std::span<const Standing> stand
     if (!still[r][own_[d]]) {
       continue;
     }
-    stall.allowed = std::max(stall.allowed, standings[r].activity == Activity::training
-                                                ? work_allowance(standings, DeviceId(d), patience)
+    stall.allowed = std::max(stall.allowed, snapshots[r].activity == Activity::training
+                                                ? work_allowance(snapshots, DeviceId(d), patience)
                                                 : saving_allowance());
     if (std::find(stall.ranks.begin(), stall.ranks.end(), rank) == stall.ranks.end()) {
       stall.ranks.push_back(rank);
     }
   }
   std::sort(stall.ranks.begin(), stall.ranks.end());
-  if (stall.ranks.empty() || stall.ranks.size() == standings.size()) {
+  if (stall.ranks.empty() || stall.ranks.size() == snapshots.size()) {
     stall.ranks.clear();
-    stall.allowed = std::max({stall.allowed, patience * 2 + longest_pause(standings), crossing_allowance(standings),
+    stall.allowed = std::max({stall.allowed, patience * 2 + longest_pause(snapshots), crossing_allowance(snapshots),
                               all_train ? Nanoseconds(0) : saving_allowance()});
   }
   return stall;

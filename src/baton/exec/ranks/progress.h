@@ -14,7 +14,7 @@ namespace baton::exec {
 
 /// The progress of one device. Its thread updates it with one relaxed store per start and end of a task; other
 /// threads may read it at any time.
-class alignas(64) Presence {
+class alignas(64) DeviceProgress {
  public:
   void start(std::size_t lane) { advance(lanes_[lane]); }
   void finish(std::size_t lane) { advance(lanes_[lane]); }
@@ -51,24 +51,24 @@ class alignas(64) Presence {
 enum class Activity : std::uint8_t { starting, training, between, ending };
 
 /// Snapshot of a rank's progress.
-struct Standing {
+struct ProgressSnapshot {
   Activity activity = Activity::starting;
-  std::uint64_t gatherings = 0;           // arrivals at and departures from the gathering between steps; odd while it is there
-  std::uint64_t looks = 0;                // how often it has polled while it waits there
-  std::vector<Presence::Counts> devices;  // of its own devices, in their order; empty before there is a plan
-  Nanoseconds worked{};                   // processor time of its threads; filled in by the watch, 0 from `Board::standing`
+  std::uint64_t gatherings = 0;  // arrivals at and departures from the gathering between steps; odd while it is there
+  std::uint64_t looks = 0;       // how often it has polled while it waits there
+  std::vector<DeviceProgress::Counts> devices;  // of its own devices, in their order; empty before there is a plan
+  Nanoseconds worked{};  // processor time of its threads; filled in by the watch, 0 from `RankProgress::snapshot`
 
   /// Whether there is progress since the other snapshot.
-  bool moved_since(const Standing& before) const;
+  bool moved_since(const ProgressSnapshot& before) const;
 };
 
 /// The progress that a rank publishes: per device by its engine, as a whole by the application.
-class Board {
+class RankProgress {
  public:
   /// Opens entries for its own devices, as many engines as there are one after the other, and shows them from now on; returns their
   /// number. Entries of other engines stay valid.
   std::size_t open(std::size_t devices);
-  Presence& device(std::size_t own) { return boards_.back().devices[own]; }
+  DeviceProgress& device(std::size_t own) { return entries_.back().devices[own]; }
   /// Shows the entries that `open` numbered: those of the engine that runs.
   void show(std::size_t number);
 
@@ -80,18 +80,18 @@ class Board {
   /// The rank waits for others as a whole, and polls.
   void look() { looks_.store(looks_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 
-  Standing standing() const;
+  ProgressSnapshot snapshot() const;
 
  private:
   std::atomic<Activity> activity_{Activity::starting};
   std::atomic<std::uint64_t> gatherings_{0};
   std::atomic<std::uint64_t> looks_{0};
-  mutable std::mutex opening_;
+  mutable std::mutex mutex_;
   struct Entries {
-    std::unique_ptr<Presence[]> devices;  // NOLINT: an array of atomics
+    std::unique_ptr<DeviceProgress[]> devices;  // NOLINT: an array of atomics
     std::size_t count;
   };
-  std::vector<Entries> boards_;
+  std::vector<Entries> entries_;
   std::size_t shown_ = 0;
 };
 

@@ -7,7 +7,7 @@
 
 #include "baton/base/units.h"
 #include "baton/cluster/cluster.h"
-#include "baton/exec/ranks/presence.h"
+#include "baton/exec/ranks/progress.h"
 #include "baton/plan/plan.h"
 
 namespace baton::exec {
@@ -16,16 +16,16 @@ namespace baton::exec {
 inline constexpr Nanoseconds longest_absence(60'000'000'000);
 
 /// Decides from the progress of all ranks in a plan which rank waits for which. Pure: the same progress gives the same text.
-class Situation {
+class StallDiagnosis {
  public:
   /// `rank_of`: per device of the plan. Steps are numbered from `steps_before`. `link`: the emulated link, if there is one.
   /// `slow_disk`: how long a rank that starts, saves or ends may wait for anything but other ranks.
-  Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before, std::optional<cluster::Link> link = std::nullopt,
-            Nanoseconds slow_disk = longest_absence);
+  StallDiagnosis(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before,
+                 std::optional<cluster::Link> link = std::nullopt, Nanoseconds slow_disk = longest_absence);
 
   /// What a rank does, in a few words: "was in t17 (linear in the backward of block 3, on cpu:1) of step 12",
   /// "waited in t20 (all_reduce …) of step 12 for rank 2".
-  std::string describe(std::span<const Standing> standings, int rank) const;
+  std::string describe(std::span<const ProgressSnapshot> snapshots, int rank) const;
 
   /// If no rank has made progress for a while: the ranks that cause it.
   struct Stall {
@@ -34,21 +34,21 @@ class Situation {
   };
   /// `still`: per rank, its devices that have not polled; all, if the rank waits, starts, saves or ends as a whole and has not
   /// polled. A rank that starts, saves or ends may take a minute or more. nullopt if some rank has no devices yet.
-  std::optional<Stall> stall(std::span<const Standing> standings, std::span<const std::vector<bool>> still,
+  std::optional<Stall> stall(std::span<const ProgressSnapshot> snapshots, std::span<const std::vector<bool>> still,
                              Nanoseconds patience) const;
 
  private:
-  struct Place {
+  struct LanePosition {
     std::int64_t step;
     TaskId task;  // running, or next; not valid if the lane has none
     bool started;
   };
-  Place place(std::span<const Standing> standings, DeviceId device, plan::Lane lane) const;
-  bool known(std::span<const Standing> standings) const;
-  bool has_come(std::span<const Standing> standings, TaskId member, std::int64_t step) const;
-  std::vector<int> missing(std::span<const Standing> standings, TaskId task, std::int64_t step) const;
-  std::int64_t step_of(std::span<const Standing> standings, int rank) const;
-  std::vector<int> not_gathered(std::span<const Standing> standings, int rank) const;
+  LanePosition position_of(std::span<const ProgressSnapshot> snapshots, DeviceId device, plan::Lane lane) const;
+  bool known(std::span<const ProgressSnapshot> snapshots) const;
+  bool has_come(std::span<const ProgressSnapshot> snapshots, TaskId member, std::int64_t step) const;
+  std::vector<int> missing(std::span<const ProgressSnapshot> snapshots, TaskId task, std::int64_t step) const;
+  std::int64_t step_of(std::span<const ProgressSnapshot> snapshots, int rank) const;
+  std::vector<int> not_gathered(std::span<const ProgressSnapshot> snapshots, int rank) const;
 
   /// The running tasks of a rank: those that wait for no other rank, and those that wait.
   struct Held {
@@ -56,10 +56,10 @@ class Situation {
     std::vector<TaskId> waiting;
     bool gathering = false;
   };
-  Held held(std::span<const Standing> standings, int rank) const;
-  Nanoseconds work_allowance(std::span<const Standing> standings, DeviceId device, Nanoseconds patience) const;
-  Nanoseconds crossing_allowance(std::span<const Standing> standings) const;
-  Nanoseconds longest_pause(std::span<const Standing> standings) const;
+  Held held(std::span<const ProgressSnapshot> snapshots, int rank) const;
+  Nanoseconds work_allowance(std::span<const ProgressSnapshot> snapshots, DeviceId device, Nanoseconds patience) const;
+  Nanoseconds crossing_allowance(std::span<const ProgressSnapshot> snapshots) const;
+  Nanoseconds longest_pause(std::span<const ProgressSnapshot> snapshots) const;
   Nanoseconds saving_allowance() const;
 
   plan::Plan plan_;

@@ -45,15 +45,15 @@ class Stream {
 };
 
 /// Where a plan's device computes: a GPU, or a partition of its multiprocessors (a green context), with a stream a lane.
-class Place {
+class GpuPlace {
  public:
   /// The whole GPU.
-  explicit Place(int ordinal);
+  explicit GpuPlace(int ordinal);
   /// A part of it. `carrier` (may be null) are the multiprocessors that are left over when a GPU is cut into equal parts: they
   /// carry messages between the parts, so that no message waits until a product leaves a part's own multiprocessors.
-  Place(int ordinal, std::unique_ptr<Partition> partition, std::shared_ptr<const Partition> carrier);
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
+  GpuPlace(int ordinal, std::unique_ptr<Partition> partition, std::shared_ptr<const Partition> carrier);
+  GpuPlace(const GpuPlace&) = delete;
+  GpuPlace& operator=(const GpuPlace&) = delete;
 
   /// Makes it the one that the calling thread works on.
   void enter() const;
@@ -95,6 +95,6 @@ class Place {
 };
 
 /// By device: its place, where this rank runs it; a failure says what the GPU cannot do.
-std::vector<std::unique_ptr<Place>> open_places(const cluster::Cluster& cluster, int rank);
+std::vector<std::unique_ptr<GpuPlace>> open_places(const cluster::Cluster& cluster, int rank);
 
 }  // namespace baton::exec::cuda

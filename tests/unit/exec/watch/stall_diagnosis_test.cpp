@@ -1,4 +1,4 @@
-#include "baton/exec/watch/situation.h"
+#include "baton/exec/watch/stall_diagnosis.h"
 
 #include <gtest/gtest.h>
 
@@ -36,15 +36,15 @@ plan::Plan compile(const char* strategy, std::size_t devices, std::int64_t width
 /// Ranks with one device each, and where they stand in a plan.
 class Ranks {
  public:
-  explicit Ranks(const plan::Plan& plan) : plan_(plan), standings_(plan.devices().size()) {
-    for (std::size_t r = 0; r < standings_.size(); ++r) {
-      standings_[r].activity = Activity::training;
-      standings_[r].devices.resize(1);
+  explicit Ranks(const plan::Plan& plan) : plan_(plan), snapshots_(plan.devices().size()) {
+    for (std::size_t r = 0; r < snapshots_.size(); ++r) {
+      snapshots_[r].activity = Activity::training;
+      snapshots_[r].devices.resize(1);
       rank_of_.push_back(static_cast<int>(r));
       still_.push_back({false});
     }
   }
-  Situation situation(std::int64_t steps_before = 0) const { return {plan_, rank_of_, steps_before, link}; }
+  StallDiagnosis diagnosis(std::int64_t steps_before = 0) const { return {plan_, rank_of_, steps_before, link}; }
 
   std::optional<cluster::Link> link;  // that is emulated
 
@@ -56,21 +56,21 @@ class Ranks {
       while (done < tasks.size() && tasks[done] < task) {
         ++done;
       }
-      standings_[rank].devices[0].lanes[lane] = 2 * (step * tasks.size() + done) +
+      snapshots_[rank].devices[0].lanes[lane] = 2 * (step * tasks.size() + done) +
                                                 (done < tasks.size() && tasks[done] == task ? 1 : 0);
     }
   }
-  Standing& operator[](std::size_t rank) { return standings_[rank]; }
+  ProgressSnapshot& operator[](std::size_t rank) { return snapshots_[rank]; }
   void freeze(std::size_t rank) { still_[rank][0] = true; }
-  const std::vector<Standing>& standings() const { return standings_; }
-  std::optional<Situation::Stall> stall(Nanoseconds patience = second * 5) const {
-    return situation().stall(standings_, still_, patience);
+  const std::vector<ProgressSnapshot>& snapshots() const { return snapshots_; }
+  std::optional<StallDiagnosis::Stall> stall(Nanoseconds patience = second * 5) const {
+    return diagnosis().stall(snapshots_, still_, patience);
   }
-  std::string describe(int rank, std::int64_t steps_before = 0) const { return situation(steps_before).describe(standings_, rank); }
+  std::string describe(int rank, std::int64_t steps_before = 0) const { return diagnosis(steps_before).describe(snapshots_, rank); }
 
  private:
   const plan::Plan& plan_;
-  std::vector<Standing> standings_;
+  std::vector<ProgressSnapshot> snapshots_;
   std::vector<int> rank_of_;
   std::vector<std::vector<bool>> still_;
 };
@@ -88,7 +88,7 @@ TaskId collective(const plan::Plan& plan, std::size_t device) { return first(pla
 
 TaskId computation(const plan::Plan& plan, std::size_t device) { return plan.lane(DeviceId(device), Lane::compute)[0]; }
 
-TEST(Situation, NamesTheMembersOfACollectiveThatHaveNotCome) {
+TEST(StallDiagnosis, NamesTheMembersOfACollectiveThatHaveNotCome) {
   const plan::Plan plan = compile("ddp", 4);
   Ranks ranks(plan);
   for (const std::size_t r : {0U, 1U, 3U}) {
@@ -101,14 +101,14 @@ TEST(Situation, NamesTheMembersOfACollectiveThatHaveNotCome) {
   EXPECT_NE(ranks.describe(0).find("for ranks 1 and 2"), std::string::npos) << ranks.describe(0);
 }
 
-TEST(Situation, CountsStepsBehindTheCheckpoint) {
+TEST(StallDiagnosis, CountsStepsBehindTheCheckpoint) {
   const plan::Plan plan = compile("ddp", 2);
   Ranks ranks(plan);
   ranks.put(0, computation(plan, 0), 3);
   EXPECT_NE(ranks.describe(0, 100).find("of step 103"), std::string::npos) << ranks.describe(0, 100);
 }
 
-TEST(Situation, WhoHasGoneOnToTheNextStepHasCome) {
+TEST(StallDiagnosis, WhoHasGoneOnToTheNextStepHasCome) {
   const plan::Plan plan = compile("ddp", 2);
   Ranks ranks(plan);
   ranks.put(0, collective(plan, 0), 3);
@@ -116,7 +116,7 @@ TEST(Situation, WhoHasGoneOnToTheNextStepHasCome) {
   EXPECT_EQ(ranks.describe(0), "was moving bytes in " + plan.describe(collective(plan, 0)) + " of step 3");
 }
 
-TEST(Situation, NamesWhoIsMissingBetweenSteps) {
+TEST(StallDiagnosis, NamesWhoIsMissingBetweenSteps) {
   const plan::Plan plan = compile("ddp", 3);
   Ranks ranks(plan);
   for (const std::size_t r : {0U, 1U}) {
@@ -135,7 +135,7 @@ TEST(Situation, NamesWhoIsMissingBetweenSteps) {
   EXPECT_EQ(ranks.stall()->ranks, std::vector<int>{2});
 }
 
-TEST(Situation, BlamesTheDeviceThatDoesNotEvenLook) {
+TEST(StallDiagnosis, BlamesTheDeviceThatDoesNotEvenLook) {
   const plan::Plan plan = compile("ddp", 3);
   Ranks ranks(plan);
   for (std::size_t r = 0; r < 3; ++r) {
@@ -147,7 +147,7 @@ TEST(Situation, BlamesTheDeviceThatDoesNotEvenLook) {
   EXPECT_EQ(ranks.stall()->allowed, second * 5);
 }
 
-TEST(Situation, BlamesNobodyWhereAllLookAndIsThenMorePatient) {
+TEST(StallDiagnosis, BlamesNobodyWhereAllLookAndIsThenMorePatient) {
   const plan::Plan plan = compile("ddp", 3);
   Ranks ranks(plan);
   for (std::size_t r = 0; r < 3; ++r) {
@@ -158,7 +158,7 @@ TEST(Situation, BlamesNobodyWhereAllLookAndIsThenMorePatient) {
   EXPECT_GE(ranks.stall()->allowed, second * 10);
 }
 
-TEST(Situation, AllowsALargeTaskTheTimeItTakesOnASlowCore) {
+TEST(StallDiagnosis, AllowsALargeTaskTheTimeItTakesOnASlowCore) {
   const plan::Plan small = compile("ddp", 2);
   const plan::Plan large = compile("ddp", 2, 8192);
   for (const plan::Plan* plan : {&small, &large}) {
@@ -176,7 +176,7 @@ TEST(Situation, AllowsALargeTaskTheTimeItTakesOnASlowCore) {
   }
 }
 
-TEST(Situation, AllowsAMeetingForWhichAllHaveComeTheTimeOfTheEmulatedLink) {
+TEST(StallDiagnosis, AllowsAMeetingForWhichAllHaveComeTheTimeOfTheEmulatedLink) {
   const plan::Plan plan = compile("ddp", 2, 512);
   Ranks ranks(plan);
   ranks.put(0, collective(plan, 0), 2);
@@ -193,7 +193,7 @@ TEST(Situation, AllowsAMeetingForWhichAllHaveComeTheTimeOfTheEmulatedLink) {
   EXPECT_EQ(ranks.stall()->allowed, second * 5) << "who does not even look is not waiting for a link";
 }
 
-TEST(Situation, AllowsADelayItsTime) {
+TEST(StallDiagnosis, AllowsADelayItsTime) {
   const plan::Plan plan = compile("ddp", 2, 16, Nanoseconds(second * 30));
   Ranks ranks(plan);
   ranks.put(0, collective(plan, 0), 0);
@@ -203,7 +203,7 @@ TEST(Situation, AllowsADelayItsTime) {
   EXPECT_GE(ranks.stall()->allowed, second * 35);
 }
 
-TEST(Situation, WhoStartsSavesOrEndsMayTakeAMinuteAndIsThenNamed) {
+TEST(StallDiagnosis, WhoStartsSavesOrEndsMayTakeAMinuteAndIsThenNamed) {
   const plan::Plan plan = compile("ddp", 2);
   for (const Activity activity : {Activity::starting, Activity::between, Activity::ending}) {
     Ranks ranks(plan);
@@ -216,7 +216,7 @@ TEST(Situation, WhoStartsSavesOrEndsMayTakeAMinuteAndIsThenNamed) {
   }
 }
 
-TEST(Situation, WhereARankHasNoDevicesYetNobodyIsBlamed) {
+TEST(StallDiagnosis, WhereARankHasNoDevicesYetNobodyIsBlamed) {
   const plan::Plan plan = compile("ddp", 2);
   Ranks ranks(plan);
   ranks[1].activity = Activity::starting;
@@ -224,7 +224,7 @@ TEST(Situation, WhereARankHasNoDevicesYetNobodyIsBlamed) {
   EXPECT_FALSE(ranks.stall());
 }
 
-TEST(Situation, WhoIsLateForTheSavingHasNoMoreTimeThanOtherwise) {
+TEST(StallDiagnosis, WhoIsLateForTheSavingHasNoMoreTimeThanOtherwise) {
   const plan::Plan plan = compile("ddp", 2);
   Ranks ranks(plan);
   ranks[0].activity = Activity::between;
@@ -235,7 +235,7 @@ TEST(Situation, WhoIsLateForTheSavingHasNoMoreTimeThanOtherwise) {
   EXPECT_EQ(ranks.stall()->allowed, second * 5);
 }
 
-TEST(Situation, WaitingAlongAPipelineNamesTheNeighbourWaitedFor) {
+TEST(StallDiagnosis, WaitingAlongAPipelineNamesTheNeighbourWaitedFor) {
   const plan::Plan plan = compile("layers", 2);
   Ranks ranks(plan);
   ranks.put(1, first(plan, 1, "receive"), 9);

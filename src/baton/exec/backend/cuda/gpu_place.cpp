@@ -1,4 +1,4 @@
-#include "baton/exec/backend/cuda/place.h"
+#include "baton/exec/backend/cuda/gpu_place.h"
 
 #include <map>
 #include <set>
@@ -89,12 +89,12 @@ Stream::Stream(const Partition* partition, int priority) {
   }
 }
 
-Place::Place(int ordinal) : ordinal_(ordinal), multiprocessors_(attribute(cudaDevAttrMultiProcessorCount, ordinal)) {
+GpuPlace::GpuPlace(int ordinal) : ordinal_(ordinal), multiprocessors_(attribute(cudaDevAttrMultiProcessorCount, ordinal)) {
   enter();
   open_streams();
 }
 
-Place::Place(int ordinal, std::unique_ptr<Partition> partition, std::shared_ptr<const Partition> carrier)
+GpuPlace::GpuPlace(int ordinal, std::unique_ptr<Partition> partition, std::shared_ptr<const Partition> carrier)
     : ordinal_(ordinal),
       multiprocessors_(partition->multiprocessors()),
       partition_(std::move(partition)),
@@ -109,13 +109,13 @@ Place::Place(int ordinal, std::unique_ptr<Partition> partition, std::shared_ptr<
   open_streams();
 }
 
-void Place::open_streams() {
+void GpuPlace::open_streams() {
   for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
     streams_[lane] = std::make_unique<Stream>(partition_.get(), priority(lane));
   }
 }
 
-void Place::enter() const {
+void GpuPlace::enter() const {
   if (partition_ == nullptr) {
     require(cudaSetDevice(ordinal_), "selecting it");
   } else {
@@ -123,11 +123,11 @@ void Place::enter() const {
   }
 }
 
-bool Place::try_enter() const noexcept {
+bool GpuPlace::try_enter() const noexcept {
   return partition_ == nullptr ? cudaSetDevice(ordinal_) == cudaSuccess : driver().set_current(context_) == CUDA_SUCCESS;
 }
 
-std::vector<std::unique_ptr<Place>> open_places(const cluster::Cluster& cluster, int rank) {
+std::vector<std::unique_ptr<GpuPlace>> open_places(const cluster::Cluster& cluster, int rank) {
   std::map<int, std::set<int>> parts_of;  // by GPU, those of its parts that are used
   for (const cluster::Device& device : cluster.devices()) {
     check(device.gpu.has_value(), "{} is no GPU", device.name);
@@ -136,7 +136,7 @@ std::vector<std::unique_ptr<Place>> open_places(const cluster::Cluster& cluster,
     }
   }
   std::map<int, Parts> opened;
-  std::vector<std::unique_ptr<Place>> places;
+  std::vector<std::unique_ptr<GpuPlace>> places;
   for (const cluster::Device& device : cluster.devices()) {
     const cluster::GpuPart& part = *device.gpu;
     if (device.rank != rank) {
@@ -144,7 +144,7 @@ std::vector<std::unique_ptr<Place>> open_places(const cluster::Cluster& cluster,
       continue;
     }
     if (part.of == 1) {
-      places.push_back(std::make_unique<Place>(part.ordinal));
+      places.push_back(std::make_unique<GpuPlace>(part.ordinal));
       continue;
     }
     if (!opened.contains(part.ordinal)) {
@@ -152,7 +152,7 @@ std::vector<std::unique_ptr<Place>> open_places(const cluster::Cluster& cluster,
     }
     Parts& parts = opened[part.ordinal];
     places.push_back(
-        std::make_unique<Place>(part.ordinal, std::move(parts.parts[static_cast<std::size_t>(part.part)]), parts.carrier));
+        std::make_unique<GpuPlace>(part.ordinal, std::move(parts.parts[static_cast<std::size_t>(part.part)]), parts.carrier));
   }
   return places;
 }
