@@ -14,9 +14,9 @@
 namespace baton::test {
 namespace {
 
-using exec::Blob;
-using exec::Listener;
-using exec::Message;
+using ranks::Blob;
+using ranks::Listener;
+using ranks::Message;
 
 struct Posted {
   Message message;
@@ -46,7 +46,7 @@ struct Shared {
   std::vector<Inbox> inboxes;  // by rank
 };
 
-class ThreadWorld final : public exec::World {
+class ThreadWorld final : public ranks::World {
  public:
   ThreadWorld(int rank, int size, Shared& shared) : World(rank, size), shared_(shared) { find_hosts(); }
 
@@ -125,7 +125,7 @@ class ThreadWorld final : public exec::World {
 
 }  // namespace
 
-void run_as_ranks(int ranks, const std::function<void(exec::World& world)>& rank) {
+void run_as_ranks(int ranks, const std::function<void(ranks::World& world)>& rank) {
   Shared shared(ranks);
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {

@@ -1,4 +1,4 @@
-#include "baton/exec/backend/cuda/kernels.h"
+#include "baton/cuda/kernels.h"
 
 #include <algorithm>
 #include <array>
@@ -7,13 +7,13 @@
 #include <memory>
 
 #include "baton/base/narrow.h"
-#include "baton/exec/backend/cuda/code.h"
-#include "baton/exec/backend/cuda/cublas_lt.h"
-#include "baton/exec/backend/cuda/table.h"
+#include "baton/cuda/code.h"
+#include "baton/cuda/cublas_lt.h"
+#include "baton/cuda/table.h"
 #include "cuda/device_array.h"
 #include "support/variable.h"
 
-namespace baton::exec::cuda {
+namespace baton::cuda {
 namespace {
 
 using test::DeviceArray;
@@ -319,4 +319,4 @@ TEST(Transpose, TurnsWholeAndBrokenTiles) {
 }
 
 }  // namespace
-}  // namespace baton::exec::cuda
+}  // namespace baton::cuda

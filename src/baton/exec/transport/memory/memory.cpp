@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <atomic>
 
+#include "baton/base/clock.h"
 #include "baton/base/error.h"
 #include "baton/cost/link_time.h"
-#include "baton/exec/clock.h"
-#include "baton/exec/transport.h"
 #include "baton/exec/transport/dealing.h"
 #include "baton/exec/transport/operation.h"
+#include "baton/exec/transport/transport.h"
 
 namespace baton::exec {
 namespace {
@@ -29,7 +29,7 @@ class MemoryMeeting {
   SharedRounding rounding_;
   std::vector<Work> works_;  // by rank
   std::size_t operation_count_ = 0;
-  std::vector<Doorbell*> doorbells_;
+  std::vector<threads::Doorbell*> doorbells_;
   Nanoseconds least_;  // emulated duration
 
   // Changed within a step.
@@ -48,7 +48,7 @@ class MemoryMeeting {
   }
 
   void ring_all() const {
-    for (Doorbell* bell : doorbells_) {
+    for (threads::Doorbell* bell : doorbells_) {
       bell->ring();
     }
   }
@@ -85,9 +85,9 @@ class MemoryMeeting {
   }
 };
 
-class MemoryExchange final : public Exchange, private TeamWork {
+class MemoryExchange final : public Exchange, private threads::TeamWork {
  public:
-  MemoryExchange(MemoryMeeting& meeting, std::size_t rank, Team* team) : meeting_(meeting), rank_(rank), team_(team) {}
+  MemoryExchange(MemoryMeeting& meeting, std::size_t rank, threads::Team* team) : meeting_(meeting), rank_(rank), team_(team) {}
 
   void post() override { meeting_.arrive(); }
 
@@ -131,11 +131,11 @@ class MemoryExchange final : public Exchange, private TeamWork {
       meeting_.work_on(*work_);
     }
   }
-  void run(const Member&) override { meeting_.work_on(*work_); }
+  void run(const threads::Member&) override { meeting_.work_on(*work_); }
 
   MemoryMeeting& meeting_;
   std::size_t rank_;
-  Team* team_;
+  threads::Team* team_;
   Work* work_ = nullptr;
 };
 

@@ -2,26 +2,26 @@
 #include <map>
 #include <utility>
 
+#include "baton/base/clock.h"
 #include "baton/base/error.h"
 #include "baton/cost/link_time.h"
-#include "baton/exec/clock.h"
-#include "baton/exec/host/memory_arena.h"
-#include "baton/exec/transport.h"
 #include "baton/exec/transport/ranks/meeting_builder.h"
 #include "baton/exec/transport/ranks/progress_thread.h"
+#include "baton/exec/transport/transport.h"
+#include "baton/threads/memory_arena.h"
 
 namespace baton::exec {
 namespace {
 
 /// What one message carries.
-constexpr std::int64_t elements_a_message = usual_message / sizeof(float);
+constexpr std::int64_t elements_a_message = ranks::usual_message / sizeof(float);
 /// Below are tags of messages that belong to no meeting.
 constexpr int first_tag = 16;
 
-class RankExchange final : public Exchange, private TeamWork {
+class RankExchange final : public Exchange, private threads::TeamWork {
  public:
-  RankExchange(RankMeeting& meeting, World& world, ProgressThread& thread, std::atomic<RankMeeting*>& lane, Team* team, bool first,
-               bool slowed)
+  RankExchange(RankMeeting& meeting, ranks::World& world, ProgressThread& thread, std::atomic<RankMeeting*>& lane,
+               threads::Team* team, bool first, bool slowed)
       : meeting_(meeting), world_(world), progress_(thread), lane_(lane), team_(team), first_(first), slowed_(slowed) {}
 
   void post() override {
@@ -50,20 +50,20 @@ class RankExchange final : public Exchange, private TeamWork {
   Rounding rounding() const override { return first_ ? meeting_.rounding() : Rounding{}; }
 
  private:
-  void run(const Member&) override { meeting_.work(); }
+  void run(const threads::Member&) override { meeting_.work(); }
 
   RankMeeting& meeting_;
-  World& world_;
+  ranks::World& world_;
   ProgressThread& progress_;
   std::atomic<RankMeeting*>& lane_;
-  Team* team_;
+  threads::Team* team_;
   bool first_;  // of the members that this rank runs
   bool slowed_;
 };
 
 class RankTransport final : public Transport {
  public:
-  RankTransport(TransportContext context, World& world, std::vector<int> run_by)
+  RankTransport(TransportContext context, ranks::World& world, std::vector<int> run_by)
       : context_(std::move(context)),
         world_(world),
         run_by_(std::move(run_by)),
@@ -86,7 +86,7 @@ class RankTransport final : public Transport {
     progress_.reset();
     if (world_.under_way()) {  // after a failure: what may still be written into stays
       for (auto& [lane, arena] : staging_) {
-        new MemoryArena(std::move(arena));
+        new threads::MemoryArena(std::move(arena));
       }
     }
   }
@@ -165,7 +165,7 @@ class RankTransport final : public Transport {
       }
     }
     for (const auto& [lane, bytes] : most) {
-      staging_.emplace(lane, MemoryArena(Bytes(static_cast<std::int64_t>(bytes))));
+      staging_.emplace(lane, threads::MemoryArena(Bytes(static_cast<std::int64_t>(bytes))));
     }
   }
 
@@ -174,9 +174,9 @@ class RankTransport final : public Transport {
       return nullptr;
     }
     const TaskId first = first_local(id);
-    std::vector<Doorbell*> bells;
+    std::vector<threads::Doorbell*> bells;
     for (const TaskId member : context_.plan.members(id)) {
-      if (Doorbell* bell = context_.doorbells[context_.plan[member].device.index()]) {
+      if (threads::Doorbell* bell = context_.doorbells[context_.plan[member].device.index()]) {
         bells.push_back(bell);
       }
     }
@@ -220,10 +220,10 @@ class RankTransport final : public Transport {
   }
 
   TransportContext context_;
-  World& world_;
+  ranks::World& world_;
   std::vector<int> run_by_;  // by device
   std::unique_ptr<Transport> memory_;
-  std::map<LaneOfDevice, MemoryArena> staging_;
+  std::map<LaneOfDevice, threads::MemoryArena> staging_;
   std::vector<std::unique_ptr<RankMeeting>> meetings_;
   std::unique_ptr<ProgressThread> progress_;
   std::map<LaneOfDevice, std::atomic<RankMeeting*>*> lanes_;
@@ -231,7 +231,7 @@ class RankTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_rank_transport(TransportContext context, World& world, std::vector<int> run_by) {
+std::unique_ptr<Transport> make_rank_transport(TransportContext context, ranks::World& world, std::vector<int> run_by) {
   return std::make_unique<RankTransport>(std::move(context), world, std::move(run_by));
 }
 
