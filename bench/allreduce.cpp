@@ -11,11 +11,12 @@
 #include <thread>
 #include <vector>
 
+#include "baton/base/clock.h"
 #include "baton/cluster/machine.h"
-#include "baton/exec/clock.h"
+#include "baton/exec/backend/host_backends.h"
 #include "baton/exec/executor.h"
-#include "baton/exec/host/memory_arena.h"
 #include "baton/plan/plan.h"
+#include "baton/threads/memory_arena.h"
 #include "baton/trace/analysis.h"
 
 namespace {
@@ -42,7 +43,7 @@ plan::Plan all_reduce_plan(std::int64_t elements, std::size_t devices) {
 
 std::vector<Nanoseconds> bare_loop(std::int64_t elements, const std::vector<cluster::Device>& devices, std::int64_t repeat) {
   const std::size_t count = devices.size();
-  std::vector<exec::MemoryArena> arenas;
+  std::vector<threads::MemoryArena> arenas;
   for (std::size_t d = 0; d < count; ++d) {
     arenas.emplace_back(Bytes(elements * 4));
   }
@@ -51,9 +52,9 @@ std::vector<Nanoseconds> bare_loop(std::int64_t elements, const std::vector<clus
   std::vector<std::thread> threads;
   for (std::size_t d = 0; d < count; ++d) {
     threads.emplace_back([&, d] {
-      exec::pin_to_core(devices[d].cores[0]);
+      threads::pin_to_core(devices[d].cores[0]);
       std::vector<float*> buffers;
-      for (const exec::MemoryArena& arena : arenas) {
+      for (const threads::MemoryArena& arena : arenas) {
         buffers.push_back(reinterpret_cast<float*>(arena.at(0)));
       }
       std::fill_n(buffers[d], elements, 0.0F);
@@ -62,7 +63,7 @@ std::vector<Nanoseconds> bare_loop(std::int64_t elements, const std::vector<clus
       const std::int64_t end = (static_cast<std::int64_t>(d) + 1) * elements / n;
       for (std::int64_t r = 0; r < repeat; ++r) {
         meet.arrive_and_wait();
-        const Nanoseconds start = exec::now();
+        const Nanoseconds start = now();
         if (count == 2) {
           float* __restrict a = buffers[0];
           float* __restrict b = buffers[1];
@@ -90,7 +91,7 @@ std::vector<Nanoseconds> bare_loop(std::int64_t elements, const std::vector<clus
         }
         meet.arrive_and_wait();
         if (d == 0) {
-          times[static_cast<std::size_t>(r)] = exec::now() - start;
+          times[static_cast<std::size_t>(r)] = now() - start;
         }
       }
     });

@@ -1,6 +1,6 @@
 # `cmake --install` gives the program, the headers and a CMake package:
 #   find_package(baton REQUIRED)
-#   target_link_libraries(mine PRIVATE baton::exec)
+#   target_link_libraries(mine PRIVATE baton::strategy baton::devices)
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 

@@ -3,7 +3,7 @@ option(BATON_MPI "Build with MPI where it is found" ON)
 
 # Adds MPI, or its absence, to a layer.
 function(baton_add_mpi target)
-  set(folder ${PROJECT_SOURCE_DIR}/src/baton/exec/ranks)
+  set(folder ${PROJECT_SOURCE_DIR}/src/baton/ranks)
   if(BATON_MPI)
     set(MPI_CXX_SKIP_MPICXX ON)
     find_package(MPI COMPONENTS CXX)

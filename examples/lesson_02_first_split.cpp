@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "baton/exec/backend/host_backends.h"
 #include "baton/exec/executor.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "baton/base/error.h"
+#include "baton/exec/backend/host_backends.h"
 #include "baton/exec/executor.h"
 #include "baton/model/zoo.h"
 #include "baton/schedule/replay.h"

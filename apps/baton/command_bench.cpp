@@ -111,7 +111,7 @@ void print_rows(const std::vector<lab::BenchRow>& rows, std::size_t devices) {
 
 void bench_collectives(BenchWords words, int& exit_code) {
   const lab::BenchOptions options = options_of(words);
-  exec::on_rank_0(world(), [&] { settle_outputs({&words.json, &words.cluster}); });
+  ranks::on_rank_0(world(), [&] { settle_outputs({&words.json, &words.cluster}); });
   const lab::Job job(words.job, cluster::probe(), &world());
   const Interrupt interrupt;
   std::optional<ProgressBar> bar;

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include "baton/base/error.h"
-#include "baton/exec/backend/cuda/cuda.h"
-#include "baton/exec/devices.h"
+#include "baton/cuda/cuda.h"
+#include "baton/devices/devices.h"
 #include "baton/lab/environment.h"
 #include "baton/report/table.h"
 #include "commands.h"
@@ -15,14 +15,14 @@ namespace {
 
 void show_devices(const std::string& devices, const std::string& json) {
   const cluster::Machine machine = cluster::probe();
-  const cluster::Cluster cluster(exec::open_devices(devices, machine));
+  const cluster::Cluster cluster(devices::open_devices(devices, machine));
   if (!json.empty()) {
     lab::Json object{
         {"devices", lab::Json::array()}, {"oversubscribed", cluster.oversubscribed()}, {"environment", lab::environment(machine)}};
     for (const cluster::Device& device : cluster.devices()) {
       object["devices"].push_back({{"name", device.name}, {"cores", device.cores}, {"memory_bytes", device.memory.count}});
       if (device.gpu) {
-        object["devices"].back()["gpu"] = exec::find_gpus()[static_cast<std::size_t>(device.gpu->ordinal)].name;
+        object["devices"].back()["gpu"] = cuda::find_gpus()[static_cast<std::size_t>(device.gpu->ordinal)].name;
         object["devices"].back()["multiprocessors"] = device.gpu->multiprocessors;
       }
     }
@@ -31,8 +31,8 @@ void show_devices(const std::string& devices, const std::string& json) {
   }
   fmt::print("{} with {} core{}, {} of memory, {} of cache\n", machine.cpu, machine.cores.size(),
              machine.cores.size() == 1 ? "" : "s", to_text(machine.memory), to_text(machine.cache));
-  if (exec::has_gpu()) {
-    for (const cluster::Gpu& gpu : exec::find_gpus()) {
+  if (cuda::has_gpu()) {
+    for (const cluster::Gpu& gpu : cuda::find_gpus()) {
       fmt::print("{} with {} multiprocessors, {} of memory free\n", gpu.name, gpu.multiprocessors, to_text(gpu.memory));
     }
   }

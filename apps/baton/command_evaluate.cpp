@@ -51,7 +51,7 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
     throw usage_error("evaluate runs on this machine: leave out --cluster and --what-if");
   }
   std::unique_ptr<checkpoint::Source> archive;
-  exec::on_rank_0(world(), [&] {
+  ranks::on_rank_0(world(), [&] {
     settle_outputs({&words.json});
     archive = open_weights(words);
   });

@@ -9,7 +9,7 @@
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
 #include "baton/cluster/machine.h"
-#include "baton/exec/devices.h"
+#include "baton/devices/devices.h"
 #include "baton/lab/basis.h"
 #include "baton/lab/environment.h"
 #include "baton/lab/rows.h"
@@ -89,7 +89,7 @@ Place measured_place(const HandinWords& words, const std::string& devices, std::
     throw usage_error("--devices is '{}', but a hand-in takes only the type, cpu or cuda: the sheet sets the number of devices",
                       devices);
   }
-  const std::vector<cluster::Device> opened = exec::open_devices(devices, place.settings.machine);
+  const std::vector<cluster::Device> opened = devices::open_devices(devices, place.settings.machine);
   place.settings.preset = preset.value_or(devices == "cpu" ? lab::Preset::quick : lab::Preset::full);
   place.settings.time_limit = limit_of(words, place.settings.preset);
   const std::size_t cores = place.settings.machine.cores.size();

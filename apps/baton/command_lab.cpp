@@ -11,7 +11,7 @@
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
 #include "baton/cluster/gpu.h"
-#include "baton/exec/devices.h"
+#include "baton/devices/devices.h"
 #include "baton/lab/basis.h"
 #include "baton/lab/environment.h"
 #include "baton/lab/job.h"
@@ -290,7 +290,7 @@ void run_lab(LabWords words, int& exit_code) {
         "--devices is '{}', but the laboratory takes only the type, cpu or cuda: each experiment sets the number of devices",
         words.devices);
   }
-  exec::open_devices(words.devices, settings.machine);  // throws where there are none such
+  devices::open_devices(words.devices, settings.machine);  // throws where there are none such
   settings.time_limit = !words.limit.empty()                   ? parse_time(words.limit, "--time-limit")
                         : settings.preset == lab::Preset::full ? Nanoseconds(30'000'000'000)
                                                                : Nanoseconds(900'000'000);

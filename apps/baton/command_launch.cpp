@@ -14,12 +14,12 @@
 #include <optional>
 #include <sstream>
 
+#include "baton/base/clock.h"
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/base/text.h"
 #include "baton/base/units.h"
 #include "baton/checkpoint/checkpoint.h"
-#include "baton/exec/clock.h"
 #include "commands.h"
 #include "terminal.h"
 
@@ -186,7 +186,7 @@ int run(const std::vector<std::string>& words, std::optional<Nanoseconds> limit 
   if (told != 0) {  // before there was anyone to hand it on to
     kill(pid, told);
   }
-  const Nanoseconds start = exec::now();
+  const Nanoseconds start = now();
   int status = 0;
   while (true) {
     const pid_t ended = waitpid(pid, &status, limit ? WNOHANG : 0);
@@ -196,7 +196,7 @@ int run(const std::vector<std::string>& words, std::optional<Nanoseconds> limit 
     if (ended < 0 && errno != EINTR) {
       throw failure("{} cannot be waited for: {}", words[0], std::strerror(errno));
     }
-    if (limit && exec::now() - start > *limit) {
+    if (limit && now() - start > *limit) {
       kill(-pid, SIGKILL);
       kill(pid, SIGKILL);
       waitpid(pid, &status, 0);
@@ -283,9 +283,9 @@ class Supervisor {
  private:
   int attempts() {
     for (std::int64_t attempt = 0;; ++attempt) {
-      const Nanoseconds start = exec::now();
+      const Nanoseconds start = now();
       const int code = run(line(attempt > 0));
-      const std::string took = to_text(exec::now() - start);
+      const std::string took = to_text(now() - start);
       if (code == 0) {
         if (attempt > 0) {
           say("done after {} restart{}", attempt, attempt == 1 ? "" : "s");

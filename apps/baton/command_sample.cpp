@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <limits>
 
+#include "baton/base/clock.h"
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/checkpoint/pretrained.h"
 #include "baton/data/tokenizer.h"
-#include "baton/exec/clock.h"
 #include "baton/lab/sampling.h"
 #include "commands.h"
 #include "options.h"
@@ -137,7 +137,7 @@ void sample(const SampleWords& words, int& exit_code) {
   const Interrupt interrupt;
   TextPrinter printer;
   printer.print(words.prompt);
-  const Nanoseconds begin = exec::now();
+  const Nanoseconds begin = now();
   std::int64_t done = 0;
   for (; done < count && !interrupt.asked(); ++done) {
     std::vector<float> scores = sampler.next_scores(text);
@@ -150,7 +150,7 @@ void sample(const SampleWords& words, int& exit_code) {
     printer.print(tokenizer->decode(token));
   }
   printer.finish();
-  const double seconds = static_cast<double>((exec::now() - begin).count) * 1e-9;
+  const double seconds = static_cast<double>((now() - begin).count) * 1e-9;
   fmt::print(stderr, "baton: {} tokens in {:.3g} s ({} per second), each by a forward over {} positions\n", done, seconds,
              rate_text(seconds > 0 ? static_cast<double>(done) / seconds : 0.0), sampler.window());
   if (interrupt.asked()) {

@@ -6,14 +6,14 @@
 #include <limits>
 #include <optional>
 
+#include "baton/base/clock.h"
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/base/stop.h"
 #include "baton/checkpoint/checkpoint.h"
 #include "baton/checkpoint/share.h"
 #include "baton/data/tokenizer.h"
-#include "baton/exec/clock.h"
-#include "baton/exec/ranks/fingerprint.h"
+#include "baton/exec/fingerprint.h"
 #include "baton/lab/bystanders.h"
 #include "baton/lab/divergence.h"
 #include "baton/lab/rows.h"
@@ -165,7 +165,7 @@ class Saving {
     }
     run.make_room_for_checkpoints();
     std::optional<checkpoint::Found> found;
-    exec::on_rank_0(world(), [&] {
+    ranks::on_rank_0(world(), [&] {
       if (const std::filesystem::path path(words.checkpoint); std::filesystem::is_regular_file(path)) {
         const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
         throw usage_error(
@@ -205,9 +205,9 @@ class Saving {
       }
     });
     share_last();
-    exec::Blob best = exec::to_blob(fmt::format("{}", best_));
+    ranks::Blob best = ranks::to_blob(fmt::format("{}", best_));
     world().broadcast(best, 0);
-    best_ = std::strtod(exec::to_text(best).c_str(), nullptr);
+    best_ = std::strtod(ranks::to_text(best).c_str(), nullptr);
     if (!last_.empty()) {
       differences_ = run.restore(checkpoint::SharedSource(world(), found ? found->archive.get() : nullptr));
       saved_step_ = run.steps_before();
@@ -284,7 +284,7 @@ class Saving {
     attempt([&] { writer = begin(); });
     std::string broken = run_.save([&](std::span<const std::byte> tensor) { attempt([&] { writer->append(tensor); }); });
     if (broken.empty()) {
-      exec::on_rank_0(world(), [&] {
+      ranks::on_rank_0(world(), [&] {
         if (failed) {
           std::rethrow_exception(failed);
         }
@@ -295,9 +295,9 @@ class Saving {
   }
   /// Rank 0 names the checkpoint to the others.
   void share_last() {
-    exec::Blob path = exec::to_blob(last_);
+    ranks::Blob path = ranks::to_blob(last_);
     world().broadcast(path, 0);
-    last_ = exec::to_text(path);
+    last_ = ranks::to_text(path);
   }
 
   std::int64_t done() const { return run_.steps_before() + static_cast<std::int64_t>(run_.losses().size()); }
@@ -342,7 +342,7 @@ std::string what_stands(const TrainWords& words, const Saving& saving) {
 
 /// Who runs the device, where that is not this process alone.
 std::string describe_rank(const cluster::Device& device) {
-  const exec::Place& place = world().places()[static_cast<std::size_t>(device.rank)];
+  const ranks::RankHost& place = world().hosts()[static_cast<std::size_t>(device.rank)];
   return world().alone() ? "" : fmt::format(", rank {} on {}", device.rank, place.host);
 }
 
@@ -356,9 +356,9 @@ std::string origin_of_divergence(const lab::Training& run, const std::string& ch
     if (!checkpoint.empty()) {
       from.emplace(checkpoint);
     }
-    const Nanoseconds end = exec::now() + Nanoseconds(60'000'000'000);
+    const Nanoseconds end = now() + Nanoseconds(60'000'000'000);
     const auto found = lab::find_divergence(run.job().words(), run.job().machine(), from ? &*from : nullptr, step,
-                                            [&] { return exec::now() < end; });
+                                            [&] { return now() < end; });
     return found ? fmt::format("; the first value that was not finite is from {} at step {}", found->where, found->step) : "";
   } catch (const Error&) {
     return "";  // one device may be too small, or the checkpoint gone
@@ -439,9 +439,9 @@ std::string rate_note(const lab::Job& job, std::int64_t steps) {
 
 /// What rank 0 found, on every rank.
 bool on_every_rank(bool found) {
-  exec::Blob answer = exec::to_blob(found ? "yes" : "no");
+  ranks::Blob answer = ranks::to_blob(found ? "yes" : "no");
   world().broadcast(answer, 0);
-  return exec::to_text(answer) == "yes";
+  return ranks::to_text(answer) == "yes";
 }
 
 void train(TrainWords words, int& exit_code) {
@@ -467,7 +467,7 @@ void train(TrainWords words, int& exit_code) {
                                {"--every", words.every},
                                {"--resume", words.resume ? "yes" : "no"},
                                {"--write-start", words.start.empty() ? "none" : "some"}});
-  exec::on_rank_0(world(), [&] { settle_outputs({&words.json, &words.trace, &words.report, &words.csv, &words.json_lines}); });
+  ranks::on_rank_0(world(), [&] { settle_outputs({&words.json, &words.trace, &words.report, &words.csv, &words.json_lines}); });
   for (const auto& [flag, path] : {std::pair("--csv", &words.csv), std::pair("--json-lines", &words.json_lines)}) {
     if (*path == "-") {
       throw usage_error("{} writes a file while the training runs: give a path", flag);

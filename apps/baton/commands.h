@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "baton/exec/ranks/world.h"
+#include "baton/ranks/world.h"
 
 namespace baton::app {
 
@@ -45,7 +45,7 @@ void add_compare_command(CLI::App& program);
 void add_manual_commands(CLI::App& program);
 
 /// The ranks that the program was started as. Rank 0 alone prints.
-exec::World& world();
+ranks::World& world();
 
 /// How many steps `train` makes where it is not told.
 constexpr const char* usual_steps = "30";

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "baton/base/file.h"
-#include "baton/exec/watch/watch.h"
+#include "baton/watch/watch.h"
 #include "commands.h"
 #include "signals.h"
 
@@ -26,15 +26,15 @@ constexpr unsigned last_breath_microseconds = 300'000;
 /// A launcher gets this long to end by itself, then this long again after SIGTERM, before it is killed.
 constexpr unsigned launcher_patience_seconds = 8;
 
-exec::Watch* watch = nullptr;                   // leaked on purpose: its socket closes at process exit, which rank 0 detects
-std::atomic<exec::Watch*> told_watch{nullptr};  // for the thread that hears signals
+watch::Watch* watch = nullptr;                   // leaked on purpose: its socket closes at process exit, which rank 0 detects
+std::atomic<watch::Watch*> told_watch{nullptr};  // for the thread that hears signals
 std::mutex naming;
 std::string checkpoint;
 
-std::string last_lines(const exec::Ending& ending) {
+std::string last_lines(const watch::Ending& ending) {
   std::string lines = "baton: " + ending.text;
   const bool failed = std::any_of(ending.lost.begin(), ending.lost.end(),
-                                  [](const exec::LostRank& lost) { return lost.cause == exec::LostRank::Cause::failed; });
+                                  [](const watch::LostRank& lost) { return lost.cause == watch::LostRank::Cause::failed; });
   const std::lock_guard lock(naming);
   if (!checkpoint.empty() && !failed) {
     lines += fmt::format("baton: the last good checkpoint is {}: --resume continues from it\n", checkpoint);
@@ -81,7 +81,7 @@ void end_launcher_later() {
   _exit(0);
 }
 
-[[noreturn]] void end(const exec::Ending& ending) {
+[[noreturn]] void end(const watch::Ending& ending) {
   remove_temporaries();
   if (ending.spoken) {
     flush_output();
@@ -89,7 +89,7 @@ void end_launcher_later() {
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, lines.data(), lines.size());
     usleep(last_breath_microseconds);
   }
-  if (ending.lost.front().cause == exec::LostRank::Cause::silent) {
+  if (ending.lost.front().cause == watch::LostRank::Cause::silent) {
     if (ending.lost.front().rank == 0) {
       end_daemon();
     } else if (ending.spoken) {
@@ -97,10 +97,10 @@ void end_launcher_later() {
     }
   }
   const bool told = std::all_of(ending.lost.begin(), ending.lost.end(),
-                                [](const exec::LostRank& lost) { return lost.cause == exec::LostRank::Cause::ended; });
+                                [](const watch::LostRank& lost) { return lost.cause == watch::LostRank::Cause::ended; });
   int code = told ? Interrupt().exit_code() : lost_rank_exit_code;
-  for (const exec::LostRank& lost : ending.lost) {
-    code = lost.cause == exec::LostRank::Cause::failed ? lost.code : code;
+  for (const watch::LostRank& lost : ending.lost) {
+    code = lost.cause == watch::LostRank::Cause::failed ? lost.code : code;
   }
   _exit(code);
 }
@@ -122,28 +122,28 @@ StartLimit::StartLimit(bool several_ranks) {
 
 StartLimit::~StartLimit() { alarm(0); }
 
-void open_guard(exec::World& world, Nanoseconds patience) {
+void open_guard(ranks::World& world, Nanoseconds patience) {
   if (world.alone() || patience.count == 0) {
     return;
   }
   const StartLimit limit(true);
   const auto broadcast = [&](const std::string& words) {
-    exec::Blob blob = exec::to_blob(words);
+    ranks::Blob blob = ranks::to_blob(words);
     world.broadcast(blob, 0);
-    return exec::to_text(blob);
+    return ranks::to_text(blob);
   };
-  watch = new exec::Watch(
-      exec::WatchOptions{
+  watch = new watch::Watch(
+      watch::WatchOptions{
           .rank = world.rank(), .size = world.size(), .patience = patience, .broadcast = broadcast, .stopping = give_up_with},
-      world.board(), end);
+      world.progress(), end);
   told_watch = watch;
   call_if_given_up([](int signal) {
-    if (exec::Watch* here = told_watch) {
+    if (watch::Watch* here = told_watch) {
       here->stop_all(signal);
     }
   });
   call_if_stopped([] {
-    if (exec::Watch* here = told_watch) {
+    if (watch::Watch* here = told_watch) {
       here->told_to_end();
       usleep(last_breath_microseconds);  // the watch ends the process when all know
     }
@@ -158,7 +158,7 @@ void guard_plan(const plan::Plan& plan, const lab::Job& job, std::int64_t steps_
   for (const cluster::Device& device : job.cluster().devices()) {
     rank_of.push_back(device.rank);
   }
-  watch->judge_by(std::make_shared<exec::Situation>(plan, std::move(rank_of), steps_before, job.cluster().emulated_link()));
+  watch->judge_by(std::make_shared<watch::StallDiagnosis>(plan, std::move(rank_of), steps_before, job.cluster().emulated_link()));
 }
 
 void guard_run(const lab::Training& run) { guard_plan(run.plan(), run.job(), run.steps_before()); }
@@ -174,9 +174,9 @@ void guard_failure(const std::string& why, int code) {
   }
 }
 
-void guard_end(exec::World& world) {
+void guard_end(ranks::World& world) {
   world.barrier();
-  world.board()->set(exec::Activity::ending);
+  world.progress()->set(ranks::Activity::ending);
 }
 
 void close_guard() {

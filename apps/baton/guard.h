@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "baton/exec/ranks/world.h"
 #include "baton/lab/training.h"
+#include "baton/ranks/world.h"
 
 /// The watch over this program's ranks: when one is lost, all end, and rank 0 says which, what it was at and
 /// who waited for it. Where the program runs alone, or without patience, none of this does anything.
@@ -21,7 +21,7 @@ class StartLimit {
 };
 
 /// All ranks call it, once. From now on the process ends when another rank is lost.
-void open_guard(exec::World& world, Nanoseconds patience);
+void open_guard(ranks::World& world, Nanoseconds patience);
 /// What the ranks run, so that tasks can be named.
 void guard_run(const lab::Training& run);
 void guard_plan(const plan::Plan& plan, const lab::Job& job, std::int64_t steps_before);
@@ -31,7 +31,7 @@ void guard_checkpoint(const std::string& path);
 /// watch.
 void guard_failure(const std::string& why, int code);
 /// This rank has done what it had to: all meet, so that it is seen who does not come, which MPI's own end says nothing of.
-void guard_end(exec::World& world);
+void guard_end(ranks::World& world);
 /// Waits until all ranks are done, on rank 0 until the others have ended. The last thing that a process does.
 void close_guard();
 

@@ -18,7 +18,7 @@
 #include "baton/base/error.h"
 #include "baton/base/stop.h"
 #include "baton/base/text.h"
-#include "baton/exec/ranks/world.h"
+#include "baton/ranks/world.h"
 #include "called_as.h"
 #include "commands.h"
 #include "guard.h"
@@ -62,7 +62,7 @@ int complain(const char* sentence, int code) {
   return code;
 }
 
-std::unique_ptr<exec::World> opened;
+std::unique_ptr<ranks::World> opened;
 
 /// How long a rank with an error waits for the errors of the other ranks.
 constexpr Nanoseconds farewell(1'000'000'000);
@@ -73,7 +73,7 @@ constexpr Nanoseconds stopped_farewell(150'000'000);
 bool end_together(const std::string& sentence, Nanoseconds patience) {
   // A launcher ends the ranks that are left with a signal, as soon as the first has ended: all that is to be said is said here.
   static const Keeping ending;
-  const auto words = opened->last_words(sentence, patience);
+  const auto words = opened->gather_errors(sentence, patience);
   for (std::size_t r = 0; words && r < words->size() && opened->rank() == 0; ++r) {
     if (r == 0 || (*words)[r] != sentence) {
       complain((r == 0 ? sentence : fmt::format("rank {}: {}", r, (*words)[r])).c_str(), 0);
@@ -281,13 +281,13 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
   write_as_called(program);
   let_last_count(program);
   const bool launches = argc > 1 && std::string_view(argv[1]) == "launch";  // it hands signals on
-  const exec::Launch launch = exec::find_launch([](const char* name) -> const char* { return std::getenv(name); });
+  const ranks::Launch launch = ranks::find_launch([](const char* name) -> const char* { return std::getenv(name); });
   if (launch.ranks == 1 && !launches) {
     watch_for_signals(false);
   }
   {
     const StartLimit limit(launch.ranks != 1);
-    opened = exec::open_world();
+    opened = ranks::open_world();
   }
   if (launch.ranks != 1) {
     watch_for_signals(true);  // a world is opened before threads are started
@@ -360,7 +360,7 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-exec::World& world() { return *opened; }
+ranks::World& world() { return *opened; }
 
 std::string& command_line() {
   static std::string text;

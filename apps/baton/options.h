@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "baton/exec/ranks/fingerprint.h"
+#include "baton/exec/fingerprint.h"
 #include "baton/lab/job.h"
 
 namespace baton::app {

@@ -135,10 +135,10 @@ void Interrupt::wind_up() const { winding_up = asked_to_stop(); }
 
 int Interrupt::exit_code() const { return 128 + (first_signal == 0 ? SIGINT : first_signal.load()); }
 
-int Interrupt::exit_code_anywhere(exec::World& world) const {
+int Interrupt::exit_code_anywhere(ranks::World& world) const {
   const auto word = static_cast<std::byte>(asked() ? exit_code() : 0);
   int code = 0;
-  for (const exec::Blob& one : world.all_gather(std::span(&word, 1))) {
+  for (const ranks::Blob& one : world.all_gather(std::span(&word, 1))) {
     code = std::max(code, std::to_integer<int>(one[0]));
   }
   return code;

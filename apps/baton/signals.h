@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "baton/exec/ranks/world.h"
+#include "baton/ranks/world.h"
 
 /// How the program ends when SIGINT, SIGTERM or SIGHUP asks it to. The first one lets the step under way come to its end for a
 /// moment; then it is given up (`asked_to_stop_at_once`); and before a second is over the process ends, unless the command has
@@ -23,7 +23,7 @@ class Interrupt {
   /// 128 and the number of the first signal.
   int exit_code() const;
   /// That of a rank that was asked, the same for all, which call it together; 0 if none was.
-  int exit_code_anywhere(exec::World& world) const;
+  int exit_code_anywhere(ranks::World& world) const;
 };
 
 /// While it lives, something is being kept that is not to be left in the middle for a first signal.

@@ -11,10 +11,10 @@
 #include <set>
 #include <system_error>
 
+#include "baton/base/clock.h"
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/base/text.h"
-#include "baton/exec/clock.h"
 #include "signals.h"
 
 namespace baton::app {
@@ -24,7 +24,7 @@ ProgressBar::ProgressBar(std::string what, std::int64_t total, bool wanted, std:
       total_(total),
       unit_(std::move(unit)),
       visible_(wanted && isatty(STDERR_FILENO) == 1),
-      start_(exec::now()) {}
+      start_(now()) {}
 
 ProgressBar::~ProgressBar() { clear(); }
 
@@ -34,7 +34,7 @@ void ProgressBar::show(std::int64_t done) {
   }
   constexpr std::int64_t width = 30;
   const std::int64_t filled = width * done / total_;
-  const Nanoseconds left((exec::now() - start_).count / done * (total_ - done));
+  const Nanoseconds left((now() - start_).count / done * (total_ - done));
   const std::string count = unit_ == percent ? fmt::format("{} %", 100 * done / total_)
                                              : fmt::format("{}/{} {}", done, total_, unit_);
   fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {}, {} left \033[K", what_, "", filled, "", width - filled, count, to_text(left));

@@ -1,7 +1,7 @@
 /// Our kernels on a GPU, each beside what bounds it: the flops or the bytes that it must move at least.
 ///   build/release/bench/kernels [--only attention]
 
-#include "baton/exec/backend/cuda/kernels.h"
+#include "baton/cuda/kernels.h"
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "baton/exec/backend/cuda/attention.h"
-#include "baton/exec/backend/cuda/code.h"
-#include "baton/exec/backend/cuda/convolution.h"
-#include "baton/exec/backend/cuda/cuda.h"
-#include "baton/exec/backend/cuda/status.h"
-#include "baton/exec/backend/cuda/timer.h"
+#include "baton/cuda/attention.h"
+#include "baton/cuda/code.h"
+#include "baton/cuda/convolution.h"
+#include "baton/cuda/cuda.h"
+#include "baton/cuda/status.h"
+#include "baton/cuda/timer.h"
 
-namespace baton::exec::cuda {
+namespace baton::cuda {
 namespace {
 
 /// Memory of the GPU, filled with small numbers.
@@ -239,16 +239,16 @@ void run(const std::string& only) {
 }
 
 }  // namespace
-}  // namespace baton::exec::cuda
+}  // namespace baton::cuda
 
 int main(int argc, char** argv) {
   CLI::App app("Times the kernels of the CUDA backend.");
   std::string only;
   app.add_option("--only", only, "only kernels whose name holds this");
   CLI11_PARSE(app, argc, argv);
-  if (!baton::exec::has_gpu()) {
+  if (!baton::cuda::has_gpu()) {
     fmt::print("there is no NVIDIA GPU here\n");
     return 1;
   }
-  baton::exec::cuda::run(only);
+  baton::cuda::run(only);
 }

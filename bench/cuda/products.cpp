@@ -14,15 +14,15 @@
 #include <vector>
 
 #include "baton/base/error.h"
-#include "baton/exec/backend/cuda/cuda.h"
-#include "baton/exec/backend/cuda/kernels.h"
-#include "baton/exec/backend/cuda/library.h"
-#include "baton/exec/backend/cuda/product_shape.h"
-#include "baton/exec/backend/cuda/status.h"
-#include "baton/exec/backend/cuda/table.h"
-#include "baton/exec/backend/cuda/timer.h"
+#include "baton/cuda/cuda.h"
+#include "baton/cuda/kernels.h"
+#include "baton/cuda/library.h"
+#include "baton/cuda/product_shape.h"
+#include "baton/cuda/status.h"
+#include "baton/cuda/table.h"
+#include "baton/cuda/timer.h"
 
-namespace baton::exec::cuda {
+namespace baton::cuda {
 namespace {
 
 struct Functions {
@@ -234,22 +234,22 @@ void layer(Bench& bench, const std::string& name, DType type, bool tf32, std::in
 }
 
 }  // namespace
-}  // namespace baton::exec::cuda
+}  // namespace baton::cuda
 
 int main(int argc, char** argv) {
   CLI::App app("Times the algorithms that cuBLASLt offers for products.");
   int candidates = 32;
   app.add_option("--candidates", candidates, "algorithms to ask for")->check(CLI::Range(1, 512));
   CLI11_PARSE(app, argc, argv);
-  if (!baton::exec::has_gpu()) {
+  if (!baton::cuda::has_gpu()) {
     fmt::print("there is no NVIDIA GPU here\n");
     return 1;
   }
   using baton::DType;
-  baton::exec::cuda::Bench bench(candidates);
-  baton::exec::cuda::layer(bench, "", DType::bf16, false, 16384, 4096, 4096);
-  baton::exec::cuda::layer(bench, "", DType::bf16, false, 16384, 768, 3072);
-  baton::exec::cuda::layer(bench, "", DType::bf16, false, 16384, 768, 768);
-  baton::exec::cuda::layer(bench, "", DType::bf16, false, 16384, 768, 50304);
-  baton::exec::cuda::layer(bench, " tf32", DType::f32, true, 4096, 4096, 4096);
+  baton::cuda::Bench bench(candidates);
+  baton::cuda::layer(bench, "", DType::bf16, false, 16384, 4096, 4096);
+  baton::cuda::layer(bench, "", DType::bf16, false, 16384, 768, 3072);
+  baton::cuda::layer(bench, "", DType::bf16, false, 16384, 768, 768);
+  baton::cuda::layer(bench, "", DType::bf16, false, 16384, 768, 50304);
+  baton::cuda::layer(bench, " tf32", DType::f32, true, 4096, 4096, 4096);
 }

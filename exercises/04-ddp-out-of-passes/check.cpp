@@ -5,6 +5,7 @@
 #include <set>
 
 #include "baton/base/error.h"
+#include "baton/exec/backend/host_backends.h"
 #include "baton/exec/executor.h"
 #include "baton/exercise/exercises.h"
 #include "baton/model/zoo.h"

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "agree/training.h"
+#include "baton/devices/backends.h"
 #include "baton/model/zoo.h"
 #include "baton/op/optimizer.h"
 
@@ -79,7 +80,7 @@ struct Way {
 std::vector<Way> ways() {
   std::vector<Way> list;
   for (const strategy::Strategy& strategy : strategy::strategies()) {
-    for (const std::string& backend : exec::backend_names()) {
+    for (const std::string& backend : devices::backend_names()) {
       for (std::size_t devices = 1; devices <= 5; ++devices) {
         list.push_back({strategy.name, backend, devices});
       }
@@ -129,7 +130,7 @@ TEST(Agreement, TheJudgeLearnsSomethingInEveryTraining) {
 TEST(Agreement, UnevenSplitsOfTheLayersAgreeWithTheJudge) {
   const Case six = trainings()[8];
   const Outcome expected = train(six);
-  for (const std::string& backend : exec::backend_names()) {
+  for (const std::string& backend : devices::backend_names()) {
     for (const std::vector<std::int64_t>& split : std::vector<std::vector<std::int64_t>>{{1, 3, 2}, {5, 1}, {1, 5}, {2, 1, 1, 2}}) {
       Case one = six;
       one.strategy = "layers";
@@ -142,7 +143,7 @@ TEST(Agreement, UnevenSplitsOfTheLayersAgreeWithTheJudge) {
 }
 
 TEST(Agreement, BucketsOfAnySizeLeaveTheSameBits) {
-  for (const std::string& backend : exec::backend_names()) {
+  for (const std::string& backend : devices::backend_names()) {
     Case one = trainings()[12];
     one.strategy = "ddp";
     one.backend = backend;
@@ -158,7 +159,7 @@ TEST(Agreement, BucketsOfAnySizeLeaveTheSameBits) {
 TEST(Agreement, MicroBatchesAddUpToTheWholeBatch) {
   for (const std::size_t training : {1U, 8U}) {
     for (const strategy::Strategy& strategy : strategy::strategies()) {
-      for (const std::string& backend : exec::backend_names()) {
+      for (const std::string& backend : devices::backend_names()) {
         for (const std::size_t devices : {1U, 2U, 3U}) {
           for (const std::int64_t pieces : {2, 3}) {
             Case one = trainings()[training];
@@ -184,7 +185,7 @@ TEST(Agreement, DataThatChangesEveryStepIsTheSameDataHoweverItIsSplit) {
   const Outcome expected = train(one, 10, data);
   EXPECT_FALSE(same_bits(expected.losses, train(one, 10, {.seed = 7}).losses)) << "the data did not change";
   for (const strategy::Strategy& strategy : strategy::strategies()) {
-    for (const std::string& backend : exec::backend_names()) {
+    for (const std::string& backend : devices::backend_names()) {
       for (const std::size_t devices : {1U, 2U, 3U, 5U}) {
         one.strategy = strategy.name;
         one.backend = backend;

@@ -6,7 +6,8 @@
 #include "agree/training.h"
 #include "baton/base/error.h"
 #include "baton/cost/link_time.h"
-#include "baton/exec/backend/cuda/cuda.h"
+#include "baton/cuda/cuda.h"
+#include "baton/devices/backends.h"
 #include "baton/model/zoo.h"
 #include "baton/plan/verify.h"
 #include "baton/schedule/schedule.h"
@@ -40,7 +41,7 @@ Outcome train_alone(Case one, std::size_t parts) {
   return train(one);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backend, Bits, testing::ValuesIn(exec::backend_names()), [](const auto& one) { return one.param; });
+INSTANTIATE_TEST_SUITE_P(Backend, Bits, testing::ValuesIn(devices::backend_names()), [](const auto& one) { return one.param; });
 
 TEST_P(Bits, LayersOnAnyNumberOfDevicesAreASingleDevice) {
   for (const op::Optimizer& optimizer : {op::Optimizer(op::Sgd{.rate = 0.1}), op::Optimizer(op::Adam{})}) {
@@ -209,7 +210,7 @@ TEST_P(Bits, HoweverTimingIsShakenTheResultIsTheSame) {
 /// A step without updates whose parameter gradients can be read when it is over.
 plan::Plan gradients_only(plan::Draft draft, const exec::Backend& backend) {
   draft.graph.optimizer.reset();
-  strategy::Target target = backend.target();
+  plan::Target target = backend.target();
   target.gradient_with_sgd = false;
   draft = strategy::fuse(std::move(draft), target);
   if (target.tiled_weights) {
@@ -255,12 +256,12 @@ std::vector<double> serial_sum(const std::map<std::uint32_t, std::vector<double>
 
 class Sums : public testing::TestWithParam<std::tuple<std::string, std::int64_t>> {};
 
-INSTANTIATE_TEST_SUITE_P(Devices, Sums, testing::Combine(testing::ValuesIn(exec::backend_names()), testing::Values(2, 3, 4, 5)),
+INSTANTIATE_TEST_SUITE_P(Devices, Sums, testing::Combine(testing::ValuesIn(devices::backend_names()), testing::Values(2, 3, 4, 5)),
                          [](const auto& one) { return std::get<0>(one.param) + "_" + std::to_string(std::get<1>(one.param)); });
 
 TEST_P(Sums, GradientsAreAddedInOrderOfRankToTheBit) {
   const auto& [backend_name, devices] = GetParam();
-  const std::unique_ptr<exec::Backend> backend = exec::make_backend(backend_name);
+  const std::unique_ptr<exec::Backend> backend = devices::make_backend(backend_name);
   const model::Model model = model::mlp({150, 141, 130});  // 39 871 elements: several chunks for each of 5 members
   const cluster::Cluster cluster = cluster_of({.backend = backend_name, .devices = static_cast<std::size_t>(devices)});
   const strategy::Step step{.global_batch = 13};
@@ -354,7 +355,7 @@ TEST(Bits, ApplyingASumAtOnceLeavesWhatSummingAndThenUpdatingLeaves) {
 }
 
 TEST(CudaEnqueue, TasksPutOneByOneIntoTheirStreamsLeaveTheBitsOfAGraph) {
-  if (!exec::has_gpu()) {
+  if (!cuda::has_gpu()) {
     GTEST_SKIP() << "there is no GPU here";
   }
   for (const strategy::Strategy& strategy : strategy::strategies()) {
@@ -368,7 +369,7 @@ TEST(CudaEnqueue, TasksPutOneByOneIntoTheirStreamsLeaveTheBitsOfAGraph) {
 }
 
 TEST(CudaEnqueue, AnotherWordIsRefusedWithASentence) {
-  if (!exec::has_gpu()) {
+  if (!cuda::has_gpu()) {
     GTEST_SKIP() << "there is no GPU here";
   }
   const baton::test::Variable variable("BATON_CUDA_ENQUEUE", "later");

@@ -7,6 +7,7 @@
 
 #include "agree/training.h"
 #include "baton/base/error.h"
+#include "baton/devices/backends.h"
 
 /// Every strategy with every model: it leaves what one device leaves, or is refused in one sentence. CI trains cases in which any
 /// two settings come together; with BATON_FULL=1 in the environment all of them are, with BATON_FULL=3/11 an
@@ -151,7 +152,7 @@ std::string refusal_of(const Case& one) {
                        .strategy = one.strategy,
                        .step = one.step,
                        .layout = one.layout,
-                       .target = exec::make_backend(one.backend)->target()});
+                       .target = devices::make_backend(one.backend)->target()});
   } catch (const Error& error) {
     return error.what();
   }

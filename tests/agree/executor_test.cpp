@@ -4,6 +4,7 @@
 
 #include "agree/training.h"
 #include "baton/base/error.h"
+#include "baton/devices/backends.h"
 #include "baton/model/zoo.h"
 #include "baton/plan/text.h"
 
@@ -68,7 +69,7 @@ TEST(Executor, RefusesAPlanThatDoesNotFitTheDevicesMemory) {
   const model::Model model = model::parse_model(one.model);
   const cluster::Cluster tight = make_cluster(2, 1, {}, Bytes(4096));
   const plan::Plan plan = strategy::compile({.model = model, .cluster = tight, .strategy = "ddp", .step = one.step});
-  const std::string said = refusal([&] { exec::Executor(plan, tight, *exec::make_backend("reference")); });
+  const std::string said = refusal([&] { exec::Executor(plan, tight, *devices::make_backend("reference")); });
   EXPECT_NE(said.find("cpu:0 needs"), std::string::npos) << said;
 }
 
@@ -78,15 +79,15 @@ TEST(Executor, RefusesAPlanMadeForAnotherBackendNamingTheTask) {
   const cluster::Cluster cluster = make_cluster(2);
   strategy::Request request{.model = model, .cluster = cluster, .step = one.step};
   const plan::Plan plain = strategy::compile(request);
-  const std::string said = refusal([&] { exec::Executor(plain, cluster, *exec::make_backend("cpu")); });
+  const std::string said = refusal([&] { exec::Executor(plain, cluster, *devices::make_backend("cpu")); });
   EXPECT_NE(said.find("no kernel for t0 (linear in the forward of block 0, on cpu:0)"), std::string::npos) << said;
-  request.target = exec::make_backend("cpu")->target();
+  request.target = devices::make_backend("cpu")->target();
   const plan::Plan tiled = strategy::compile(request);
-  EXPECT_NE(refusal([&] { exec::Executor(tiled, cluster, *exec::make_backend("reference")); }), "");
+  EXPECT_NE(refusal([&] { exec::Executor(tiled, cluster, *devices::make_backend("reference")); }), "");
 }
 
 TEST(Executor, RunTwiceIsOneLongerRunToTheBit) {
-  for (const std::string& backend : exec::backend_names()) {
+  for (const std::string& backend : devices::backend_names()) {
     for (const std::string strategy : {"single", "dp", "ddp", "layers"}) {
       for (const std::int64_t samples : {0, 100}) {
         Case one = ddp(backend, 3);
@@ -263,7 +264,7 @@ TEST(Executor, TwoAtOnceInOneProcessDoNotDisturbEachOther) {
 }
 
 TEST(Executor, GivesBackWhatWasWrittenIntoABuffer) {
-  for (const std::string& backend : exec::backend_names()) {
+  for (const std::string& backend : devices::backend_names()) {
     Case one = ddp(backend, 1);
     one.model = "mlp:70-130-66";
     Training training(one);

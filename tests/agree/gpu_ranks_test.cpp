@@ -4,8 +4,8 @@
 
 #include "agree/thread_world.h"
 #include "agree/training.h"
-#include "baton/exec/devices.h"
-#include "baton/exec/ranks/rank_run.h"
+#include "baton/devices/devices.h"
+#include "baton/exec/rank_run.h"
 #include "baton/exec/transport/dealing.h"
 #include "baton/exec/transport/gpus.h"
 #include "baton/exec/transport/nccl_calls.h"
@@ -24,8 +24,8 @@ const std::vector<cluster::Gpu> two_gpus{{"a GPU", Bytes(8000), 132, "0000:01:00
 /// The devices that all of some ranks of one machine come to.
 std::vector<cluster::Device> deal(int ranks, const std::string& words, std::optional<Bytes> memory = {}) {
   std::vector<std::vector<cluster::Device>> lists(static_cast<std::size_t>(ranks));
-  run_as_ranks(ranks, [&](exec::World& world) {
-    lists[static_cast<std::size_t>(world.rank())] = exec::open_gpus_of_ranks(words, two_gpus, memory, world);
+  run_as_ranks(ranks, [&](ranks::World& world) {
+    lists[static_cast<std::size_t>(world.rank())] = devices::open_gpus_of_ranks(words, two_gpus, memory, world);
   });
   for (const std::vector<cluster::Device>& list : lists) {
     EXPECT_EQ(list.size(), lists[0].size());
@@ -109,7 +109,7 @@ TEST(GpuRanks, NcclJoinsWholeGpusOfTheirOwnAndAllElseGoesThroughTheHosts) {
 
 TEST(GpuRanks, WhatOneRankDoesNotSayNobodyDoes) {
   for (const int silent : {-1, 0, 2}) {
-    run_as_ranks(3, [&](exec::World& world) { EXPECT_EQ(exec::all_say(world, world.rank() != silent), silent == -1); });
+    run_as_ranks(3, [&](ranks::World& world) { EXPECT_EQ(exec::all_say(world, world.rank() != silent), silent == -1); });
   }
 }
 
@@ -118,14 +118,14 @@ class Register final : public exec::Joiner {
  public:
   struct Entry {
     std::size_t group;
-    exec::Blob id;
+    ranks::Blob id;
     std::size_t size;
     std::vector<exec::GroupMember> members;
   };
 
   explicit Register(int rank) : rank_(rank) {}
-  exec::Blob make_id() override { return exec::to_blob("rank " + std::to_string(rank_) + " number " + std::to_string(made_++)); }
-  void join(std::size_t group, const exec::Blob& id, std::size_t size, const std::vector<exec::GroupMember>& members) override {
+  ranks::Blob make_id() override { return ranks::to_blob("rank " + std::to_string(rank_) + " number " + std::to_string(made_++)); }
+  void join(std::size_t group, const ranks::Blob& id, std::size_t size, const std::vector<exec::GroupMember>& members) override {
     entries.push_back({group, id, size, members});
   }
 
@@ -142,7 +142,7 @@ TEST(GpuRanks, EverySetOfGpusIsJoinedOnceUnderOneIdByAllItsMembersInOneOrder) {
     const std::vector<Way> ways = exec::choose_ways(planned.plan, planned.cluster, true);
     std::vector<std::vector<Register::Entry>> entries(2);
     std::vector<std::vector<std::size_t>> groups(2);
-    run_as_ranks(2, [&](exec::World& world) {
+    run_as_ranks(2, [&](ranks::World& world) {
       Register joiner(world.rank());
       groups[static_cast<std::size_t>(world.rank())] = exec::join_groups(planned.plan, ways, planned.run_by, world, joiner);
       entries[static_cast<std::size_t>(world.rank())] = joiner.entries;
@@ -156,7 +156,7 @@ TEST(GpuRanks, EverySetOfGpusIsJoinedOnceUnderOneIdByAllItsMembersInOneOrder) {
       EXPECT_EQ(entries[0][e].group, entries[1][e].group);
       EXPECT_EQ(entries[0][e].size, 2U);
       EXPECT_NE(entries[0][e].members.at(0).member, entries[1][e].members.at(0).member);
-      ids.insert(exec::to_text(entries[0][e].id));
+      ids.insert(ranks::to_text(entries[0][e].id));
     }
     EXPECT_EQ(ids.size(), entries[0].size()) << "no id is used twice";
     EXPECT_LE(entries[0].size(), 3U) << "sets, and not meetings, are joined";

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "agree/training.h"
+#include "baton/devices/backends.h"
 #include "baton/model/builder.h"
 
 /// Models that are graphs, with values that several ops read and parameters that several ops share: however they are split, they
@@ -49,7 +50,7 @@ TEST(Graphs, LeaveUnderEveryStrategyWhatTheReferenceLeavesOnOneDevice) {
   for (const std::string& model : models()) {
     for (const strategy::Loss loss : {strategy::Loss::mean_squared_error, strategy::Loss::cross_entropy}) {
       for (const strategy::Strategy& strategy : strategy::strategies()) {
-        for (const std::string& backend : exec::backend_names()) {
+        for (const std::string& backend : devices::backend_names()) {
           for (const std::size_t devices : {1U, 2U, 3U}) {
             Case one = training_of(model, loss);
             one.strategy = strategy.name;
@@ -90,7 +91,7 @@ TEST(Graphs, LeaveInProductsWhatTheReferenceLeavesOnOneDevice) {
         one.strategy = "product";
         one.devices = product.devices();
         one.layout = layout_of(product);
-        for (const std::string& backend : exec::backend_names()) {
+        for (const std::string& backend : devices::backend_names()) {
           one.backend = backend;
           const bool sequence = model != "graph:tied" && model != models()[0];
           const auto outcome = train_unless_refused(one);
@@ -119,7 +120,7 @@ TEST(Graphs, AVocabularyIsDividedWithTheScoresAndTheLoss) {
         continue;
       }
       product.sp = sp;
-      for (const std::string& backend : exec::backend_names()) {
+      for (const std::string& backend : devices::backend_names()) {
         Case one = training_of(model, strategy::Loss::cross_entropy);
         one.strategy = "product";
         one.backend = backend;
@@ -151,7 +152,7 @@ TEST(Graphs, ASequenceThatIsNoMultipleOfThePartsIsDividedByWholePositions) {
     const strategy::Loss loss = model[0] == 't' ? strategy::Loss::cross_entropy : strategy::Loss::mean_squared_error;
     for (Product product : products) {
       product.sp = true;
-      for (const std::string& backend : exec::backend_names()) {
+      for (const std::string& backend : devices::backend_names()) {
         Case one = training_of(model, loss);
         one.strategy = "product";
         one.backend = backend;

@@ -2,6 +2,8 @@
 #include <cmath>
 
 #include "agree/training.h"
+#include "baton/devices/backends.h"
+#include "baton/exec/backend/host_backends.h"
 #include "baton/op/loss_scale.h"
 #include "baton/op/traits.h"
 
@@ -47,7 +49,7 @@ std::vector<Way> ways() {
   std::vector<Way> list;
   for (const Precision precision : {Precision::bf16, Precision::fp16}) {
     for (const strategy::Strategy& strategy : strategy::strategies()) {
-      for (const std::string& backend : exec::backend_names()) {
+      for (const std::string& backend : devices::backend_names()) {
         list.push_back({precision, strategy.name, backend});
       }
     }
@@ -81,7 +83,7 @@ TEST_P(MixedPrecision, TenStepsStayNearThoseOfFloat32) {
 /// six layers, behind twelve products, feel it twelve times; and an activation near zero may fall to the other side of the ReLU, as
 /// with bf16. (Seen: 8.7 typical, 77 worst.)
 TEST(Tf32, TenStepsStayNearThoseOfFloat32) {
-  if (std::ranges::find(exec::backend_names(), "cuda") == exec::backend_names().end()) {
+  if (std::ranges::find(devices::backend_names(), "cuda") == devices::backend_names().end()) {
     GTEST_SKIP() << "there is no NVIDIA GPU here";
   }
   for (const std::string model : {"mlp:9-130-70-65-20-33-3", "mlp:dim=64,depth=6", "mlp:dim=512,depth=3"}) {
@@ -171,7 +173,7 @@ TEST(MixedPrecision, ProductsOfStrategiesAgreeWithFloat32Too) {
                                                      {2, 2, 1, 1, "zb-v", 4, none},
                                                      {1, 2, 3, 0, "zb-h1", 4, none}}) {
     for (const Precision precision : {Precision::bf16, Precision::fp16}) {
-      for (const std::string& backend : exec::backend_names()) {
+      for (const std::string& backend : devices::backend_names()) {
         Case one = mixed(precision, "product", backend, product.devices());
         one.layout = layout_of(product);
         const Outcome expected = train(mixed(Precision::fp32, "single", "reference", 1));
@@ -253,7 +255,7 @@ TEST_P(Counting, EachRunTellsOfItsOwnStepsByPhaseBlockAndKind) {
 class FusedReference final : public exec::HostBackend {
  public:
   std::string_view name() const override { return inner_->name(); }
-  strategy::Target target() const override { return {.joined = op::joint_ops()}; }
+  plan::Target target() const override { return {.joined = op::joint_ops()}; }
   bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override { return inner_->has_kernel(plan, task); }
   int team_size(int cores) const override { return inner_->team_size(cores); }
   std::unique_ptr<exec::Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& addresses,
@@ -311,7 +313,7 @@ std::vector<double> kept(Training& training) {
 
 class Scaler : public testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Backend, Scaler, testing::ValuesIn(exec::backend_names()), [](const auto& one) { return one.param; });
+INSTANTIATE_TEST_SUITE_P(Backend, Scaler, testing::ValuesIn(devices::backend_names()), [](const auto& one) { return one.param; });
 
 Case scaled(std::string strategy, std::string backend, std::size_t devices, LossScale scale,
             op::Optimizer optimizer = op::Adam{.rate = 0.002}) {

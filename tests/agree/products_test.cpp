@@ -1,4 +1,5 @@
 #include "agree/training.h"
+#include "baton/devices/backends.h"
 #include "baton/op/optimizer.h"
 
 /// Replicas × stages × divided tensors, with ZeRO, schedules and recomputation, against the reference on one device.
@@ -128,7 +129,7 @@ TEST(MixedProducts, TrainAsASingleDeviceInThatPrecisionDoes) {
 
 INSTANTIATE_TEST_SUITE_P(UpToEightDevices, Products,
                          testing::Combine(testing::Range(std::size_t{0}, products().size()),
-                                          testing::ValuesIn(exec::backend_names())),
+                                          testing::ValuesIn(devices::backend_names())),
                          name_of);
 
 }  // namespace

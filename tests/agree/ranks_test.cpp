@@ -22,7 +22,7 @@ Case small(std::string strategy, std::size_t devices) {
 /// What each rank has in the end, which is to be the same; nothing where the case is refused.
 std::optional<Outcome> train_as_ranks(Case one, int ranks, std::int64_t steps = 3) {
   std::vector<std::optional<Outcome>> outcomes(static_cast<std::size_t>(ranks));
-  run_as_ranks(ranks, [&](exec::World& world) {
+  run_as_ranks(ranks, [&](ranks::World& world) {
     Case mine = one;
     mine.world = &world;
     try {

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "agree/training.h"
+#include "baton/devices/backends.h"
 
 /// What a step does beside the model's own arithmetic: clipping by the norm of all gradients, dropout, and which of its tensors are
 /// float32 in 16-bit training.
@@ -82,7 +83,7 @@ TEST(Clipping, AStepThatIsClippedGoesTheRateTimesTheNorm) {
   std::mt19937 random(5);
   for (const std::string& model : {mlp, gpt, llama, cnn}) {
     for (const Way& way : ways()) {
-      for (const std::string& backend : exec::backend_names()) {
+      for (const std::string& backend : devices::backend_names()) {
         const double norm = std::pow(10, -1 - static_cast<double>(random() % 3));
         const Case one = in_way(training_of(model, op::Sgd{.rate = 0.5, .clip = norm}), way, backend);
         if (const auto outcome = train_unless_refused(one, 1)) {
@@ -104,7 +105,7 @@ TEST(Clipping, LeavesUnderEveryStrategyWhatTheReferenceLeavesOnOneDevice) {
     const Outcome judge = train(plain, 4);
     int ran = 0;
     for (const Way& way : ways()) {
-      for (const std::string& backend : exec::backend_names()) {
+      for (const std::string& backend : devices::backend_names()) {
         const Case one = in_way(plain, way, backend);
         if (const auto outcome = train_unless_refused(one, 4)) {
           EXPECT_TRUE(close(judge, *outcome, rounding)) << to_text(one);
@@ -117,7 +118,7 @@ TEST(Clipping, LeavesUnderEveryStrategyWhatTheReferenceLeavesOnOneDevice) {
 }
 
 TEST(Clipping, ANormThatIsNotExceededChangesNoBit) {
-  for (const std::string& backend : exec::backend_names()) {
+  for (const std::string& backend : devices::backend_names()) {
     for (const std::string strategy : {"single", "ddp", "zero-2"}) {
       Case one = training_of(gpt, op::Adam{.rate = 0.01});
       one.strategy = strategy;
@@ -132,7 +133,7 @@ TEST(Clipping, ANormThatIsNotExceededChangesNoBit) {
 
 /// A loss scale multiplies the norm too, and is taken back.
 TEST(Clipping, DoesNotSeeTheLossScale) {
-  for (const std::string& backend : exec::backend_names()) {
+  for (const std::string& backend : devices::backend_names()) {
     for (const std::string strategy : {"single", "zero-1", "tensor"}) {
       Case one = training_of(gpt, op::Adam{.rate = 0.01, .clip = 0.1});
       one.strategy = strategy;
@@ -170,7 +171,7 @@ TEST(Dropout, LeavesUnderEveryStrategyWhatTheReferenceLeavesOnOneDevice) {
     const Outcome judge = train(plain, 3);
     int ran = 0;
     for (const Way& way : ways()) {
-      for (const std::string& backend : exec::backend_names()) {
+      for (const std::string& backend : devices::backend_names()) {
         const Case one = in_way(plain, way, backend);
         if (const auto outcome = train_unless_refused(one, 3)) {
           EXPECT_TRUE(close(judge, *outcome, rounding)) << to_text(one);
@@ -257,7 +258,7 @@ TEST(MixedPrecision, GradientsOfParametersAreFloat32WhereTheStepAsksForIt) {
   int ran = 0;
   for (const std::string& model : {mlp, gpt, llama, cnn, std::string("graph:images")}) {
     for (const Way& way : {Way{"single", 1, {.micro_batches = 2}}, Way{"zero-2", 2}, Way{"tensor", 2}}) {
-      for (const std::string& backend : exec::backend_names()) {
+      for (const std::string& backend : devices::backend_names()) {
         Case one = in_way(training_of(model, op::Sgd{.rate = 0.05, .momentum = 0.5}, 8), way, backend);
         const std::optional<Outcome> wide = train_unless_refused(one, 2);
         if (!wide) {

@@ -14,9 +14,9 @@
 namespace baton::test {
 namespace {
 
-using exec::Blob;
-using exec::Listener;
-using exec::Message;
+using ranks::Blob;
+using ranks::Listener;
+using ranks::Message;
 
 struct Posted {
   Message message;
@@ -46,9 +46,9 @@ struct Shared {
   std::vector<Inbox> inboxes;  // by rank
 };
 
-class ThreadWorld final : public exec::World {
+class ThreadWorld final : public ranks::World {
  public:
-  ThreadWorld(int rank, int size, Shared& shared) : World(rank, size), shared_(shared) { find_places(); }
+  ThreadWorld(int rank, int size, Shared& shared) : World(rank, size), shared_(shared) { find_hosts(); }
 
   using World::all_gather;
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const std::size_t> sizes) override {
@@ -113,7 +113,7 @@ class ThreadWorld final : public exec::World {
   }
   bool under_way() const override { return shared_.inboxes[static_cast<std::size_t>(rank())].under_way.load() > 0; }
 
-  std::optional<std::vector<std::string>> last_words(std::string_view, Nanoseconds) override { return std::nullopt; }
+  std::optional<std::vector<std::string>> gather_errors(std::string_view, Nanoseconds) override { return std::nullopt; }
   void abort(int) override { std::abort(); }
 
  private:
@@ -125,7 +125,7 @@ class ThreadWorld final : public exec::World {
 
 }  // namespace
 
-void run_as_ranks(int ranks, const std::function<void(exec::World& world)>& rank) {
+void run_as_ranks(int ranks, const std::function<void(ranks::World& world)>& rank) {
   Shared shared(ranks);
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {

@@ -1,4 +1,5 @@
 #include "agree/training.h"
+#include "baton/devices/backends.h"
 #include "baton/trace/analysis.h"
 #include "baton/trace/chrome.h"
 #include "unit/trace/chrome_rules.h"
@@ -19,7 +20,7 @@ class RealTrace : public testing::TestWithParam<std::tuple<std::string, std::str
 
 INSTANTIATE_TEST_SUITE_P(Strategy, RealTrace,
                          testing::Combine(testing::Values("single", "dp", "ddp", "layers"),
-                                          testing::ValuesIn(exec::backend_names())),
+                                          testing::ValuesIn(devices::backend_names())),
                          [](const auto& one) { return std::get<0>(one.param) + "_" + std::get<1>(one.param); });
 
 TEST_P(RealTrace, ObeysTheRulesOfChromesFormatOverSeveralSteps) {

@@ -10,15 +10,17 @@
 #include "baton/base/error.h"
 #include "baton/cluster/gpu.h"
 #include "baton/cluster/machine.h"
-#include "baton/exec/backend/cuda/cuda.h"
+#include "baton/cuda/cuda.h"
+#include "baton/devices/backends.h"
 #include "baton/exec/contents.h"
+#include "baton/exec/host/host_backend.h"
 #include "baton/model/builder.h"
 #include "baton/model/zoo.h"
 
 namespace baton::test {
 
 std::vector<std::string> backends_that_count() {
-  std::vector<std::string> names = exec::backend_names();
+  std::vector<std::string> names = devices::backend_names();
   std::erase(names, "cuda");
   return names;
 }
@@ -162,7 +164,7 @@ cluster::Cluster cluster_of(const Case& one) {
     }
     return cluster::Cluster(std::move(devices), one.link);
   }
-  static const std::vector<cluster::Gpu> gpus = exec::find_gpus();
+  static const std::vector<cluster::Gpu> gpus = cuda::find_gpus();
   const std::string words = fmt::format("cuda:0/{}:{}", std::max(one.parts, one.devices), one.devices);
   std::vector<cluster::Device> devices = cluster::parse_gpu_devices(words, gpus);
   for (std::size_t d = 0; d < devices.size() && one.world != nullptr; ++d) {
@@ -188,7 +190,7 @@ plan::Plan compile(const Case& one, const model::Model& model, const cluster::Cl
 Training::Training(const Case& one, exec::DataOptions data, std::unique_ptr<exec::Backend> backend)
     : model_(model_of(one.model)),
       cluster_(cluster_of(one)),
-      backend_(backend ? std::move(backend) : exec::make_backend(one.backend)),
+      backend_(backend ? std::move(backend) : devices::make_backend(one.backend)),
       plan_(std::make_unique<plan::Plan>(compile(one, model_, cluster_, *backend_))),
       executor_(std::make_unique<exec::Executor>(*plan_, cluster_, *backend_, data, one.world)) {}
 
@@ -252,7 +254,7 @@ Outcome train(const Case& one, std::int64_t steps, exec::DataOptions data, std::
 
 std::optional<Outcome> train_unless_refused(const Case& one, std::int64_t steps, exec::DataOptions data) {
   try {
-    compile(one, model_of(one.model), cluster_of(one), *exec::make_backend(one.backend));
+    compile(one, model_of(one.model), cluster_of(one), *devices::make_backend(one.backend));
   } catch (const Error&) {  // a refusal; a plan that breaks its law, or fails to run, is none
     return std::nullopt;
   }
@@ -341,7 +343,7 @@ class WrappedKernel final : public exec::Kernel {
  public:
   WrappedKernel(std::unique_ptr<exec::Kernel> inner, const plan::Task& task, const WrappedBackend::Before& before)
       : inner_(std::move(inner)), task_(task), before_(before) {}
-  void run(const exec::Member& member, std::int64_t step) override {
+  void run(const threads::Member& member, std::int64_t step) override {
     before_(task_, step);
     inner_->run(member, step);
   }

@@ -11,10 +11,11 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/exec/backend.h"
+#include "baton/exec/backend/host_backends.h"
 #include "baton/exec/executor.h"
-#include "baton/exec/ranks/world.h"
 #include "baton/model/model.h"
 #include "baton/plan/plan.h"
+#include "baton/ranks/world.h"
 #include "baton/strategy/strategy.h"
 
 /// What the agreement tests share: a case as a value, a run of it, and two ways of comparing what runs leave.
@@ -34,8 +35,8 @@ struct Case {
   std::vector<strategy::DelayRequest> delays = {};
   std::size_t cores_per_device = 1;
   std::optional<cluster::Link> link = {};
-  std::size_t parts = 0;         // that a GPU is cut into, where that is more than the devices
-  exec::World* world = nullptr;  // whose ranks run the devices, each a run of them; none: this process
+  std::size_t parts = 0;          // that a GPU is cut into, where that is more than the devices
+  ranks::World* world = nullptr;  // whose ranks run the devices, each a run of them; none: this process
 };
 std::string to_text(const Case& one);
 
@@ -140,8 +141,8 @@ class WrappedBackend final : public exec::HostBackend {
         prepared_(prepared) {}
 
   std::string_view name() const override { return inner_->name(); }
-  strategy::Target target() const override {
-    strategy::Target target = inner_->target();
+  plan::Target target() const override {
+    plan::Target target = inner_->target();
     target.gradient_with_sgd = target.gradient_with_sgd || steps_fused;
     target.narrow_gradient_with_sgd = target.narrow_gradient_with_sgd || steps_fused;
     return target;

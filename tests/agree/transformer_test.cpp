@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "agree/training.h"
+#include "baton/devices/backends.h"
 
 /// GPT and LLaMA, whose attention has heads of its own and groups of heads, vision transformers and mixers: however they are split,
 /// they leave what one device leaves.
@@ -41,7 +42,7 @@ TEST(Transformers, LearnSomething) {
 TEST(Transformers, LeaveUnderEveryStrategyWhatTheReferenceLeavesOnOneDevice) {
   for (const std::string& model : {gpt, llama, odd, vit, mixer}) {
     for (const strategy::Strategy& strategy : strategy::strategies()) {
-      for (const std::string& backend : exec::backend_names()) {
+      for (const std::string& backend : devices::backend_names()) {
         for (const std::size_t devices : {1U, 2U, 3U}) {
           Case one = training_of(model);
           one.strategy = strategy.name;
@@ -82,7 +83,7 @@ TEST(Transformers, LeaveInProductsWhatTheReferenceLeavesOnOneDevice) {
         one.strategy = "product";
         one.devices = product.devices();
         one.layout = layout_of(product);
-        for (const std::string& backend : exec::backend_names()) {
+        for (const std::string& backend : devices::backend_names()) {
           one.backend = backend;
           EXPECT_TRUE(close(judge(model), train(one, 4), rounding)) << to_text(one);
         }
@@ -95,7 +96,7 @@ TEST(Transformers, ASequenceWithAClassTokenIsDividedToo) {
   const std::string many = "vit:depth=2,heads=4,dim=8,patch=2,image=6,classes=5";  // ten positions
   const Outcome expected = train(training_of(many), 4);
   for (const std::size_t devices : {2U, 3U, 4U}) {
-    for (const std::string& backend : exec::backend_names()) {
+    for (const std::string& backend : devices::backend_names()) {
       Case one = training_of(many);
       one.strategy = "tensor";
       one.backend = backend;
@@ -131,7 +132,7 @@ TEST(Transformers, MixedPrecisionStaysNearUnderEverySplit) {
           if (sp && strategy != "tensor") {
             continue;
           }
-          for (const std::string& backend : exec::backend_names()) {
+          for (const std::string& backend : devices::backend_names()) {
             one.backend = backend;
             const Outcome outcome = train(one, 4);
             for (std::size_t i = 0; i < outcome.losses.size(); ++i) {

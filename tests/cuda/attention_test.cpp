@@ -1,10 +1,10 @@
-#include "baton/exec/backend/cuda/attention.h"
+#include "baton/cuda/attention.h"
 
 #include <algorithm>
 
 #include "cuda/typed_array.h"
 
-namespace baton::exec::cuda {
+namespace baton::cuda {
 namespace {
 
 using test::distance;
@@ -246,4 +246,4 @@ TEST(Attention, StaysFiniteWithLargeScores) {
 }
 
 }  // namespace
-}  // namespace baton::exec::cuda
+}  // namespace baton::cuda

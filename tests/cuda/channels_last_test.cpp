@@ -1,12 +1,12 @@
-#include "baton/exec/backend/cuda/channels_last.h"
+#include "baton/cuda/channels_last.h"
 
 #include <cmath>
 
-#include "baton/exec/backend/cuda/kernels.h"
+#include "baton/cuda/kernels.h"
 #include "cuda/typed_array.h"
 
 /// What is done with images whose channels are last, against the same of images in the usual order, which are held against loops.
-namespace baton::exec::cuda {
+namespace baton::cuda {
 namespace {
 
 using test::distance;
@@ -192,4 +192,4 @@ TEST(ChannelsLast, PoolsAndTheirGradientsAreThoseOfTheUsualOrder) {
 }
 
 }  // namespace
-}  // namespace baton::exec::cuda
+}  // namespace baton::cuda

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "baton/exec/backend/cuda/cuda.h"
+#include "baton/cuda/cuda.h"
 
 namespace baton::test {
 
@@ -40,6 +40,6 @@ class DeviceArray {
 
 /// Ends a test where there is no GPU, saying so.
 #define BATON_NEEDS_GPU()                          \
-  if (!::baton::exec::has_gpu()) {                 \
+  if (!::baton::cuda::has_gpu()) {                 \
     GTEST_SKIP() << "there is no NVIDIA GPU here"; \
   }

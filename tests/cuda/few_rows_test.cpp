@@ -1,4 +1,4 @@
-#include "baton/exec/backend/cuda/few_rows.h"
+#include "baton/cuda/few_rows.h"
 
 #include <cmath>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include "baton/base/narrow.h"
 #include "cuda/device_array.h"
 
-namespace baton::exec::cuda {
+namespace baton::cuda {
 namespace {
 
 using test::DeviceArray;
@@ -214,4 +214,4 @@ TEST(FewRows, LeavesOthersToTheLibrary) {
 }
 
 }  // namespace
-}  // namespace baton::exec::cuda
+}  // namespace baton::cuda

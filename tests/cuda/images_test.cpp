@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "baton/exec/backend/cuda/code.h"
-#include "baton/exec/backend/cuda/convolution.h"
+#include "baton/cuda/code.h"
+#include "baton/cuda/convolution.h"
 #include "cuda/typed_array.h"
 
 /// Kernels of convolutional networks, each against loops in double precision.
-namespace baton::exec::cuda {
+namespace baton::cuda {
 namespace {
 
 using test::distance;
@@ -347,4 +347,4 @@ TEST(AveragePool, IsTheMeanOfEachImageAndSpreadsItsGradient) {
 }
 
 }  // namespace
-}  // namespace baton::exec::cuda
+}  // namespace baton::cuda

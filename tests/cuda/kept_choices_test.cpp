@@ -1,14 +1,14 @@
-#include "baton/exec/backend/cuda/kept_choices.h"
+#include "baton/cuda/kept_choices.h"
 
 #include <fstream>
 
 #include "baton/base/file.h"
-#include "baton/exec/backend/cuda/cublas_lt.h"
+#include "baton/cuda/cublas_lt.h"
 #include "cuda/device_array.h"
 #include "support/own_folder.h"
 #include "support/variable.h"
 
-namespace baton::exec::cuda {
+namespace baton::cuda {
 namespace {
 
 using test::DeviceArray;
@@ -44,7 +44,7 @@ class Prepared {
   bool right() const { return d_.values() == std::vector<float>(elements, static_cast<float>(extent)); }
 
  private:
-  Place place_{0};
+  GpuPlace place_{0};
   DeviceArray a_;
   DeviceArray b_;
   DeviceArray d_;
@@ -103,4 +103,4 @@ TEST_F(KeptChoicesOnGpu, WhereNothingIsKeptAProductIsTimedAllTheSame) {
 }
 
 }  // namespace
-}  // namespace baton::exec::cuda
+}  // namespace baton::cuda

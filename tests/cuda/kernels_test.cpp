@@ -1,4 +1,4 @@
-#include "baton/exec/backend/cuda/kernels.h"
+#include "baton/cuda/kernels.h"
 
 #include <algorithm>
 #include <array>
@@ -7,13 +7,13 @@
 #include <memory>
 
 #include "baton/base/narrow.h"
-#include "baton/exec/backend/cuda/code.h"
-#include "baton/exec/backend/cuda/cublas_lt.h"
-#include "baton/exec/backend/cuda/table.h"
+#include "baton/cuda/code.h"
+#include "baton/cuda/cublas_lt.h"
+#include "baton/cuda/table.h"
 #include "cuda/device_array.h"
 #include "support/variable.h"
 
-namespace baton::exec::cuda {
+namespace baton::cuda {
 namespace {
 
 using test::DeviceArray;
@@ -235,7 +235,7 @@ TEST(Code, TheBuildKnowsWhatItWasBuiltForAndTheGpuRunsOneOfThese) {
 TEST(Products, AreTheSameBitsWhereverTheirWorkspaceLies) {
   BATON_NEEDS_GPU()
   const test::Variable chosen_here("BATON_CUDA_CACHE", "off");
-  const Place place(0);
+  const GpuPlace place(0);
   place.enter();
   BlasLt blas(place);
   const cudaStream_t stream = place.stream(plan::Lane::compute);
@@ -276,7 +276,7 @@ TEST(Products, AreTheSameBitsWhereThereIsRoomForTurningAnOperand) {
   EXPECT_EQ(turning_workspace(other), 0) << "small";
   BATON_NEEDS_GPU()
   const test::Variable chosen_here("BATON_CUDA_CACHE", "off");
-  const Place place(0);
+  const GpuPlace place(0);
   place.enter();
   BlasLt blas(place);
   const cudaStream_t stream = place.stream(plan::Lane::compute);
@@ -319,4 +319,4 @@ TEST(Transpose, TurnsWholeAndBrokenTiles) {
 }
 
 }  // namespace
-}  // namespace baton::exec::cuda
+}  // namespace baton::cuda

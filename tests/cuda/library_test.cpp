@@ -1,10 +1,10 @@
-#include "baton/exec/backend/cuda/library.h"
+#include "baton/cuda/library.h"
 
 #include <gtest/gtest.h>
 
 #include "baton/base/error.h"
 
-namespace baton::exec::cuda {
+namespace baton::cuda {
 namespace {
 
 TEST(Library, WhatIsNotThereIsNotFoundAndHasNoFunctions) {
@@ -30,4 +30,4 @@ TEST(Library, FindsFunctionsAndNamesTheOneThatItLacks) {
 }
 
 }  // namespace
-}  // namespace baton::exec::cuda
+}  // namespace baton::cuda

@@ -1,16 +1,17 @@
 #include <gtest/gtest.h>
 
-#include "baton/exec/backend/cuda/launch.h"
+#include "baton/cuda/launch.h"
 #include "baton/lab/matrix_power.h"
+#include "baton/plan/target.h"
 #include "baton/plan/verify.h"
 
-namespace baton::exec::cuda {
+namespace baton::cuda {
 namespace {
 
 /// What a GPU's arena takes for A¹⁰ + B¹⁰ of 10000 rows: planned by the backend's own workspaces, so no GPU is needed.
 Bytes arena(strategy::Precision precision) {
   const Capability h200{.code = 90, .shared_bytes = 227 * 1024};
-  const strategy::Target target{.workspace = [=](std::span<const plan::Buffer> buffers, const plan::Task& task, std::size_t) {
+  const plan::Target target{.workspace = [=](std::span<const plan::Buffer> buffers, const plan::Task& task, std::size_t) {
     return launch_workspace(buffers, task, h200);
   }};
   const cluster::Cluster whole({cluster::Device{"cuda:0", {}, Bytes(std::int64_t{100} << 30)}});
@@ -37,4 +38,4 @@ TEST(MatrixPowerMemory, InFp32ATurnedOperandIsTheSixth) {
 }
 
 }  // namespace
-}  // namespace baton::exec::cuda
+}  // namespace baton::cuda

@@ -3,11 +3,11 @@
 #include <functional>
 #include <memory>
 
-#include "baton/exec/backend/cuda/kernels.h"
+#include "baton/cuda/kernels.h"
 #include "cuda/typed_array.h"
 
 /// Kernels that work on rows or element by element, each against loops in double precision.
-namespace baton::exec::cuda {
+namespace baton::cuda {
 namespace {
 
 using test::distance;
@@ -481,4 +481,4 @@ TEST(Losses, AreWhatLoopsGiveForRowsOfAnyWidth) {
 }
 
 }  // namespace
-}  // namespace baton::exec::cuda
+}  // namespace baton::cuda

@@ -1,10 +1,10 @@
-#include "baton/exec/backend/cuda/status.h"
+#include "baton/cuda/status.h"
 
 #include <gtest/gtest.h>
 
 #include "baton/base/error.h"
 
-namespace baton::exec::cuda {
+namespace baton::cuda {
 namespace {
 
 template <typename Status>
@@ -35,4 +35,4 @@ TEST(Status, TheDriversOwnErrorsAreToldAlike) {
 }
 
 }  // namespace
-}  // namespace baton::exec::cuda
+}  // namespace baton::cuda

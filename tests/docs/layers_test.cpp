@@ -115,6 +115,46 @@ TEST(Layers, UseOnlyThoseBeforeThem) {
   }
 }
 
+/// By folder of src/baton, the other folders of the same layer that its files include.
+std::map<std::string, Names> folders_within_layers() {
+  std::map<std::string, Names> uses;
+  const fs::path root = BATON_SOURCE "/src/baton";
+  const std::regex include(R"re(#include "baton/(\w+)/([^"]*)")re");
+  for (const fs::directory_entry& file : fs::recursive_directory_iterator(root)) {
+    const std::string kind = file.path().extension();
+    if (kind != ".h" && kind != ".cpp" && kind != ".cu" && kind != ".cuh") {
+      continue;
+    }
+    const std::string folder = fs::relative(file.path().parent_path(), root);
+    const std::string text = contents(file.path());
+    for (std::sregex_iterator next(text.begin(), text.end(), include); next != std::sregex_iterator(); ++next) {
+      const fs::path used = fs::path((*next)[1].str()) / (*next)[2].str();
+      const bool same_layer = folder == (*next)[1].str() || folder.starts_with((*next)[1].str() + "/");
+      if (same_layer && used.parent_path() != folder) {
+        uses[folder].insert(used.parent_path());
+      }
+    }
+  }
+  return uses;
+}
+
+TEST(Layers, HaveFoldersThatIncludeEachOtherInOneDirection) {
+  const std::map<std::string, Names> uses = folders_within_layers();
+  ASSERT_GT(uses.size(), 5U);
+  for (const auto& [folder, first] : uses) {
+    Names reached = first;
+    for (std::size_t before = 0; before != reached.size();) {
+      before = reached.size();
+      for (const std::string& one : Names(reached)) {
+        if (const auto further = uses.find(one); further != uses.end()) {
+          reached.insert(further->second.begin(), further->second.end());
+        }
+      }
+    }
+    EXPECT_FALSE(reached.contains(folder)) << folder << " includes, by way of other folders, itself";
+  }
+}
+
 TEST(Layers, StandInTheMapOfTheCodeWithWhatTheyMayUse) {
   const std::string map = read_source("CONTRIBUTING.md");
   std::map<std::string, Names> told;

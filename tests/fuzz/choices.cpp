@@ -3,7 +3,7 @@
 #include <string>
 
 #include "baton/base/hash.h"
-#include "baton/exec/backend/cuda/kept_choices.h"
+#include "baton/cuda/kept_choices.h"
 #include "target.h"
 
 using namespace baton;
@@ -13,8 +13,8 @@ using namespace baton;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(test::text_of(data, size));
   for (const std::string& file : {text, fmt::format("{}end {:016x}\n", text, Hash(text).value())}) {
-    const exec::cuda::Choices choices = exec::cuda::parse_choices(file, "k");
-    test::require(exec::cuda::parse_choices(exec::cuda::format_choices(choices, "k"), "k") == choices);
+    const cuda::Choices choices = cuda::parse_choices(file, "k");
+    test::require(cuda::parse_choices(cuda::format_choices(choices, "k"), "k") == choices);
   }
   return 0;
 }

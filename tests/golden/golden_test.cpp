@@ -21,7 +21,7 @@
 namespace baton::strategy {
 namespace {
 
-const Target cpu_target{.joined = op::joint_ops(), .gradient_with_sgd = true, .tiled_weights = true};
+const plan::Target cpu_target{.joined = op::joint_ops(), .gradient_with_sgd = true, .tiled_weights = true};
 
 struct Golden {
   std::string file;
@@ -30,7 +30,7 @@ struct Golden {
   std::string strategy;
   Step step = {.global_batch = 4};
   Layout layout = {};
-  Target target = {};
+  plan::Target target = {};
   std::vector<DelayRequest> delays = {};
   bool folded = false;
 };

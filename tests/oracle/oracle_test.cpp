@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agree/training.h"
+#include "baton/devices/backends.h"
 #include "baton/model/zoo.h"
 #include "baton/op/traits.h"
 
@@ -210,7 +211,7 @@ TEST(OracleOfNorms, EvaluationGivesPyTorchsScores) {
       kept.merge(trained.statistics());
       const model::Model model = model::for_evaluation(model_of(one.model));
       one.step.forward_only = true;
-      const std::unique_ptr<exec::Backend> kernels = exec::make_backend(backend);
+      const std::unique_ptr<exec::Backend> kernels = devices::make_backend(backend);
       const plan::Plan plan = strategy::compile(
           {.model = model, .cluster = trained.cluster(), .step = one.step, .target = kernels->target()});
       exec::Executor executor(plan, trained.cluster(), *kernels, {.seed = oracle.at("seed")});
@@ -241,7 +242,7 @@ TEST(OracleOfNorms, EvaluationGivesPyTorchsScores) {
 /// models, which the cpu backend covers.
 TEST_P(Oracle, TwoDevicesTrainAsPyTorchDoes) {
   const json oracle = read(GetParam());
-  for (const std::string& backend : exec::backend_names()) {
+  for (const std::string& backend : devices::backend_names()) {
     for (const std::string strategy : {"dp", "ddp", "layers"}) {
       Case one = case_of(oracle);
       const model::Model model = model::parse_model(one.model);

@@ -3,7 +3,7 @@
 
 #include "agree/training.h"
 #include "baton/base/error.h"
-#include "baton/exec/ranks/fingerprint.h"
+#include "baton/exec/fingerprint.h"
 #include "baton/schedule/schedule.h"
 #include "ranks/ranks.h"
 
@@ -39,7 +39,7 @@ bool agrees(Case one, exec::DataOptions data = {}) {
   if (!actual) {
     return false;
   }
-  const std::vector<exec::Blob> losses = world().gather(std::as_bytes(std::span(actual->losses)));
+  const std::vector<ranks::Blob> losses = world().gather(std::as_bytes(std::span(actual->losses)));
   if (world().rank() != 0) {
     return true;
   }
@@ -185,7 +185,7 @@ TEST(Ranks, WhoeverHasHadEnoughEndsTheRunOfAllAfterTheSameStep) {
       [](std::int64_t done, const exec::RunResult&) { return world().rank() != world().size() - 1 || done < 3; });
   EXPECT_LT(result.losses.size(), 1'000'000U);
   const std::size_t mine = result.losses.size();
-  for (const exec::Blob& blob : world().all_gather(std::as_bytes(std::span(&mine, 1)))) {
+  for (const ranks::Blob& blob : world().all_gather(std::as_bytes(std::span(&mine, 1)))) {
     EXPECT_EQ(*reinterpret_cast<const std::size_t*>(blob.data()), mine);
   }
 }

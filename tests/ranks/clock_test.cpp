@@ -1,13 +1,13 @@
 #include <gtest/gtest.h>
 
-#include "baton/exec/ranks/clock_fit.h"
+#include "baton/ranks/clock_fit.h"
 #include "ranks/ranks.h"
 
 namespace baton::test {
 namespace {
 
 TEST(Clocks, OfOneMachineAreOneToWithinTheErrorThatIsSaid) {
-  const std::vector<exec::ClockReading> asked = exec::read_clocks(world(), true);
+  const std::vector<ranks::ClockReading> asked = ranks::read_clocks(world(), true);
   if (world().rank() == 0) {
     for (std::size_t r = 1; r < asked.size(); ++r) {
       EXPECT_GT(asked[r].error.count, 0);
@@ -18,7 +18,7 @@ TEST(Clocks, OfOneMachineAreOneToWithinTheErrorThatIsSaid) {
 }
 
 TEST(Clocks, OfOneMachineNeedNotBeAsked) {
-  for (const exec::ClockReading& reading : exec::read_clocks(world())) {
+  for (const ranks::ClockReading& reading : ranks::read_clocks(world())) {
     EXPECT_EQ(reading.offset.count, 0);
     EXPECT_EQ(reading.error.count, 0);
   }

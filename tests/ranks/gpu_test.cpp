@@ -2,7 +2,7 @@
 
 #include "agree/training.h"
 #include "baton/base/error.h"
-#include "baton/exec/backend/cuda/cuda.h"
+#include "baton/cuda/cuda.h"
 #include "ranks/ranks.h"
 
 /// Ranks that run parts of one GPU, their meetings staged through the hosts' memory, against one process that runs all parts.
@@ -18,7 +18,7 @@ constexpr std::int64_t steps = 4;
 class GpuRanks : public testing::Test {
  protected:
   void SetUp() override {
-    if (!exec::has_gpu()) {
+    if (!cuda::has_gpu()) {
       GTEST_SKIP() << "there is no GPU here";
     }
   }
@@ -48,11 +48,11 @@ bool agrees(Case one, exec::DataOptions data = {}) {
     EXPECT_EQ(error.kind(), Error::Kind::usage) << error.what();
     return false;
   }
-  const std::vector<exec::Blob> losses = world().gather(std::as_bytes(std::span(actual->losses)));
+  const std::vector<ranks::Blob> losses = world().gather(std::as_bytes(std::span(actual->losses)));
   if (world().rank() == 0) {
     one.world = nullptr;
     EXPECT_TRUE(same_bits(train(one, steps, data), *actual)) << to_text(one) << " over " << world().size() << " ranks";
-    for (const exec::Blob& blob : losses) {
+    for (const ranks::Blob& blob : losses) {
       EXPECT_TRUE(std::equal(blob.begin(), blob.end(), losses[0].begin(), losses[0].end())) << "ranks differ";
     }
   }
@@ -134,7 +134,7 @@ TEST_F(GpuRanks, WhoeverHasHadEnoughEndsTheRunOfAllAfterTheSameStep) {
       [](std::int64_t done, const exec::RunResult&) { return world().rank() != world().size() - 1 || done < 3; });
   const std::size_t mine = result.losses.size();
   EXPECT_LT(mine, 100'000U);
-  for (const exec::Blob& blob : world().all_gather(std::as_bytes(std::span(&mine, 1)))) {
+  for (const ranks::Blob& blob : world().all_gather(std::as_bytes(std::span(&mine, 1)))) {
     EXPECT_EQ(*reinterpret_cast<const std::size_t*>(blob.data()), mine);
   }
 }

@@ -7,7 +7,7 @@
 namespace baton::test {
 namespace {
 
-std::unique_ptr<exec::World> opened;
+std::unique_ptr<ranks::World> opened;
 
 /// Says which rank a failure is of: all ranks run all tests, and only rank 0 tells of those that pass.
 class Failures final : public testing::EmptyTestEventListener {
@@ -21,13 +21,13 @@ class Failures final : public testing::EmptyTestEventListener {
 
 }  // namespace
 
-exec::World& world() { return *opened; }
+ranks::World& world() { return *opened; }
 
 }  // namespace baton::test
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  baton::test::opened = baton::exec::open_world();
+  baton::test::opened = baton::ranks::open_world();
   testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
   if (baton::test::world().rank() != 0) {
     delete listeners.Release(listeners.default_result_printer());

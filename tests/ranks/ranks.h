@@ -2,14 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include "baton/exec/ranks/world.h"
 #include "baton/plan/plan.h"
+#include "baton/ranks/world.h"
 #include "baton/trace/trace.h"
 
 namespace baton::test {
 
 /// The ranks that this test was started as.
-exec::World& world();
+ranks::World& world();
 
 /// Every task of a traced step has its time, within the step.
 inline void expect_times_within(const trace::StepTrace& step, const plan::Plan& plan) {

@@ -12,8 +12,8 @@
 namespace baton::test {
 namespace {
 
-using exec::Blob;
-using exec::Message;
+using ranks::Blob;
+using ranks::Message;
 
 /// Something that tells its rank and its place in the list.
 Blob contents(int rank, std::size_t size) {
@@ -45,9 +45,9 @@ TEST(World, HasTheRanksThatWereStarted) {
 
 /// Hosts that are namespaces lie on one machine.
 TEST(World, KnowsWhichRanksAreOnOneHost) {
-  ASSERT_EQ(world().places().size(), static_cast<std::size_t>(world().size()));
+  ASSERT_EQ(world().hosts().size(), static_cast<std::size_t>(world().size()));
   std::map<std::string, int> nodes;
-  for (const exec::Place& place : world().places()) {
+  for (const ranks::RankHost& place : world().hosts()) {
     EXPECT_EQ(place.machine, 0);
     EXPECT_EQ(place.node, nodes.emplace(place.host, static_cast<int>(nodes.size())).first->second) << place.host;
   }
@@ -89,7 +89,7 @@ TEST(World, NobodyLeavesABarrierBeforeAllHaveCome) {
   }
 }
 
-class Count final : public exec::Listener {
+class Count final : public ranks::Listener {
  public:
   void over(std::size_t number) override { heard_[number].fetch_add(1); }
   explicit Count(std::size_t messages) : heard_(messages) {}
@@ -153,7 +153,7 @@ TEST(World, MessagesOfAllSizesArriveWhicheverThreadLooks) {
 }
 
 TEST(World, HearsTheLastWordsOfAllWhereAllCome) {
-  const auto words = world().last_words("words of " + std::to_string(world().rank()), Nanoseconds(60'000'000'000));
+  const auto words = world().gather_errors("words of " + std::to_string(world().rank()), Nanoseconds(60'000'000'000));
   ASSERT_TRUE(words.has_value());
   ASSERT_EQ(words->size(), static_cast<std::size_t>(world().size()));
   for (std::size_t r = 0; r < words->size(); ++r) {

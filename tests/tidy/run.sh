@@ -41,7 +41,7 @@ while IFS= read -r file; do
     src/baton/exercise/* | src/baton/lab/* | src/baton/report/* | src/baton/sheet/* | apps/*) include "$file" >>"$work/upper.cpp" ;;
     *) include "$file" >>"$work/lower.cpp" ;;
   esac
-done < <(find src apps -name '*.cpp' -not -path '*/backend/cuda/*' -not -name "$absent" | sort && find bench -name '*.cpp' -not -path '*/cuda/*' | sort)
+done < <(find src apps -name '*.cpp' -not -path '*/baton/cuda/*' -not -name "$absent" | sort && find bench -name '*.cpp' -not -path '*/cuda/*' | sort)
 # What stands for other words must not do so in a header.
 {
   grep -h '^#include' src/baton/lab/experiments/*.cpp bench/*.cpp | sort -u

@@ -11,7 +11,7 @@
 #include "baton/base/file.h"
 #include "baton/base/narrow.h"
 #include "baton/checkpoint/share.h"
-#include "baton/exec/ranks/rank_run.h"
+#include "baton/exec/rank_run.h"
 #include "baton/model/huggingface.h"
 #include "baton/model/names.h"
 #include "baton/model/onnx.h"
@@ -304,14 +304,14 @@ std::unique_ptr<Source> open_pretrained(const model::ModelPath& path, const mode
 }
 
 void load_pretrained(const model::ModelPath& path, const model::Model& model, const plan::Plan& plan, exec::Executor& executor,
-                     exec::World* world) {
+                     ranks::World* world) {
   std::vector<std::byte> room(static_cast<std::size_t>(room_for(tensors_of(plan)).count));
   if (world == nullptr) {
     restore_weights(plan, executor, *open_pretrained(path, model), room);
     return;
   }
   std::unique_ptr<Source> source;
-  exec::on_rank_0(*world, [&] { source = open_pretrained(path, model); });
+  ranks::on_rank_0(*world, [&] { source = open_pretrained(path, model); });
   restore_weights(plan, executor, SharedSource(*world, source.get()), room);
 }
 

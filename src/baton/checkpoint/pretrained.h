@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "baton/checkpoint/checkpoint.h"
-#include "baton/exec/ranks/world.h"
 #include "baton/model/huggingface.h"
 #include "baton/model/model.h"
 #include "baton/model/zoo.h"
+#include "baton/ranks/world.h"
 
 namespace baton::checkpoint {
 
@@ -21,7 +21,7 @@ std::unique_ptr<Source> open_pretrained(const model::ModelPath& path, const mode
 
 /// Puts the weights of the path into an executor, which all ranks do together; rank 0 alone reads files.
 void load_pretrained(const model::ModelPath& path, const model::Model& model, const plan::Plan& plan, exec::Executor& executor,
-                     exec::World* world);
+                     ranks::World* world);
 
 /// A checkpoint: a file, or the newest one in a folder. A usage error if there is none.
 Found open_checkpoint(const std::filesystem::path& path);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "baton/checkpoint/checkpoint.h"
-#include "baton/exec/ranks/world.h"
+#include "baton/ranks/world.h"
 
 namespace baton::checkpoint {
 
@@ -9,14 +9,14 @@ namespace baton::checkpoint {
 class SharedSource final : public Source {
  public:
   /// All ranks make one; the others give nothing. Both must outlive it.
-  SharedSource(exec::World& world, const Source* at_rank_0);
+  SharedSource(ranks::World& world, const Source* at_rank_0);
 
   const Tensors& tensors() const override { return tensors_; }
   const Metadata& metadata() const override { return metadata_; }
   void read(const std::string& name, std::span<std::byte> into) const override;
 
  private:
-  exec::World& world_;
+  ranks::World& world_;
   const Source* at_rank_0_;
   Tensors tensors_;
   Metadata metadata_;

@@ -20,8 +20,8 @@ using plan::Buffer;
 using plan::ParameterPart;
 using plan::Role;
 
-std::int64_t offset_in(const Shape& shape, plan::Order order, std::int64_t index) {
-  if (order == plan::Order::row_major || shape.rank() < 2) {
+std::int64_t offset_in(const Shape& shape, plan::MemoryLayout order, std::int64_t index) {
+  if (order == plan::MemoryLayout::row_major || shape.rank() < 2) {
     return index;
   }
   const std::int64_t in = TiledWeight::inputs(shape, order);
@@ -77,7 +77,7 @@ void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, 
     stream.uniform(std::span(drawn).first(static_cast<std::size_t>(count)), static_cast<std::uint64_t>(runs.in_whole(index)),
                    bound);
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t at = offset_in(shape, buffer.order, index + i);
+      const std::int64_t at = offset_in(shape, buffer.layout, index + i);
       if (at >= begin && at < end) {
         out[at - begin] = Real(drawn[static_cast<std::size_t>(i)]);
       }
@@ -166,7 +166,7 @@ void fill_real(const Buffer& buffer, Real* out, const Source& source, std::int64
 
 }  // namespace
 
-std::int64_t element_offset(const Buffer& buffer, std::int64_t index) { return offset_in(buffer.shape, buffer.order, index); }
+std::int64_t element_offset(const Buffer& buffer, std::int64_t index) { return offset_in(buffer.shape, buffer.layout, index); }
 
 void fill_initial(const Buffer& buffer, std::byte* memory, const Source& source, std::int64_t first_sample) {
   if (const auto* scaler = std::get_if<plan::LossScaler>(&buffer.content)) {
@@ -242,8 +242,8 @@ PlaceInParameter::PlaceInParameter(const Buffer& buffer) {
   distance_ = runs.distance;
   first_ = runs.first;
   piece_begin_ = part.piece_begin;
-  tiled_ = buffer.order != plan::Order::row_major && shape.rank() > 1;
-  columns_ = tiled_ ? TiledWeight::inputs(shape, buffer.order) : 1;
+  tiled_ = buffer.layout != plan::MemoryLayout::row_major && shape.rank() > 1;
+  columns_ = tiled_ ? TiledWeight::inputs(shape, buffer.layout) : 1;
   rows_ = shape.elements() / columns_;
 }
 

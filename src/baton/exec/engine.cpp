@@ -43,14 +43,6 @@ bool changes_state(const plan::Plan& plan, const plan::Task& task) {
   });
 }
 
-Addresses addresses_of(const plan::Task& task, std::byte* workspace, const std::function<std::byte*(BufferId)>& address) {
-  Addresses list;
-  std::transform(task.reads.begin(), task.reads.end(), std::back_inserter(list.reads), address);
-  std::transform(task.writes.begin(), task.writes.end(), std::back_inserter(list.writes), address);
-  list.workspace = workspace;
-  return list;
-}
-
 std::vector<std::size_t> loss_order(const plan::Plan& plan, const std::vector<BufferId>& losses) {
   struct LossRow {
     std::int64_t sample;

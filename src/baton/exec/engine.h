@@ -1,17 +1,17 @@
 #pragma once
 
-#include <functional>
 #include <span>
 #include <vector>
 
 #include "baton/cluster/cluster.h"
+#include "baton/exec/addresses.h"
 #include "baton/exec/backend.h"
 #include "baton/exec/contents.h"
-#include "baton/exec/ranks/world.h"
 #include "baton/exec/run.h"
 #include "baton/plan/memory.h"
 #include "baton/plan/ordering.h"
 #include "baton/plan/plan.h"
+#include "baton/ranks/world.h"
 
 namespace baton::exec {
 
@@ -43,14 +43,11 @@ struct Assignment {
   plan::Ordering ordering;
   plan::Memory memory;
   StepData data;
-  World* world = nullptr;  // the ranks that run it together; nullptr: this process alone
+  ranks::World* world = nullptr;  // the ranks that run it together; nullptr: this process alone
 };
 
 /// Whether the task changes what is kept from step to step: parameters, states, loss scales.
 bool changes_state(const plan::Plan& plan, const plan::Task& task);
-
-/// The addresses of a task's buffers, each given by `address`.
-Addresses addresses_of(const plan::Task& task, std::byte* workspace, const std::function<std::byte*(BufferId)>& address);
 
 /// Runs plans for a backend: threads on cores, streams on GPUs. It has allocated each device's arena, laid out as in
 /// `Assignment::memory`, and filled the persistent buffers for the first step.

@@ -3,12 +3,13 @@
 #include "baton/base/error.h"
 #include "baton/exec/contents.h"
 #include "baton/exec/engine.h"
-#include "baton/exec/ranks/fingerprint.h"
+#include "baton/exec/fingerprint.h"
 #include "baton/plan/verify.h"
 
 namespace baton::exec {
 
-Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data, World* world)
+Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data,
+                   ranks::World* world)
     : plan_(plan) {
   check(plan.devices().size() == cluster.size(), "a plan for {} devices on a cluster of {}", plan.devices().size(), cluster.size());
   if (cluster.emulated_link() && cluster.emulated_link()->core > 0) {

@@ -6,9 +6,9 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/exec/backend.h"
-#include "baton/exec/ranks/world.h"
 #include "baton/exec/run.h"
 #include "baton/plan/plan.h"
+#include "baton/ranks/world.h"
 
 namespace baton::exec {
 
@@ -25,8 +25,8 @@ class Executor {
   /// and fills the persistent buffers for the first step. Ranks that were given different plans, or
   /// are different programs, are named in a usage error. The plan, the cluster, the backend and the world must outlive it.
   Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data = {},
-           World* world = nullptr);
-  Executor(plan::Plan&&, const cluster::Cluster&, const Backend&, DataOptions = {}, World* = nullptr) = delete;
+           ranks::World* world = nullptr);
+  Executor(plan::Plan&&, const cluster::Cluster&, const Backend&, DataOptions = {}, ranks::World* = nullptr) = delete;
   ~Executor();
 
   using Progress = exec::Progress;

@@ -9,10 +9,10 @@
 #include "baton/base/units.h"
 #include "baton/exec/feed.h"
 #include "baton/exec/gpu_reading.h"
-#include "baton/exec/ranks/clock_fit.h"
 #include "baton/exec/rounding.h"
 #include "baton/plan/buffer.h"
 #include "baton/plan/task.h"
+#include "baton/ranks/clock_fit.h"
 #include "baton/trace/trace.h"
 
 namespace baton::exec {
@@ -55,7 +55,7 @@ struct RunResult {
   std::vector<Nanoseconds> data_waits;   // likewise: how long nothing but the rows of a feed was waited for
   trace::Trace trace;                    // of some steps: which ones the engine says
   std::vector<RoundingTally> roundings;  // over all its steps and devices; empty if nothing is rounded
-  std::vector<ClockFit> clocks;          // by rank: what events were shifted by
+  std::vector<ranks::ClockFit> clocks;   // by rank: what events were shifted by
   std::vector<GpuReading> gpus;          // those it ran on
 };
 

@@ -9,7 +9,7 @@
 
 namespace baton::exec {
 
-/// The order `plan::Order::tiled` of a weight, logically [out][in]: square tiles W[out/64][in/64], inside a tile the in
+/// The order `plan::MemoryLayout::tiled` of a weight, logically [out][in]: square tiles W[out/64][in/64], inside a tile the in
 /// index first and the out index contiguous. Edge tiles keep their true size, so the storage is exactly out * in
 /// elements and what works element by element need not know the order.
 struct TiledWeight {
@@ -31,8 +31,8 @@ struct TiledWeight {
   }
 
   /// How many of a tensor's elements make a row (of inputs) in a tiled order.
-  static std::int64_t inputs(const Shape& shape, plan::Order order) {
-    const std::int64_t outputs = order == plan::Order::tiled_heads ? shape[0] * shape[1] : shape[0];
+  static std::int64_t inputs(const Shape& shape, plan::MemoryLayout order) {
+    const std::int64_t outputs = order == plan::MemoryLayout::tiled_heads ? shape[0] * shape[1] : shape[0];
     return shape.elements() / outputs;
   }
 };

@@ -12,6 +12,7 @@
 #include "baton/cluster/blueprint.h"
 #include "baton/model/zoo.h"
 #include "baton/op/traits.h"
+#include "baton/plan/target.h"
 #include "baton/schedule/schedule.h"
 #include "baton/schedule/text.h"
 
@@ -187,7 +188,7 @@ cluster::Cluster imagine(const JobWords& words) {
   return blueprint.take(parse_count(words, blueprint.in_node));
 }
 
-strategy::Target imagined_target() {
+plan::Target imagined_target() {
   return {.joined = op::joint_ops(), .gradient_with_sgd = true, .narrow_gradient_with_sgd = true, .all_reduce_with_sgd = true};
 }
 
@@ -205,7 +206,7 @@ std::int64_t samples_of(const JobWords& words) {
 }
 
 strategy::Request make_request(const JobWords& words, const model::Model& model, const cluster::Cluster& cluster,
-                               strategy::Target target) {
+                               plan::Target target) {
   return {.model = model,
           .cluster = cluster,
           .strategy = strategy_of(words),

@@ -22,13 +22,13 @@ std::optional<cluster::Link> link_of(const JobWords& words);
 /// The devices of another machine. If a link is given, it replaces the links of that machine.
 cluster::Cluster imagine(const JobWords& words);
 /// The fused tasks of simulated machines: all that exist.
-strategy::Target imagined_target();
+plan::Target imagined_target();
 /// Above this number of devices, identical replicas are folded into one.
 std::size_t fold_beyond(const JobWords& words);
 
 /// Model and cluster must outlive it.
 strategy::Request make_request(const JobWords& words, const model::Model& model, const cluster::Cluster& cluster,
-                               strategy::Target target);
+                               plan::Target target);
 /// A usage error if words that are right one by one do not go together.
 void require_sense(const JobWords& words, const strategy::Request& request);
 

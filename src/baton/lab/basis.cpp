@@ -8,7 +8,7 @@
 #include "baton/base/hash.h"
 #include "baton/base/text.h"
 #include "baton/cluster/gpu.h"
-#include "baton/exec/ranks/fingerprint.h"
+#include "baton/exec/fingerprint.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/spec.h"
 

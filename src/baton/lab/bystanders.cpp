@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-#include "baton/exec/clock.h"
+#include "baton/base/clock.h"
 #include "baton/lab/rows.h"
 
 namespace baton::lab {
@@ -49,7 +49,7 @@ std::optional<Bystanders::Reading> Bystanders::read() {
   if (!ticks || clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own) != 0) {
     return std::nullopt;
   }
-  return Reading{exec::now(), *ticks / static_cast<double>(sysconf(_SC_CLK_TCK)),
+  return Reading{now(), *ticks / static_cast<double>(sysconf(_SC_CLK_TCK)),
                  static_cast<double>(own.tv_sec) + 1e-9 * static_cast<double>(own.tv_nsec)};
 }
 

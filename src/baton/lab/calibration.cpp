@@ -12,7 +12,7 @@
 #include "baton/base/hash.h"
 #include "baton/base/stop.h"
 #include "baton/base/text.h"
-#include "baton/exec/backend/cuda/cuda.h"
+#include "baton/cuda/cuda.h"
 #include "baton/exec/executor.h"
 #include "baton/lab/isolate.h"
 #include "baton/lab/json.h"
@@ -157,7 +157,7 @@ class TimeTableWriter {
 /// What the devices are, in words.
 std::string describe(const cluster::Machine& machine, const cluster::Cluster& cluster) {
   if (const std::optional<cluster::GpuPart>& gpu = cluster.devices()[0].gpu) {
-    return exec::find_gpus()[static_cast<std::size_t>(gpu->ordinal)].name;
+    return cuda::find_gpus()[static_cast<std::size_t>(gpu->ordinal)].name;
   }
   return fmt::format("{}, {} core{}", machine.cpu, machine.cores.size(), machine.cores.size() == 1 ? "" : "s");
 }

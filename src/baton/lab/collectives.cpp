@@ -73,7 +73,7 @@ void for_each_run(const plan::Piece& piece, Visit visit) {
 
 /// Runs one meeting on known values and counts what comes out otherwise.
 std::int64_t count_wrong(plan::Move operation, std::int64_t elements, const cluster::Cluster& cluster, const exec::Backend& backend,
-                         const std::vector<std::string>& devices, exec::World* world) {
+                         const std::vector<std::string>& devices, ranks::World* world) {
   const Meetings one = meetings(operation, elements, 1, devices);
   exec::Executor executor(one.plan, cluster, backend, {}, world);
   const auto piece_of = [&](std::size_t rank, bool divided) {
@@ -113,7 +113,7 @@ std::int64_t count_wrong(plan::Move operation, std::int64_t elements, const clus
 /// Times from the end of one meeting to the end of the next. Buffers hold zeros, so that sums stay what they
 /// are.
 std::vector<Nanoseconds> time_meetings(const plan::Plan& plan, std::int64_t copies, const cluster::Cluster& cluster,
-                                       const exec::Backend& backend, Nanoseconds limit, exec::World* world) {
+                                       const exec::Backend& backend, Nanoseconds limit, ranks::World* world) {
   exec::Executor executor(plan, cluster, backend, {}, world);
   const exec::RunResult first = executor.run({.steps = 3, .warmup = 2});
   const std::int64_t fit = limit.count / std::max<std::int64_t>(1, first.step_times.back().count);
@@ -156,11 +156,11 @@ double by_law(const BenchRow& row, const cluster::Cluster& cluster, const cluste
 
 }  // namespace
 
-std::int64_t agreed(std::int64_t number, exec::World* world) {
+std::int64_t agreed(std::int64_t number, ranks::World* world) {
   if (world == nullptr || world->alone()) {
     return number;
   }
-  exec::Blob blob(sizeof number);
+  ranks::Blob blob(sizeof number);
   std::memcpy(blob.data(), &number, sizeof number);
   world->broadcast(blob, 0);
   std::memcpy(&number, blob.data(), sizeof number);
@@ -252,7 +252,7 @@ Meetings meetings(plan::Move operation, std::int64_t elements, std::int64_t copi
 }
 
 std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const exec::Backend& backend, const BenchOptions& options,
-                                        const BenchProgress& progress, exec::World* world) {
+                                        const BenchProgress& progress, ranks::World* world) {
   if (cluster.size() < 2) {
     throw usage_error("messages need two devices: ask for more, as --devices cpu:2");
   }

@@ -9,9 +9,9 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/exec/backend.h"
-#include "baton/exec/ranks/world.h"
 #include "baton/findings/fits.h"
 #include "baton/plan/plan.h"
+#include "baton/ranks/world.h"
 
 /// What messages between devices cost, measured by plans of nothing but one kind of meeting.
 namespace baton::lab {
@@ -65,13 +65,13 @@ using BenchProgress = std::function<bool(std::size_t done, std::size_t total)>;
 /// holds what it leaves against what it should. Among several ranks all call it, and the first has the rows
 /// that count. A usage error where there is one device only.
 std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const exec::Backend& backend, const BenchOptions& options,
-                                        const BenchProgress& progress = {}, exec::World* world = nullptr);
+                                        const BenchProgress& progress = {}, ranks::World* world = nullptr);
 
 /// What the rows of an operation say of its law: a meeting of S bytes takes alpha + S / beta.
 findings::AlphaBeta fit(const std::vector<BenchRow>& rows, plan::Move operation);
 
 /// A number as the first rank has it.
-std::int64_t agreed(std::int64_t number, exec::World* world);
+std::int64_t agreed(std::int64_t number, ranks::World* world);
 
 /// The links that the rows speak of: latency and bandwidth as a send_receive has them, and the algorithm by
 /// whose law collectives come nearest to what was measured.

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "baton/exec/executor.h"
-#include "baton/exec/ranks/world.h"
 #include "baton/findings/median.h"
 #include "baton/lab/collectives.h"
+#include "baton/ranks/world.h"
 #include "baton/strategy/passes.h"
 #include "baton/trace/analysis.h"
 
@@ -49,7 +49,7 @@ std::vector<double> mean_times(const plan::Plan& plan, const exec::RunResult& re
 }  // namespace
 
 plan::Plan products_beside_messages(std::int64_t product_count, std::int64_t gathers, std::int64_t bytes,
-                                    const cluster::Cluster& cluster, const strategy::Target& target) {
+                                    const cluster::Cluster& cluster, const plan::Target& target) {
   const auto count = static_cast<std::uint32_t>(cluster.size());
   const std::int64_t elements = bytes / size_of(DType::f32);
   plan::Draft draft;
@@ -90,7 +90,7 @@ plan::Plan products_beside_messages(std::int64_t product_count, std::int64_t gat
   return plan::finish(strategy::set_workspaces(std::move(draft), target, cluster));
 }
 
-double measure_core_share(const cluster::Cluster& cluster, const exec::Backend& backend, double bandwidth, exec::World& world) {
+double measure_core_share(const cluster::Cluster& cluster, const exec::Backend& backend, double bandwidth, ranks::World& world) {
   if (world.alone() || cluster.devices()[0].gpu) {
     return 0;
   }

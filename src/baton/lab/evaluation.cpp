@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "baton/base/clock.h"
 #include "baton/base/error.h"
-#include "baton/exec/clock.h"
 #include "baton/exec/engine.h"
 
 namespace baton::lab {
@@ -135,7 +135,7 @@ std::optional<Evaluation> evaluate(Forward& forward, const Job& job, const Sampl
   const bool labels = job.request().step.loss == strategy::Loss::cross_entropy;
   const bool one_label = labels && job.model().output().rank() == 1;
   Evaluation evaluation{.samples = order.samples()};
-  const Nanoseconds begin = exec::now();
+  const Nanoseconds begin = now();
   std::int64_t right = 0;
   forward.seek(0);
   for (std::int64_t step = 0; step < order.steps_per_epoch(); ++step) {
@@ -166,7 +166,7 @@ std::optional<Evaluation> evaluate(Forward& forward, const Job& job, const Sampl
   } else if (labels) {
     evaluation.perplexity = std::exp(evaluation.loss);
   }
-  evaluation.time = exec::now() - begin;
+  evaluation.time = now() - begin;
   return evaluation;
 }
 

@@ -8,8 +8,9 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
-#include "baton/exec/backend/cuda/cuda.h"
-#include "baton/exec/devices.h"
+#include "baton/cuda/cuda.h"
+#include "baton/devices/backends.h"
+#include "baton/devices/devices.h"
 #include "baton/job/setup.h"
 #include "baton/model/zoo.h"
 
@@ -18,20 +19,20 @@ namespace {
 
 std::string list_backends() {
   std::vector<std::string> forms;
-  for (const exec::BackendKind& kind : exec::backends()) {
+  for (const devices::BackendKind& kind : devices::backends()) {
     forms.push_back(fmt::format("{} ({})", kind.name, kind.summary));
   }
   return either(forms);
 }
 
-cluster::Cluster make_cluster(const JobWords& words, const cluster::Machine& machine, exec::World* world) {
+cluster::Cluster make_cluster(const JobWords& words, const cluster::Machine& machine, ranks::World* world) {
   if (job::is_imagined(words)) {
     return job::imagine(words);
   }
   const std::optional<Bytes> memory = job::memory_of(words);
   const std::optional<cluster::Link> link = job::link_of(words);
-  return cluster::Cluster(world == nullptr ? exec::open_devices(words.devices, machine, memory)
-                                           : exec::open_devices_of_ranks(words.devices, machine, memory, *world),
+  return cluster::Cluster(world == nullptr ? devices::open_devices(words.devices, machine, memory)
+                                           : devices::open_devices_of_ranks(words.devices, machine, memory, *world),
                           link);
 }
 
@@ -67,7 +68,7 @@ const std::vector<JobField>& job_fields() {
     for (JobField& field : list) {
       if (field.word == &JobWords::backend) {
         field.help = list_backends() + " (default: the fastest one for the devices)";
-        field.values = exec::backend_names;
+        field.values = devices::backend_names;
       }
     }
     return list;
@@ -77,17 +78,17 @@ const std::vector<JobField>& job_fields() {
 
 const JobField* find_field(std::string_view name) { return job::find_field(job_fields(), name); }
 
-Job::Job(const JobWords& given, cluster::Machine machine, exec::World* world, Own own)
+Job::Job(const JobWords& given, cluster::Machine machine, ranks::World* world, Own own)
     : Job(Ready{}, with_vocabulary(with_software(given), own), std::move(machine), world, std::move(own)) {}
 
-Job::Job(Ready /*ready*/, const JobWords& words, cluster::Machine machine, exec::World* world, Own own)
+Job::Job(Ready /*ready*/, const JobWords& words, cluster::Machine machine, ranks::World* world, Own own)
     : words_(words),
       own_(std::move(own)),
       world_(world),
-      machine_(world == nullptr ? std::move(machine) : exec::share_of(machine, *world)),
+      machine_(world == nullptr ? std::move(machine) : devices::share_of(machine, *world)),
       model_(own_.model ? own_.model->with_seed(static_cast<std::int64_t>(job::seed_of(words))) : job::make_model(words)),
       cluster_(make_cluster(words, machine_, world)),
-      backend_(exec::make_backend(exec::backend_for(cluster_.devices(), words.backend))),
+      backend_(devices::make_backend(devices::backend_for(cluster_.devices(), words.backend))),
       seed_(job::seed_of(words)),
       samples_(job::samples_of(words)),
       what_if_(parse_what_if(words.what_if)),
@@ -183,7 +184,7 @@ std::optional<double> peak_flops(const Job& job) {
     if (!device.gpu) {
       return std::nullopt;
     }
-    const std::vector<cluster::Gpu> gpus = exec::find_gpus();
+    const std::vector<cluster::Gpu> gpus = cuda::find_gpus();
     const auto ordinal = static_cast<std::size_t>(device.gpu->ordinal);
     const cluster::Speed* speed = nullptr;
     const std::vector<cluster::Blueprint>& known = cluster::catalogue();

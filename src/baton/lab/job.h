@@ -10,13 +10,13 @@
 #include "baton/cluster/machine.h"
 #include "baton/cost/software.h"
 #include "baton/exec/backend.h"
-#include "baton/exec/ranks/world.h"
 #include "baton/exec/run.h"
 #include "baton/job/what_if.h"
 #include "baton/job/words.h"
 #include "baton/lab/job_data.h"
 #include "baton/lab/own.h"
 #include "baton/model/model.h"
+#include "baton/ranks/world.h"
 #include "baton/strategy/fold.h"
 #include "baton/strategy/strategy.h"
 
@@ -42,7 +42,7 @@ const JobField* find_field(std::string_view name);
 class Job {
  public:
   /// With several ranks every rank makes the job, and its devices are those of all ranks.
-  Job(const JobWords& words, cluster::Machine machine, exec::World* world = nullptr, Own own = {});
+  Job(const JobWords& words, cluster::Machine machine, ranks::World* world = nullptr, Own own = {});
 
   Job(const Job&) = delete;  // the request refers to the model and the cluster
   Job& operator=(const Job&) = delete;
@@ -53,7 +53,7 @@ class Job {
   const cluster::Cluster& cluster() const { return cluster_; }
   const exec::Backend& backend() const { return *backend_; }
   /// The ranks that run it together; nullptr if this process runs it alone.
-  exec::World* world() const { return world_; }
+  ranks::World* world() const { return world_; }
   const strategy::Request& request() const { return request_; }
   std::uint64_t seed() const { return seed_; }
   std::int64_t samples() const { return samples_; }
@@ -86,13 +86,13 @@ class Job {
 
  private:
   struct Ready {};
-  Job(Ready ready, const JobWords& words, cluster::Machine machine, exec::World* world, Own own);
+  Job(Ready ready, const JobWords& words, cluster::Machine machine, ranks::World* world, Own own);
   void take_schedule();
   void open_data();
 
   JobWords words_;
   Own own_;
-  exec::World* world_;
+  ranks::World* world_;
   cluster::Machine machine_;
   model::Model model_;
   cluster::Cluster cluster_;

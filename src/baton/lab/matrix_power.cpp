@@ -51,7 +51,7 @@ std::int64_t products_needed(std::int64_t power) {
   return std::bit_width(static_cast<std::uint64_t>(power)) - 1 + std::popcount(static_cast<std::uint64_t>(power)) - 1;
 }
 
-plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const cluster::Cluster& cluster, const strategy::Target& target,
+plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const cluster::Cluster& cluster, const plan::Target& target,
                              strategy::Precision precision) {
   check(size >= 1 && power >= 1, "the power {} of a matrix of {}", power, size);
   if (strategy::is_mixed(precision)) {

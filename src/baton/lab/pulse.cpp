@@ -1,6 +1,6 @@
 #include "baton/lab/pulse.h"
 
-#include "baton/exec/clock.h"
+#include "baton/base/clock.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -62,12 +62,12 @@ double fma_burst() {
 }
 
 double pulse_gflops(double seconds) {
-  const Nanoseconds start = exec::now();
+  const Nanoseconds start = now();
   double done = 0;
   double elapsed = 0;
   while (elapsed < seconds * 1e9) {
     done += fma_burst();
-    elapsed = static_cast<double>((exec::now() - start).count);
+    elapsed = static_cast<double>((now() - start).count);
   }
   return done / elapsed;
 }

@@ -9,7 +9,7 @@
 #include "baton/base/error.h"
 #include "baton/base/stop.h"
 #include "baton/cluster/gpu.h"
-#include "baton/exec/backend/cuda/cuda.h"
+#include "baton/cuda/cuda.h"
 #include "baton/lab/training.h"
 
 namespace baton::lab {
@@ -73,7 +73,7 @@ bool same_bits(double a, double b) {
 /// None if there are none, or if this program cannot use them.
 std::vector<cluster::Gpu> gpus_here() {
   try {
-    return exec::find_gpus();
+    return cuda::find_gpus();
   } catch (const Error&) {
     return {};
   }

@@ -11,11 +11,11 @@
 #include <random>
 #include <utility>
 
+#include "baton/base/clock.h"
 #include "baton/base/error.h"
 #include "baton/base/hash.h"
 #include "baton/base/stop.h"
 #include "baton/base/text.h"
-#include "baton/exec/clock.h"
 #include "baton/lab/bystanders.h"
 #include "baton/lab/crowding.h"
 #include "baton/lab/instances.h"
@@ -112,7 +112,7 @@ struct Entry {
 
 /// Opens a fresh instance of the point, measures it and closes it.
 void measure_instance(const Experiment& experiment, const Point& point, Settings settings, Nanoseconds slice, Entry& entry) {
-  const Nanoseconds start = exec::now();
+  const Nanoseconds start = now();
   settings.instance = static_cast<int>(entry.records.size());
   const std::unique_ptr<Measurement> instance = experiment.open(point, settings);
   const Bystanders bystanders;
@@ -122,7 +122,7 @@ void measure_instance(const Experiment& experiment, const Point& point, Settings
   }
   entry.records.push_back(instance->record());
   entry.once = instance->once();
-  entry.spent += exec::now() - start;
+  entry.spent += now() - start;
   const Json& record = entry.records.back();
   if (record.contains("time_per_step_ns") && record["time_per_step_ns"].is_number() && record["time_per_step_ns"] > 0) {
     entry.times.push_back(record["time_per_step_ns"].get<double>());
@@ -191,7 +191,7 @@ class Turns {
 /// A name that no other batch has, of this run or another.
 std::string batch_name(std::size_t first) {
   static const std::int64_t begun = std::chrono::system_clock::now().time_since_epoch().count();
-  return fmt::format("{:016x}", Hash(fmt::format("{} {} {} {}", begun, getpid(), exec::now().count, first)).value());
+  return fmt::format("{:016x}", Hash(fmt::format("{} {} {} {}", begun, getpid(), now().count, first)).value());
 }
 
 }  // namespace

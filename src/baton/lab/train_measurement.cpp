@@ -6,8 +6,8 @@
 #include <bit>
 #include <numeric>
 
+#include "baton/base/clock.h"
 #include "baton/base/hash.h"
-#include "baton/exec/clock.h"
 #include "baton/lab/crowding.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/training_json.h"
@@ -183,7 +183,7 @@ void TrainMeasurement::round(Nanoseconds time) {
     training_->run(1, 0);
     return;
   }
-  const Nanoseconds end = exec::now() + time;
+  const Nanoseconds end = now() + time;
   // The first instance runs as many steps as findings on losses and warm-up need. The others spend at most half of their time on
   // warm-up.
   training_->run(1, 1);
@@ -196,7 +196,7 @@ void TrainMeasurement::round(Nanoseconds time) {
   const Nanoseconds step = std::max(Nanoseconds(1),
                                     *std::min_element(training_->step_times().begin(), training_->step_times().end()));
   const std::int64_t wanted = first_instance_ ? options_.least_steps : std::min<std::int64_t>(2, options_.least_steps);
-  const std::int64_t steps = std::clamp<std::int64_t>((end - exec::now()).count / step.count, wanted, steps_at_most);
+  const std::int64_t steps = std::clamp<std::int64_t>((end - now()).count / step.count, wanted, steps_at_most);
   // The first step of a run finds the threads asleep; it is not counted.
   training_->run(steps + 1, 1);
 }

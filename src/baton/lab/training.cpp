@@ -34,7 +34,7 @@ bool same_value(const std::string& a, const std::string& b) {
 }  // namespace
 
 Training::Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress,
-                   exec::World* world, const Planner& planner, Own own)
+                   ranks::World* world, const Planner& planner, Own own)
     : job_(std::make_unique<Job>(words, machine, world, std::move(own))) {
   if (job_->simulated()) {
     open_simulation(progress, planner);

@@ -30,7 +30,7 @@ class Training {
   /// what a simulation of this machine has to time first.
   /// Among several ranks all make one and call the same in the same order; each has losses and step times, 0 has the rest too.
   Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress = {},
-           exec::World* world = nullptr, const Planner& planner = {}, Own own = {});
+           ranks::World* world = nullptr, const Planner& planner = {}, Own own = {});
 
   const Job& job() const { return *job_; }
   const plan::Plan& plan() const { return *plan_; }
@@ -98,7 +98,7 @@ class Training {
   /// What the drivers of its GPUs said during the last run.
   const std::vector<exec::GpuReading>& gpus() const { return gpus_; }
   /// By rank, the offset of its clock from rank 0's during the last run; empty if one process ran.
-  const std::vector<exec::ClockFit>& clocks() const { return clocks_; }
+  const std::vector<ranks::ClockFit>& clocks() const { return clocks_; }
   /// Of the last run.
   const trace::Trace& trace() const { return trace_; }
 
@@ -122,7 +122,7 @@ class Training {
   double flops_ = 0;
   std::vector<exec::RoundingTally> roundings_;
   std::vector<exec::GpuReading> gpus_;
-  std::vector<exec::ClockFit> clocks_;  // by rank, of the last run
+  std::vector<ranks::ClockFit> clocks_;  // by rank, of the last run
   std::optional<op::ScaleState> scaler_;
   std::int64_t warmup_ = 0;
   std::int64_t steps_before_ = 0;

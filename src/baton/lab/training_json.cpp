@@ -1,7 +1,7 @@
 #include "baton/lab/training_json.h"
 
 #include "baton/cluster/gpu.h"
-#include "baton/exec/backend/cuda/cuda.h"
+#include "baton/cuda/cuda.h"
 #include "baton/job/step_json.h"
 #include "baton/lab/environment.h"
 
@@ -12,19 +12,19 @@ namespace {
 Json ranks_json(const Training& run) {
   Json list = Json::array();
   const Job& job = run.job();
-  const std::vector<exec::Place> alone{{.host = job.machine().host}};
-  const std::vector<exec::Place>& places = job.world() == nullptr ? alone : job.world()->places();
-  for (std::size_t r = 0; r < places.size(); ++r) {
+  const std::vector<ranks::RankHost> alone{{.host = job.machine().host}};
+  const std::vector<ranks::RankHost>& hosts = job.world() == nullptr ? alone : job.world()->hosts();
+  for (std::size_t r = 0; r < hosts.size(); ++r) {
     Json devices = Json::array();
     for (const cluster::Device& device : job.cluster().devices()) {
       if (device.rank == static_cast<int>(r)) {
         devices.push_back(device.name);
       }
     }
-    const exec::ClockFit clock = r < run.clocks().size() ? run.clocks()[r] : exec::ClockFit{};
+    const ranks::ClockFit clock = r < run.clocks().size() ? run.clocks()[r] : ranks::ClockFit{};
     list.push_back({{"rank", r},
-                    {"host", places[r].host},
-                    {"node", places[r].node},
+                    {"host", hosts[r].host},
+                    {"node", hosts[r].node},
                     {"devices", devices},
                     {"clock_offset_ns", clock.first.offset.count},
                     {"clock_drift_ppm", clock.drift * 1e6},
@@ -52,7 +52,7 @@ Json gpu_name(const Job& job) {
   if (!gpu || job.simulated()) {
     return {};
   }
-  const std::vector<cluster::Gpu> gpus = exec::find_gpus();
+  const std::vector<cluster::Gpu> gpus = cuda::find_gpus();
   const auto ordinal = static_cast<std::size_t>(gpu->ordinal);
   return ordinal < gpus.size() ? Json(gpus[ordinal].name) : Json();
 }

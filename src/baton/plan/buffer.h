@@ -104,17 +104,17 @@ using Content =
 /// How elements lie in memory. `tiled` is the CPU backend's order for weights, matrices of as many rows as the first axis has;
 /// `tiled_heads` is the same for those whose first two axes are rows. They need exactly as many bytes as row-major, so element-wise
 /// work (sums, updates, copies) is the same for all.
-enum class Order : std::uint8_t { row_major, tiled, tiled_heads };
+enum class MemoryLayout : std::uint8_t { row_major, tiled, tiled_heads };
 
 /// As plans write it: `tiled`, `tiled_heads`.
-std::string_view to_text(Order order);
+std::string_view to_text(MemoryLayout layout);
 
 /// A piece of one device's memory.
 struct Buffer {
   DeviceId device;
   Role role = Role::activation;
   DType dtype = DType::f32;
-  Order order = Order::row_major;
+  MemoryLayout layout = MemoryLayout::row_major;
   bool persistent = false;  // keeps its contents from step to step, and has contents before the first
   Shape shape;
   Content content;

@@ -15,7 +15,7 @@ namespace {
 struct Placed {
   std::int64_t begin;
   std::int64_t end;
-  Clock last;  // by lane: how many of its tasks must be done before the place is free
+  VectorClock last;  // by lane: how many of its tasks must be done before the place is free
 };
 
 std::int64_t aligned(std::int64_t size) { return (size + Memory::alignment - 1) / Memory::alignment * Memory::alignment; }
@@ -136,7 +136,7 @@ class View {
   }
 
   /// The lane's next task is certain of this much.
-  void advance(const Clock& start, const std::vector<Placed>& all) {
+  void advance(const VectorClock& start, const std::vector<Placed>& all) {
     for (std::size_t lane = 0; lane < lane_count; ++lane) {
       while (done_[lane] < start[lane]) {
         std::uint32_t number = std::exchange(waiting_[lane][++done_[lane]], none);
@@ -168,7 +168,7 @@ class View {
   }
 
   Addresses held_;
-  Clock done_{};
+  VectorClock done_{};
   std::array<std::vector<std::uint32_t>, lane_count> waiting_;  // by how many tasks of the lane must be done: the first buffer
   std::vector<std::uint32_t> next_;                             // by buffer: another that waits for the same
 };
@@ -189,7 +189,7 @@ class Arena {
   }
 
   /// Finds the lowest gap among the buffers that may still be in use when a task of the lane with this clock starts.
-  std::int64_t place(Lane lane, std::int64_t size, const Clock& start, const Clock& last) {
+  std::int64_t place(Lane lane, std::int64_t size, const VectorClock& start, const VectorClock& last) {
     View& own = *views_[static_cast<std::size_t>(lane)];
     own.advance(start, placed_);
     const std::int64_t offset = own.lowest_gap(size);
@@ -245,7 +245,7 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
     }
   }
 
-  std::vector<Clock> last(plan.buffers().size(), Clock{});
+  std::vector<VectorClock> last(plan.buffers().size(), VectorClock{});
   for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
     const Task& task = plan.tasks()[i];
     for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
@@ -264,14 +264,14 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
   for (const TaskId id : placing_order(plan, ordering)) {
     const Task& task = plan[id];
     Arena& arena = arenas[task.device.index()];
-    const Clock& start = ordering.start[id.index()];
+    const VectorClock& start = ordering.start[id.index()];
     for (const BufferId buffer : task.writes) {
       if (const std::int64_t needed = std::exchange(size[buffer.index()], 0); needed > 0) {
         memory.offset[buffer.index()] = arena.place(task.lane, needed, start, last[buffer.index()]);
       }
     }
     if (task.workspace.count > 0) {
-      Clock only_this{};
+      VectorClock only_this{};
       only_this[static_cast<std::size_t>(task.lane)] = plan.position(id) + 1;
       memory.workspace[id.index()] = arena.place(task.lane, aligned(task.workspace.count), start, only_this);
     }

@@ -143,12 +143,12 @@ Ordering order(const Plan& plan) {
   for (std::size_t head = 0; head < ready.size(); ++head) {
     done[ready[head]] = true;
     for (const TaskId id : members[ready[head]]) {
-      Clock& start = result.start[id.index()];
+      VectorClock& start = result.start[id.index()];
       waits.each_before(id, [&](TaskId before) {
         if (plan[before].device != plan[id].device) {
           return;  // `verify` refuses such an edge; it must not count as order
         }
-        const Clock& other = result.start[before.index()];
+        const VectorClock& other = result.start[before.index()];
         for (std::size_t lane = 0; lane < lane_count; ++lane) {
           start[lane] = std::max(start[lane], other[lane]);
         }

@@ -9,7 +9,7 @@ namespace baton::plan {
 
 /// A vector clock: per lane of the task's device, how many tasks of that lane are certainly done when the task
 /// starts.
-using Clock = std::array<std::uint32_t, lane_count>;
+using VectorClock = std::array<std::uint32_t, lane_count>;
 
 /// The order of tasks in a plan, computed in one pass.
 ///
@@ -17,9 +17,9 @@ using Clock = std::array<std::uint32_t, lane_count>;
 /// plan is safe whatever the other devices do. Members of a meeting wait for each other, which orders nothing but
 /// can block.
 struct Ordering {
-  std::vector<TaskId> sequence;  // all tasks, each after those it waits for; fewer if some wait in a cycle
-  std::vector<TaskId> circle;    // a cycle of waiting tasks, if there is one
-  std::vector<Clock> start;      // by task
+  std::vector<TaskId> sequence;    // all tasks, each after those it waits for; fewer if some wait in a cycle
+  std::vector<TaskId> circle;      // a cycle of waiting tasks, if there is one
+  std::vector<VectorClock> start;  // by task
 
   /// Whether `first` is certainly done when `second`, of the same device, starts.
   bool ordered(const Plan& plan, TaskId first, TaskId second) const {

@@ -386,9 +386,9 @@ Buffer parse_buffer(Line& line, std::size_t devices, std::size_t values) {
   buffer.dtype = *type;
   buffer.shape = line.shape(line.word(5));
   std::size_t words = 6;
-  for (const Order order : {Order::tiled, Order::tiled_heads}) {
+  for (const MemoryLayout order : {MemoryLayout::tiled, MemoryLayout::tiled_heads}) {
     if (line.word_count() > words && line.word(words) == to_text(order)) {
-      buffer.order = order;
+      buffer.layout = order;
       ++words;
     }
   }
@@ -620,8 +620,8 @@ bool parse_graph_line(Line& line, Graph& graph) {
 
 std::string_view to_text(Role role) { return role_names[static_cast<std::size_t>(role)]; }
 
-std::string_view to_text(Order order) {
-  return order == Order::tiled ? "tiled" : order == Order::tiled_heads ? "tiled_heads" : "row_major";
+std::string_view to_text(MemoryLayout order) {
+  return order == MemoryLayout::tiled ? "tiled" : order == MemoryLayout::tiled_heads ? "tiled_heads" : "row_major";
 }
 
 std::string to_text(const Plan& plan) {
@@ -633,7 +633,8 @@ std::string to_text(const Plan& plan) {
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Buffer& buffer = plan.buffers()[b];
     out += fmt::format("buffer b{} d{} {} {} {}{}{}", b, buffer.device.value, to_text(buffer.role), to_text(buffer.dtype),
-                       to_text(buffer.shape), buffer.order == Order::row_major ? "" : fmt::format(" {}", to_text(buffer.order)),
+                       to_text(buffer.shape),
+                       buffer.layout == MemoryLayout::row_major ? "" : fmt::format(" {}", to_text(buffer.layout)),
                        buffer.persistent ? " persistent" : "");
     print_content(out, buffer);
     out += buffer.label.empty() ? "\n" : fmt::format(" \"{}\"\n", buffer.label);

@@ -122,7 +122,7 @@ class Judge {
       const Buffer& written = plan_[task.writes[i]];
       const bool typed = written.dtype == plan_[task.writes[p]].dtype &&
                          (written.dtype == gradient.dtype || (is_narrow(gradient.dtype) && written.dtype == DType::f32));
-      if (written.shape != gradient.shape || !typed || written.order != gradient.order) {
+      if (written.shape != gradient.shape || !typed || written.layout != gradient.layout) {
         return false;
       }
     }
@@ -190,7 +190,7 @@ class Judge {
 
   bool alike(std::span<const BufferId> a, std::span<const BufferId> b) const {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](BufferId x, BufferId y) {
-      return plan_[x].shape == plan_[y].shape && plan_[x].dtype == plan_[y].dtype && plan_[x].order == plan_[y].order;
+      return plan_[x].shape == plan_[y].shape && plan_[x].dtype == plan_[y].dtype && plan_[x].layout == plan_[y].layout;
     });
   }
 
@@ -244,7 +244,7 @@ class Judge {
         continue;
       }
       if (next == held.size() || plan_[held[next]].shape.elements() != size || plan_[held[next]].dtype != plan_[id].dtype ||
-          plan_[held[next]].order != plan_[id].order) {
+          plan_[held[next]].layout != plan_[id].layout) {
         return false;
       }
       ++next;

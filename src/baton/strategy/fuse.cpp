@@ -261,7 +261,7 @@ void drop_unused_buffers(Draft& draft) {
 
 }  // namespace
 
-plan::Draft fuse(plan::Draft draft, const Target& target) {
+plan::Draft fuse(plan::Draft draft, const plan::Target& target) {
   if (!target.joined.empty()) {
     fuse_pairs(draft, target.joined);
   }

@@ -6,10 +6,10 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/plan/plan.h"
+#include "baton/plan/target.h"
 #include "baton/strategy/delays.h"
 #include "baton/strategy/step.h"
 #include "baton/strategy/table.h"
-#include "baton/strategy/target.h"
 
 /// The passes that strategies are made of. Each takes a draft and returns a draft; "Before" is what it needs,
 /// "After" what it guarantees.
@@ -81,7 +81,7 @@ plan::Draft cast_parameters(plan::Draft draft, DType type);
 plan::Draft scale_loss(plan::Draft draft, const LossScale& settings);
 
 /// Fuses tasks that the target runs as one, and drops the buffers between them.
-plan::Draft fuse(plan::Draft draft, const Target& target);
+plan::Draft fuse(plan::Draft draft, const plan::Target& target);
 
 /// Lays the weights, and all that is added to them or copied from them, in the target's order.
 plan::Draft tile_weights(plan::Draft draft);
@@ -90,7 +90,7 @@ plan::Draft tile_weights(plan::Draft draft);
 plan::Draft use_tf32(plan::Draft draft);
 
 /// Gives each task the workspace that the target needs for it on its device.
-plan::Draft set_workspaces(plan::Draft draft, const Target& target, const cluster::Cluster& cluster);
+plan::Draft set_workspaces(plan::Draft draft, const plan::Target& target, const cluster::Cluster& cluster);
 
 /// Gives each persistent buffer of inputs or targets a second one, which the rows of the next step are loaded into beside the step.
 /// At its start each device takes over what was loaded for it.

@@ -564,7 +564,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   if (request.step.loss_scale) {
     draft = scale_loss(std::move(draft), *request.step.loss_scale);
   }
-  Target target = request.target;
+  plan::Target target = request.target;
   // A fused update would leave nothing for a delay before the update to stand before.
   if (std::any_of(request.delays.begin(), request.delays.end(),
                   [](const DelayRequest& delay) { return delay.before == plan::Phase::update; })) {

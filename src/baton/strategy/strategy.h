@@ -11,10 +11,10 @@
 #include "baton/cluster/cluster.h"
 #include "baton/model/model.h"
 #include "baton/plan/plan.h"
+#include "baton/plan/target.h"
 #include "baton/strategy/delays.h"
 #include "baton/strategy/layout.h"
 #include "baton/strategy/step.h"
-#include "baton/strategy/target.h"
 
 namespace baton::strategy {
 
@@ -25,7 +25,7 @@ struct Request {
   std::string strategy = "single";
   Step step = {};
   Layout layout = {};
-  Target target = {};
+  plan::Target target = {};
   std::vector<DelayRequest> delays = {};
   /// Of the devices that tensors are divided over, so many are written out, each with its part; 0: all. The cluster has only these.
   /// A plan of some is no whole step: `fold` makes one device stand for the others.

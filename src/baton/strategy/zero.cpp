@@ -289,7 +289,7 @@ class Divider {
   }
 
   /// What one reduce-scatter takes: the gradients that a block's parameters got in one micro-batch.
-  struct Harvest {
+  struct GradientBatch {
     struct Gradient {
       std::uint32_t ordinal;
       BufferId id;
@@ -319,8 +319,8 @@ class Divider {
       Use last{};
       int several = 0;  // how often that use
     };
-    std::map<Key, Harvest> harvests;
-    std::vector<std::pair<const Key, Harvest>*> order;
+    std::map<Key, GradientBatch> batches;
+    std::vector<std::pair<const Key, GradientBatch>*> order;
     std::vector<Start> starts(entries());
     for (const std::size_t i : tasks_) {
       Task& task = draft_.tasks[i];
@@ -344,15 +344,15 @@ class Divider {
         const bool first = !std::exchange(start.found, true);
         start.several = !each || first || start.last != use_of(task) ? 0 : start.several + 1;
         start.last = use_of(task);
-        const auto [harvest, added] = harvests.try_emplace(
+        const auto [batch, added] = batches.try_emplace(
             Key(task.labels.block, each ? task.labels.micro_batch : 0, each && !first, start.several));
         if (added) {
-          order.push_back(&*harvest);
-          harvest->second.by_rank.resize(size());
+          order.push_back(&*batch);
+          batch->second.by_rank.resize(size());
         }
-        harvest->second.behind = i + 1;
-        harvest->second.labels = task.labels;
-        harvest->second.put(rank, ordinal, id);
+        batch->second.behind = i + 1;
+        batch->second.labels = task.labels;
+        batch->second.put(rank, ordinal, id);
       }
     }
     std::vector<Kept> kept(entries());
@@ -383,13 +383,13 @@ class Divider {
     BufferId piece;
   };
 
-  void scatter(const Harvest& harvest, std::vector<Kept>& kept) {
+  void scatter(const GradientBatch& batch, std::vector<Kept>& kept) {
     const MeetingId meeting = draft_.new_meeting();
     bool accumulate = false;
     for (std::uint32_t rank = 0; rank < size(); ++rank) {
       std::vector<BufferId> whole;
       std::vector<BufferId> pieces;
-      for (const auto& [ordinal, id] : harvest.by_rank[rank]) {
+      for (const auto& [ordinal, id] : batch.by_rank[rank]) {
         Kept& own = kept[entry(rank, ordinal)];
         if (rank == 0) {
           accumulate = own.found;
@@ -400,8 +400,8 @@ class Divider {
         whole.push_back(id);
         pieces.push_back(own.piece);
       }
-      division_.behind[harvest.behind].push_back(
-          member(plan::Move::reduce_scatter, meeting, rank, harvest.labels, std::move(whole), std::move(pieces), accumulate));
+      division_.behind[batch.behind].push_back(
+          member(plan::Move::reduce_scatter, meeting, rank, batch.labels, std::move(whole), std::move(pieces), accumulate));
     }
   }
 

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <limits>
 
+#include "baton/devices/backends.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
 #include "support/archive.h"
@@ -32,7 +33,7 @@ struct Trial {
   Trial(std::string strategy, std::size_t devices, strategy::Layout layout = {}, op::Optimizer optimizer = op::Adam{},
         std::string model_text = "mlp:7-66-20-33-5-12", std::string backend_name = "cpu",
         std::optional<strategy::LossScale> scale = {})
-      : model(model::parse_model(model_text)), backend(exec::make_backend(backend_name)) {
+      : model(model::parse_model(model_text)), backend(devices::make_backend(backend_name)) {
     cluster = std::make_unique<cluster::Cluster>(baton::test::cpus(devices));
     plan = std::make_unique<plan::Plan>(
         strategy::compile({.model = model,

@@ -17,9 +17,9 @@ using plan::Role;
 
 const Shape whole{130, 70};  // several tiles, and parts of some
 
-Buffer weight(ParameterPart part, plan::Order order = plan::Order::row_major, DType type = DType::f32) {
+Buffer weight(ParameterPart part, plan::MemoryLayout order = plan::MemoryLayout::row_major, DType type = DType::f32) {
   const Shape shape = part.piece_end > 0 ? Shape{part.piece_end - part.piece_begin} : part.shape();
-  return {.role = Role::parameter, .dtype = type, .order = order, .persistent = true, .shape = shape, .content = std::move(part)};
+  return {.role = Role::parameter, .dtype = type, .layout = order, .persistent = true, .shape = shape, .content = std::move(part)};
 }
 
 ParameterPart part_of(std::uint32_t axis, std::int64_t begin, std::int64_t end) {
@@ -33,7 +33,7 @@ std::vector<double> filled(const Buffer& buffer, const Source& source = {.seed =
 }
 
 TEST(Contents, EveryElementHasItsOwnPlaceInAnyOrder) {
-  for (const plan::Order order : {plan::Order::row_major, plan::Order::tiled}) {
+  for (const plan::MemoryLayout order : {plan::MemoryLayout::row_major, plan::MemoryLayout::tiled}) {
     const Buffer buffer = weight(part_of(0, 0, 130), order);
     std::set<std::int64_t> places;
     for (std::int64_t i = 0; i < whole.elements(); ++i) {
@@ -52,7 +52,7 @@ TEST(Contents, AParametersValuesDoNotDependOnHowItIsSplit) {
   ParameterPart piece = part_of(1, 10, 70);
   piece.piece_begin = 1001;
   piece.piece_end = 5003;
-  for (const plan::Order order : {plan::Order::row_major, plan::Order::tiled}) {
+  for (const plan::MemoryLayout order : {plan::MemoryLayout::row_major, plan::MemoryLayout::tiled}) {
     for (const ParameterPart& part : {part_of(0, 0, 130), part_of(0, 60, 100), part_of(1, 7, 70), piece}) {
       const Buffer buffer = weight(part, order);
       const std::vector<double> some = filled(buffer);
@@ -76,7 +76,8 @@ TEST(Contents, PartsOfHeadsLieInTheMiddleOfAParameterAndInItsTiles) {
     parts.push_back(parts[1]);
     parts.back().piece_begin = 101;
     parts.back().piece_end = 733;
-    for (const plan::Order order : {plan::Order::row_major, plan::Order::tiled, plan::Order::tiled_heads}) {
+    for (const plan::MemoryLayout order :
+         {plan::MemoryLayout::row_major, plan::MemoryLayout::tiled, plan::MemoryLayout::tiled_heads}) {
       for (const ParameterPart& part : parts) {
         const Buffer buffer = weight(part, order);
         const std::vector<double> some = filled(buffer);
@@ -174,7 +175,7 @@ TEST(Contents, WhatIsWrittenIsReadBackRoundedToTheBuffersType) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<double>(i) - 4000;
   }
-  for (const plan::Order order : {plan::Order::row_major, plan::Order::tiled}) {
+  for (const plan::MemoryLayout order : {plan::MemoryLayout::row_major, plan::MemoryLayout::tiled}) {
     for (const DType type : {DType::f32, DType::f64, DType::i32, DType::bf16, DType::f16}) {
       const Buffer buffer = weight(part_of(0, 0, 130), order, type);
       std::vector<std::byte> memory(static_cast<std::size_t>(buffer.size().count));

@@ -8,6 +8,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/exec/backend/host_backends.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
 #include "support/usage_sentence.h"
@@ -46,7 +47,7 @@ cluster::Cluster devices(std::size_t count, std::size_t cores_each = 1) {
   return cluster::Cluster(list);
 }
 
-plan::Plan compile(const model::Model& model, const cluster::Cluster& cluster, const char* strategy, strategy::Target target = {},
+plan::Plan compile(const model::Model& model, const cluster::Cluster& cluster, const char* strategy, plan::Target target = {},
                    strategy::Step step = {.global_batch = 8}) {
   return strategy::compile({.model = model,
                             .cluster = cluster,
@@ -92,14 +93,14 @@ class ScriptedBackend final : public HostBackend {
  public:
   explicit ScriptedBackend(std::function<void(const plan::Task&, std::int64_t)> script) : script_(std::move(script)) {}
   std::string_view name() const override { return "scripted"; }
-  strategy::Target target() const override { return {}; }
+  plan::Target target() const override { return {}; }
   bool has_kernel(const plan::Plan&, const plan::Task& task) const override { return !(refused && refused(task)); }
   int team_size(int) const override { return 1; }
   std::unique_ptr<Kernel> prepare(const plan::Plan&, const plan::Task& task, const Addresses&, int) const override {
     class Scripted final : public Kernel {
      public:
       Scripted(const ScriptedBackend& backend, const plan::Task& task) : backend_(backend), task_(task) {}
-      void run(const Member&, std::int64_t step) override { backend_.script_(task_, step); }
+      void run(const threads::Member&, std::int64_t step) override { backend_.script_(task_, step); }
 
      private:
       const ScriptedBackend& backend_;
@@ -208,18 +209,6 @@ TEST(Executor, HoldsUpALaneForAsLongAsADelaySays) {
     EXPECT_GE(time.count, 5'000'000);
     EXPECT_LT(time.count, 50'000'000);
   }
-}
-
-TEST(Backends, AreFoundByNameOrTheirNamesAreListed) {
-  std::vector<std::string> names;
-  for (const BackendKind& kind : backends()) {
-    names.push_back(kind.name);
-    if (kind.runs_here()) {
-      EXPECT_EQ(make_backend(kind.name)->name(), kind.name);
-    }
-  }
-  EXPECT_EQ(test::usage_sentence([] { make_backend("referense"); }),
-            "unknown backend 'referense' (did you mean reference?): choose " + either(names));
 }
 
 TEST(Executor, RefusesToEmulateALinkThatTakesAShareOfACore) {

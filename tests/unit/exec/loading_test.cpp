@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "baton/base/error.h"
+#include "baton/exec/backend/host_backends.h"
 #include "baton/exec/executor.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"

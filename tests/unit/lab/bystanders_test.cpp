@@ -7,7 +7,7 @@
 
 #include <ctime>
 
-#include "baton/exec/clock.h"
+#include "baton/base/clock.h"
 
 namespace baton::lab {
 namespace {
@@ -24,7 +24,7 @@ TEST(BusyTicks, AreAllButThoseOfIdleCores) {
 /// Computes for so long, in this process or another.
 void work(Nanoseconds time) {
   volatile double sum = 0;
-  for (const Nanoseconds end = exec::now() + time; exec::now() < end;) {
+  for (const Nanoseconds end = now() + time; now() < end;) {
     sum = sum + 1;
   }
 }

@@ -6,6 +6,7 @@
 
 #include "baton/base/error.h"
 #include "baton/cluster/blueprint.h"
+#include "baton/exec/backend/host_backends.h"
 #include "baton/exec/engine.h"
 #include "baton/plan/verify.h"
 #include "support/devices.h"
@@ -76,7 +77,7 @@ class FaultyEngine final : public exec::Engine {
 class FaultyBackend final : public exec::Backend {
  public:
   std::string_view name() const override { return "faulty"; }
-  strategy::Target target() const override { return real_->target(); }
+  plan::Target target() const override { return real_->target(); }
   bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override { return real_->has_kernel(plan, task); }
   std::unique_ptr<exec::Engine> open(exec::Assignment assignment) const override {
     return std::make_unique<FaultyEngine>(real_->open(std::move(assignment)));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "baton/devices/backends.h"
 #include "baton/exec/backend.h"
 #include "baton/exec/executor.h"
 #include "baton/plan/verify.h"
@@ -11,7 +12,7 @@ namespace {
 
 TEST(CoreShare, IsMeasuredByPlansThatObeyTheLawAndRun) {
   const cluster::Cluster cluster({{"a", {0}, Bytes(1 << 28)}, {"b", {0}, Bytes(1 << 28)}, {"c", {0}, Bytes(1 << 28)}});
-  const std::unique_ptr<exec::Backend> backend = exec::make_backend("cpu");
+  const std::unique_ptr<exec::Backend> backend = devices::make_backend("cpu");
   for (const std::int64_t gathers : {0, 1, 5}) {
     const plan::Plan plan = products_beside_messages(3, gathers, 4096, cluster, backend->target());
     EXPECT_TRUE(plan::verify(plan, exec::limits(plan, cluster, *backend)).holds()) << gathers;
@@ -24,8 +25,8 @@ TEST(CoreShare, IsMeasuredByPlansThatObeyTheLawAndRun) {
 
 TEST(CoreShare, IsNothingWhereAllDevicesAreInOneProcess) {
   const cluster::Cluster cluster({{"a", {0}, Bytes(1 << 20)}, {"b", {0}, Bytes(1 << 20)}});
-  const std::unique_ptr<exec::World> world = exec::make_world_of_one();
-  EXPECT_EQ(measure_core_share(cluster, *exec::make_backend("reference"), 1e9, *world), 0);
+  const std::unique_ptr<ranks::World> world = ranks::make_world_of_one();
+  EXPECT_EQ(measure_core_share(cluster, *devices::make_backend("reference"), 1e9, *world), 0);
 }
 
 }  // namespace

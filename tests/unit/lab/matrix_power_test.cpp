@@ -6,6 +6,8 @@
 #include <cmath>
 #include <thread>
 
+#include "baton/devices/backends.h"
+#include "baton/exec/backend/host_backends.h"
 #include "baton/exec/executor.h"
 #include "baton/lab/experiment.h"
 #include "baton/plan/verify.h"
@@ -75,7 +77,7 @@ void expect_right(const exec::Backend& backend, std::int64_t size, std::int64_t 
 
 TEST(MatrixPowerPlan, GivesWhatASlowProductGives) {
   for (const char* name : {"cpu", "reference"}) {
-    const auto backend = exec::make_backend(name);
+    const auto backend = devices::make_backend(name);
     for (const std::int64_t power : {1, 2, 3, 7, 10}) {
       for (const std::int64_t size : {1, 5, 17, 32}) {
         for (const std::size_t devices : {1, 2}) {
@@ -114,7 +116,7 @@ TEST(MatrixPowerPlan, OnTwoDevicesEachRaisesItsOwn) {
 TEST(MatrixPowerPlan, OneDeviceHoldsFiveMatricesAtMost) {
   constexpr std::int64_t size = 16;  // a multiple of what memory is aligned to
   for (const std::int64_t power : {1, 2, 3, 7, 10, 16, 1000, 1023}) {
-    const plan::Plan plan = matrix_power_plan(size, power, on(1), strategy::Target{});
+    const plan::Plan plan = matrix_power_plan(size, power, on(1), plan::Target{});
     const plan::Verdict verdict = plan::verify(plan, {});
     EXPECT_TRUE(verdict.violations.empty());
     // A, B and the sum; from the square on the power so far; and from the cube on what is made of it.
@@ -125,13 +127,13 @@ TEST(MatrixPowerPlan, OneDeviceHoldsFiveMatricesAtMost) {
 
 TEST(MatrixPowerPlan, OfTwoDevicesTheFirstHoldsFiveMatricesAndTheSecondThree) {
   constexpr std::int64_t size = 16;
-  const plan::Verdict verdict = plan::verify(matrix_power_plan(size, 10, on(2), strategy::Target{}), {});
+  const plan::Verdict verdict = plan::verify(matrix_power_plan(size, 10, on(2), plan::Target{}), {});
   EXPECT_EQ(verdict.memory.peak[0], Bytes(5 * size * size * 4)) << "A, the sum, its two powers at hand and the one that comes";
   EXPECT_EQ(verdict.memory.peak[1], Bytes(3 * size * size * 4));
 }
 
 TEST(MatrixPowerPlan, IsComputedInThePrecisionThatIsAskedFor) {
-  const strategy::Target target = exec::make_reference_backend()->target();
+  const plan::Target target = exec::make_reference_backend()->target();
   const plan::Plan wide = matrix_power_plan(4, 2, on(1), target, strategy::Precision::fp64);
   EXPECT_EQ(wide[labelled(wide, "sum")].dtype, DType::f64);
   const plan::Plan rounded = matrix_power_plan(4, 2, on(1), target, strategy::Precision::tf32);

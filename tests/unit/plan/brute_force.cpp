@@ -81,7 +81,7 @@ class Judge {
   const Buffer& buffer(BufferId id) const { return plan_[id]; }
 
   bool same(BufferId a, BufferId b) const { return buffer(a).shape == buffer(b).shape && buffer(a).dtype == buffer(b).dtype; }
-  bool like(BufferId a, BufferId b) const { return same(a, b) && buffer(a).order == buffer(b).order; }
+  bool like(BufferId a, BufferId b) const { return same(a, b) && buffer(a).layout == buffer(b).layout; }
   bool is(BufferId id, const std::vector<std::int64_t>& extents, DType type) const {
     return buffer(id).shape == Shape(extents) && buffer(id).dtype == type;
   }
@@ -233,7 +233,7 @@ class Judge {
       const Buffer& gradient = buffer(task.reads[p]);
       const bool narrower = (gradient.dtype == DType::bf16 || gradient.dtype == DType::f16) &&
                             buffer(task.writes[p]).dtype == DType::f32 && gradient.shape == buffer(task.writes[p]).shape &&
-                            gradient.order == buffer(task.writes[p]).order;
+                            gradient.layout == buffer(task.writes[p]).layout;
       if (!like(task.reads[p], task.writes[p]) && !narrower) {
         return false;
       }
@@ -307,7 +307,7 @@ class Judge {
       return false;
     }
     for (std::size_t i = 0; i < held.size(); ++i) {
-      if (!is(held[i], {due[i].first}, buffer(due[i].second).dtype) || buffer(held[i]).order != buffer(due[i].second).order) {
+      if (!is(held[i], {due[i].first}, buffer(due[i].second).dtype) || buffer(held[i]).layout != buffer(due[i].second).layout) {
         return false;
       }
     }

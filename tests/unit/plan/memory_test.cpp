@@ -296,11 +296,11 @@ void expect_lowest_places(const Plan& plan, const Verdict& verdict, const std::s
   struct Placed {
     std::int64_t begin;
     std::int64_t end;
-    Clock last;
+    VectorClock last;
   };
   std::vector<std::vector<Placed>> placed(plan.devices().size());
   std::vector<std::int64_t> base(plan.devices().size(), 0);
-  std::vector<Clock> last(plan.buffers().size());
+  std::vector<VectorClock> last(plan.buffers().size());
   std::vector<bool> seen(plan.buffers().size(), false);
   for (const Buffer& buffer : plan.buffers()) {
     base[buffer.device.index()] += buffer.persistent || buffer.role == Role::loss ? aligned(buffer.size().count) : 0;
@@ -313,9 +313,9 @@ void expect_lowest_places(const Plan& plan, const Verdict& verdict, const std::s
       }
     }
   }
-  const auto lowest = [&](TaskId id, std::int64_t size, const Clock& until) {
+  const auto lowest = [&](TaskId id, std::int64_t size, const VectorClock& until) {
     std::vector<Placed>& others = placed[plan[id].device.index()];
-    const Clock& start = ordering.start[id.index()];
+    const VectorClock& start = ordering.start[id.index()];
     std::int64_t at = base[plan[id].device.index()];
     for (bool moved = true; moved;) {
       moved = false;
@@ -340,7 +340,7 @@ void expect_lowest_places(const Plan& plan, const Verdict& verdict, const std::s
       seen[buffer.index()] = true;
     }
     if (plan[id].workspace.count > 0) {
-      Clock only{};
+      VectorClock only{};
       only[static_cast<std::size_t>(plan[id].lane)] = plan.position(id) + 1;
       ASSERT_EQ(verdict.memory.workspace[id.index()], lowest(id, aligned(plan[id].workspace.count), only)) << name;
     }

@@ -80,7 +80,7 @@ class Mutator {
     for (std::size_t b = 0; b < buffers_.size(); ++b) {
       const Buffer& now = buffers_[than.index()];
       if (BufferId(b) != than && (!alike || (buffers_[b].shape == now.shape && buffers_[b].dtype == now.dtype &&
-                                             buffers_[b].order == now.order && buffers_[b].device == now.device))) {
+                                             buffers_[b].layout == now.layout && buffers_[b].device == now.device))) {
         list.push_back(BufferId(b));
       }
     }
@@ -245,7 +245,7 @@ class Mutator {
             buffer.dtype = all_dtypes[(static_cast<std::size_t>(buffer.dtype) + 1 + below(4)) % 5];
             break;
           case 2:
-            buffer.order = buffer.order == Order::tiled ? Order::row_major : Order::tiled;
+            buffer.layout = buffer.layout == MemoryLayout::tiled ? MemoryLayout::row_major : MemoryLayout::tiled;
             break;
           default:
             buffer.persistent = !buffer.persistent;

@@ -58,7 +58,7 @@ class SplitMutator {
   Buffer& at(BufferId id) { return draft_.buffers[id.index()]; }
   bool alike(BufferId a, BufferId b) {
     return a != b && at(a).device == at(b).device && at(a).shape == at(b).shape && at(a).dtype == at(b).dtype &&
-           at(a).order == at(b).order;
+           at(a).layout == at(b).layout;
   }
   static const Collective* collective(const Task& task) { return std::get_if<Collective>(&task.action); }
 

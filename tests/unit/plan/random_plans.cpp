@@ -8,6 +8,7 @@
 #include "baton/model/builder.h"
 #include "baton/model/zoo.h"
 #include "baton/op/traits.h"
+#include "baton/plan/target.h"
 #include "baton/schedule/schedule.h"
 #include "support/devices.h"
 
@@ -145,8 +146,8 @@ class Drawing {
     return step;
   }
 
-  strategy::Target target() {
-    strategy::Target target;
+  plan::Target target() {
+    plan::Target target;
     if (one_in(2)) {
       target.joined = op::joint_ops();
     }

@@ -19,7 +19,7 @@ const std::vector<Sample>& sample_plans() {
   static const std::vector<Sample> samples = [] {
     const std::vector<std::string> models{"mlp:dim=8,depth=5", "mlp:6-10-4-7-3-5", "mlp:dim=6,depth=6"};
     const std::vector<std::string> optimizers{"sgd", "momentum", "adam", "adamw"};
-    const std::vector<strategy::Target> targets{
+    const std::vector<plan::Target> targets{
         {},
         {.joined = op::joint_ops(), .gradient_with_sgd = true, .tiled_weights = true},
         {.joined = op::joint_ops(),

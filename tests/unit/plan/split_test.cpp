@@ -91,7 +91,7 @@ const std::vector<Case>& cases() {
         {"product", 4, {.dp = 2, .tp = 2, .sp = true}},
         {"product", 6, {.dp = 3, .tp = 2, .sp = true, .zero = 1}},  // some have no piece of a small parameter
     };
-    const std::vector<strategy::Target> targets{
+    const std::vector<plan::Target> targets{
         {}, {.joined = op::joint_ops(), .gradient_with_sgd = true, .all_reduce_with_sgd = true, .tiled_weights = true}};
     std::size_t turn = 0;
     for (const std::string name :

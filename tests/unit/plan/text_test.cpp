@@ -24,7 +24,7 @@ Plan every_feature() {
   };
   const BufferId x = add(0, {.role = Role::input, .persistent = true, .shape = {4, 3}, .content = BatchRows{4, 8}, .label = "x"});
   const BufferId weight = add(0, {.role = Role::parameter,
-                                  .order = Order::tiled,
+                                  .layout = MemoryLayout::tiled,
                                   .persistent = true,
                                   .shape = {2, 3},
                                   .content = ParameterPart{"block0.weight", 3, 3, {8, 3}, 0, 2, 4, 0},
@@ -132,7 +132,7 @@ TEST(PlanText, TellsPlansApartExactlyWhenTheyDiffer) {
   differs([](std::string&, Names& devices, Buffers&, Tasks&) { devices[1] = "tpu"; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].persistent = false; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].dtype = DType::i32; });
-  differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].order = Order::tiled; });
+  differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].layout = MemoryLayout::tiled; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].content = BatchRows{0, 4}; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].content = std::monostate(); });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].label = ""; });

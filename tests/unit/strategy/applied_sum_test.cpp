@@ -9,7 +9,7 @@
 namespace baton::strategy {
 namespace {
 
-const Target applies{.all_reduce_with_sgd = true};
+const plan::Target applies{.all_reduce_with_sgd = true};
 
 plan::Plan ddp(Step step, Layout layout = {}, std::vector<DelayRequest> delays = {}) {
   static const model::Model model = model::mlp({8, 12, 6, 4});

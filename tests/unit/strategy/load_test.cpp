@@ -48,7 +48,7 @@ Drawn draw(std::mt19937& random) {
 }
 
 /// Nothing where the strategy refuses.
-std::optional<plan::Plan> compiled(const Drawn& drawn, Target target) {
+std::optional<plan::Plan> compiled(const Drawn& drawn, plan::Target target) {
   const model::Model model = model::parse_model(drawn.model);
   try {
     return compile({.model = model,

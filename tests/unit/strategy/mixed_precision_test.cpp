@@ -19,7 +19,7 @@ using plan::Plan;
 using plan::Role;
 using plan::Task;
 
-Plan compiled(const std::string& strategy, std::size_t count, Step step, Target target = {}, Layout layout = {}) {
+Plan compiled(const std::string& strategy, std::size_t count, Step step, plan::Target target = {}, Layout layout = {}) {
   static const model::Model model = model::mlp({8, 12, 6, 10, 5, 7, 4});  // six blocks: two a device for the longest pipelines
   const cluster::Cluster cluster = devices(count);
   step.global_batch = 6;
@@ -31,12 +31,12 @@ Plan compiled(const std::string& strategy, std::size_t count, Step step, Target 
                   .target = target});
 }
 
-const Target fuses{.joined = op::joint_ops(), .gradient_with_sgd = true, .all_reduce_with_sgd = true, .tiled_weights = true};
+const plan::Target fuses{.joined = op::joint_ops(), .gradient_with_sgd = true, .all_reduce_with_sgd = true, .tiled_weights = true};
 
 TEST(MixedPrecision, PlansOfEveryStrategyHoldAndParseBack) {
   for (const Precision precision : {Precision::bf16, Precision::fp16}) {
     for (const Strategy& strategy : strategies()) {
-      for (const Target& target : {Target{}, fuses}) {
+      for (const plan::Target& target : {plan::Target{}, fuses}) {
         for (const std::int64_t pieces : {0, 2}) {
           const Plan plan = compiled(strategy.name, 3, {.precision = precision, .loss_scale = LossScale{}}, target,
                                      {.micro_batches = pieces});
@@ -137,7 +137,7 @@ TEST(MixedPrecision, WorkingCopiesOfWeightsAreTiledLikeTheWeights) {
   const Plan plan = compiled("dp", 2, {.precision = Precision::fp16}, fuses);
   for (const Buffer& buffer : plan.buffers()) {
     if (std::holds_alternative<plan::ParameterPart>(buffer.content)) {
-      EXPECT_EQ(buffer.order == plan::Order::tiled, buffer.shape.rank() == 2) << buffer.label;
+      EXPECT_EQ(buffer.layout == plan::MemoryLayout::tiled, buffer.shape.rank() == 2) << buffer.label;
     }
   }
 }

@@ -317,7 +317,7 @@ TEST(AddUpdates, UpdatesOnlyTheOwnersParametersAndNotTheCopies) {
 
 // ---- fuse
 
-const Target all{.joined = op::joint_ops(), .gradient_with_sgd = true};
+const plan::Target all{.joined = op::joint_ops(), .gradient_with_sgd = true};
 
 bool fuses_sgd(const Draft& draft) {
   const Draft fused = fuse(draft, all);
@@ -336,7 +336,7 @@ TEST(Fuse, JoinsA16BitGradientWithItsStepOnlyForATargetThatDoesSo) {
   const Draft before = cast_parameters(
       narrow_values(add_updates(replicas(1), op::Sgd{.rate = 0.5}), Step{.precision = Precision::bf16}), DType::bf16);
   EXPECT_FALSE(places(fuse(before, all).tasks, "sgd").empty());
-  Target mixed = all;
+  plan::Target mixed = all;
   mixed.narrow_gradient_with_sgd = true;
   const Draft after = fuse(before, mixed);
   EXPECT_TRUE(places(after.tasks, "sgd").empty());
@@ -358,7 +358,7 @@ TEST(Fuse, UsesTf32InEveryProductAndNothingElse) {
 
 TEST(Fuse, JoinsNothingForATargetThatJoinsNothing) {
   const Draft before = add_updates(replicas(1), op::Sgd{});
-  const Draft after = fuse(before, Target{});
+  const Draft after = fuse(before, plan::Target{});
   EXPECT_EQ(after.tasks, before.tasks);
   EXPECT_EQ(after.buffers, before.buffers);
 }
@@ -464,7 +464,7 @@ TEST(TileWeights, TilesWeightsTheirGradientsStatesAndCopiesAndNothingElse) {
   int tiled = 0;
   for (const plan::Buffer& buffer : draft.buffers) {
     const bool weight = buffer.label.find("weight") != std::string::npos;
-    EXPECT_EQ(buffer.order == plan::Order::tiled, weight) << buffer.label;
+    EXPECT_EQ(buffer.layout == plan::MemoryLayout::tiled, weight) << buffer.label;
     tiled += weight ? 1 : 0;
   }
   EXPECT_EQ(tiled, 2 + 2 + 2 + 4) << "two weights, two copies, two states, a gradient each on two devices";
@@ -527,7 +527,7 @@ TEST(Passes, LeaveADraftThatFinishesToALawfulPlan) {
       updated(reduce_gradients_to(add_transfers(replicate_parameters(owned(3))), DeviceId(0)), op::Sgd{}),
       updated(add_transfers(two_stages()), op::Sgd{.momentum = 0.9})};
   for (const Draft& draft : drafts) {
-    for (const Target& target : {Target{}, all}) {
+    for (const plan::Target& target : {plan::Target{}, all}) {
       const plan::Plan finished = plan::finish(tile_weights(fuse(draft, target)));
       const plan::Verdict verdict = plan::verify(finished);
       EXPECT_TRUE(verdict.holds()) << verdict.violations.front().text;

@@ -22,10 +22,10 @@ using plan::Phase;
 using test::says;
 using test::usage_sentence;
 
-const Target cpu_target{.joined = op::joint_ops(), .gradient_with_sgd = true, .tiled_weights = true};
+const plan::Target cpu_target{.joined = op::joint_ops(), .gradient_with_sgd = true, .tiled_weights = true};
 
 plan::Plan compiled(const std::string& strategy, const std::string& model, std::size_t count, Step step = {}, Layout layout = {},
-                    Target target = {}, std::vector<DelayRequest> delays = {}) {
+                    plan::Target target = {}, std::vector<DelayRequest> delays = {}) {
   const model::Model described = model::parse_model(model);
   return compile({.model = described,
                   .cluster = devices(count),
@@ -370,7 +370,7 @@ TEST(Compile, GivesEqualPlansForEqualRequests) {
 TEST(Compile, MakesLawfulPlansOfEverySizeForEveryTarget) {
   for (const Strategy& strategy : strategies()) {
     for (std::size_t count = 1; count <= 5; ++count) {
-      for (const Target& target : {Target{}, cpu_target}) {
+      for (const plan::Target& target : {plan::Target{}, cpu_target}) {
         for (const op::Optimizer& optimizer : {op::Optimizer(op::Sgd{}), op::Optimizer(op::Adam{})}) {
           for (const Loss loss : {Loss::mean_squared_error, Loss::cross_entropy}) {
             const plan::Plan plan = compiled(strategy.name, "mlp:7-33-20-5-11-9-8-6-7-10-3", count,

@@ -7,17 +7,18 @@
 #include <cmath>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "baton/base/clock.h"
 #include "baton/base/error.h"
 #include "baton/base/stop.h"
-#include "baton/exec/clock.h"
 #include "baton/exec/contents.h"
 #include "baton/exec/host/loading.h"
-#include "baton/exec/host/memory_arena.h"
-#include "baton/exec/ranks/rank_run.h"
-#include "baton/exec/transport.h"
+#include "baton/exec/rank_run.h"
+#include "baton/exec/transport/transport.h"
+#include "baton/threads/memory_arena.h"
 
 namespace baton::exec {
 namespace {
@@ -42,12 +43,12 @@ constexpr std::size_t most_events = 4'000'000;
 constexpr std::size_t most_events_in_haste = 100'000;
 
 /// A task as its device's thread sees it.
-struct Step {
+struct LaneTask {
   TaskId id;
   std::unique_ptr<Kernel> kernel;      // of tasks that work alone,
   std::unique_ptr<Exchange> exchange;  // of those that meet others;
   Nanoseconds delay;                   // of neither
-  plan::Clock after{};                 // how many tasks of each lane must be done first
+  plan::VectorClock after{};           // how many tasks of each lane must be done first
   Bytes sent{};                        // by the plan's count, as `received`
   Bytes received{};
   bool changes = false;  // what is kept from step to step
@@ -60,7 +61,7 @@ class StepBarrier {
 
   /// Throws away the wait when `stopping` is set.
   template <typename Between>
-  void wait(const std::atomic<bool>& stopping, Presence& presence, Between between) {
+  void wait(const std::atomic<bool>& stopping, ranks::DeviceProgress& progress, Between between) {
     const std::uint32_t seen = bell_.rings();
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
       arrived_.store(0, std::memory_order_relaxed);
@@ -69,7 +70,7 @@ class StepBarrier {
       return;
     }
     while (bell_.rings() == seen && !stopping.load(std::memory_order_relaxed)) {
-      presence.look();
+      progress.look();
       bell_.wait(seen, spins_, longest_sleep);
     }
   }
@@ -79,16 +80,16 @@ class StepBarrier {
   const int count_;
   const int spins_;
   alignas(64) std::atomic<int> arrived_{0};
-  Doorbell bell_;
+  threads::Doorbell bell_;
 };
 
-class KernelWork final : public TeamWork {
+class KernelWork final : public threads::TeamWork {
  public:
   void set(Kernel& kernel, std::int64_t step) {
     kernel_ = &kernel;
     step_ = step;
   }
-  void run(const Member& member) override { kernel_->run(member, step_); }
+  void run(const threads::Member& member) override { kernel_->run(member, step_); }
 
  private:
   Kernel* kernel_ = nullptr;
@@ -103,7 +104,7 @@ class Copying final : public Kernel {
       sizes_.push_back(plan[id].size().count);
     }
   }
-  void run(const Member& member, std::int64_t /*step*/) override {
+  void run(const threads::Member& member, std::int64_t /*step*/) override {
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
       const Range part = divide(sizes_[i], member.count, member.index, Remainder::first);
       std::copy_n(addresses_.reads[i] + part.begin, part.size(), addresses_.writes[i] + part.begin);
@@ -116,17 +117,32 @@ class Copying final : public Kernel {
 };
 
 /// One device: its memory, its team, its lanes.
-struct Device {
-  Device(Bytes arena_size, std::vector<int> team_cores, int spins, Presence& place)
-      : presence(place), arena(arena_size), cores(std::move(team_cores)), team(cores, spins) {}
+struct HostDevice {
+  HostDevice(Bytes arena_size, std::vector<int> team_cores, int spins, ranks::DeviceProgress& place)
+      : progress(place), arena(arena_size), cores(std::move(team_cores)), team(cores, spins) {}
 
-  Presence& presence;
-  MemoryArena arena;
+  ranks::DeviceProgress& progress;
+  threads::MemoryArena arena;
   std::vector<int> cores;
-  Team team;
-  Doorbell bell;
-  std::array<std::vector<Step>, lane_count> lanes;
+  threads::Team team;
+  threads::Doorbell bell;
+  std::array<std::vector<LaneTask>, lane_count> lanes;
   std::vector<BufferId> data;  // inputs and targets that change from step to step
+};
+
+/// How far the thread of a device is in a step, by lane.
+struct StepWalk {
+  std::int64_t number;  // of the step
+  Nanoseconds origin;   // when it began
+  std::array<std::uint32_t, lane_count> done{};
+  std::array<bool, lane_count> started{};       // whether the next task is
+  std::array<Nanoseconds, lane_count> until{};  // of a delay that is started
+  KernelWork work{};
+  bool moved = false;                 // whether a task started or ended in this round
+  bool left = false;                  // it is given up in the middle
+  std::optional<Nanoseconds> wake{};  // the earliest known time at which a started task can be over
+
+  void wake_at(Nanoseconds time) { wake = wake ? std::min(*wake, time) : time; }
 };
 
 class HostEngine final : public Engine {
@@ -135,7 +151,7 @@ class HostEngine final : public Engine {
       : plan_(assignment.plan),
         data_(std::move(assignment.data)),
         spins_(assignment.cluster.oversubscribed() ? 0 : patient_spins),
-        alone_(assignment.world == nullptr ? make_world_of_one() : nullptr),
+        alone_(assignment.world == nullptr ? ranks::make_world_of_one() : nullptr),
         world_(alone_ ? *alone_ : *assignment.world),
         run_by_(ranks_of(assignment.cluster)),
         report_(world_, plan_, run_by_, data_.losses),
@@ -152,8 +168,8 @@ class HostEngine final : public Engine {
 
   ~HostEngine() override {
     if (world_.under_way()) {  // after a failure: what other ranks may still write into stays
-      for (const std::unique_ptr<Device>& device : devices_) {
-        device ? static_cast<void>(new MemoryArena(std::move(device->arena))) : void();
+      for (const std::unique_ptr<HostDevice>& device : devices_) {
+        device ? static_cast<void>(new threads::MemoryArena(std::move(device->arena))) : void();
       }
     }
   }
@@ -183,17 +199,17 @@ class HostEngine final : public Engine {
     changed_ = false;
     failure_ = nullptr;
     barrier_ = std::make_unique<StepBarrier>(here_, spins_);  // a failed run may leave the old barrier half-arrived
-    const std::vector<ClockReading> clocks_before = read_clocks(world_);
+    const std::vector<ranks::ClockReading> clocks_before = ranks::read_clocks(world_);
 
     std::vector<std::thread> threads;
     try {
-      for (const std::unique_ptr<Device>& device : devices_) {
+      for (const std::unique_ptr<HostDevice>& device : devices_) {
         if (device) {
           threads.emplace_back([this, &device] { serve(*device); });
         }
       }
-      world_.board()->show(on_board_);
-      world_.board()->set(Activity::training);
+      world_.progress()->show(progress_entry_);
+      world_.progress()->set(ranks::Activity::training);
       watch(progress);
     } catch (...) {  // no thread to be had, or the caller's own progress failed
       fail(std::current_exception());
@@ -201,7 +217,7 @@ class HostEngine final : public Engine {
     for (std::thread& thread : threads) {
       thread.join();
     }
-    world_.board()->set(Activity::between);
+    world_.progress()->set(ranks::Activity::between);
     for (const auto& [task, loading] : loadings_) {
       loading->settle();
     }
@@ -244,17 +260,17 @@ class HostEngine final : public Engine {
   std::byte* address(BufferId id) const { return devices_[plan_[id].device.index()]->arena.at(memory_.offset[id.index()]); }
 
   void open_devices(const cluster::Cluster& cluster, const HostBackend& backend) {
-    on_board_ = world_.board()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
+    progress_entry_ = world_.progress()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
     for (std::size_t d = 0; d < cluster.size(); ++d) {
       const cluster::Device& device = cluster.devices()[d];
       if (!is_here(d)) {
         devices_.push_back(nullptr);
         continue;
       }
-      Presence& presence = world_.board()->device(static_cast<std::size_t>(here_++));
+      ranks::DeviceProgress& progress = world_.progress()->device(static_cast<std::size_t>(here_++));
       const int team = backend.team_size(static_cast<int>(device.cores.size()));
-      devices_.push_back(std::make_unique<Device>(
-          memory_.peak[d], std::vector<int>(device.cores.begin(), device.cores.begin() + team), spins_, presence));
+      devices_.push_back(std::make_unique<HostDevice>(
+          memory_.peak[d], std::vector<int>(device.cores.begin(), device.cores.begin() + team), spins_, progress));
     }
   }
 
@@ -282,20 +298,20 @@ class HostEngine final : public Engine {
   }
 
   void prepare(const Assignment& assignment, const HostBackend& backend) {
-    Crossing crossing{plan_, std::vector<Addresses>(plan_.tasks().size()), {},
-                      {},    assignment.cluster.emulated_link(),           !has_spare_core(assignment.cluster)};
-    for (const std::unique_ptr<Device>& device : devices_) {
-      crossing.doorbells.push_back(device ? &device->bell : nullptr);
-      crossing.teams.push_back(device ? &device->team : nullptr);
+    TransportContext context{plan_, std::vector<Addresses>(plan_.tasks().size()), {},
+                             {},    assignment.cluster.emulated_link(),           !has_spare_core(assignment.cluster)};
+    for (const std::unique_ptr<HostDevice>& device : devices_) {
+      context.doorbells.push_back(device ? &device->bell : nullptr);
+      context.teams.push_back(device ? &device->team : nullptr);
     }
     for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
       const Task& task = plan_.tasks()[t];
       if (plan::meeting_of(task).valid() && is_here(task.device.index())) {
-        crossing.addresses[t] = addresses(TaskId(t));
+        context.addresses[t] = addresses(TaskId(t));
       }
     }
-    transport_ = world_.alone() ? make_memory_transport(std::move(crossing))
-                                : make_rank_transport(std::move(crossing), world_, run_by_);
+    transport_ = world_.alone() ? make_memory_transport(std::move(context))
+                                : make_rank_transport(std::move(context), world_, run_by_);
 
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       for (std::size_t lane = 0; lane < lane_count && is_here(d); ++lane) {
@@ -306,51 +322,51 @@ class HostEngine final : public Engine {
     }
   }
 
-  Step prepare(TaskId id, const HostBackend& backend) {
+  LaneTask prepare(TaskId id, const HostBackend& backend) {
     const Task& task = plan_[id];
-    Step step{.id = id, .kernel = nullptr, .exchange = nullptr, .delay = {}};
+    LaneTask made{.id = id, .kernel = nullptr, .exchange = nullptr, .delay = {}};
     if (const auto* delay = std::get_if<plan::Delay>(&task.action)) {
-      step.delay = delay->duration;
+      made.delay = delay->duration;
     } else if (std::holds_alternative<plan::Load>(task.action)) {
       auto loading = std::make_unique<Loading>([this, &task] { load(task.writes, steps_before_ + step_ + 1); },
                                                devices_[task.device.index()]->bell);
       loadings_.emplace_back(id, loading.get());
-      step.exchange = std::move(loading);
+      made.exchange = std::move(loading);
     } else if (std::holds_alternative<plan::Take>(task.action)) {
-      step.kernel = std::make_unique<Copying>(plan_, task, addresses(id));
+      made.kernel = std::make_unique<Copying>(plan_, task, addresses(id));
     } else if (plan::meeting_of(task).valid()) {
-      step.exchange = transport_->prepare(id);
+      made.exchange = transport_->prepare(id);
       const plan::TaskWork work = plan::work(plan_, id);
-      step.sent = work.sent;
-      step.received = work.received;
+      made.sent = work.sent;
+      made.received = work.received;
     } else {
-      step.kernel = backend.prepare(plan_, task, addresses(id), devices_[task.device.index()]->team.size());
+      made.kernel = backend.prepare(plan_, task, addresses(id), devices_[task.device.index()]->team.size());
     }
-    step.changes = changes_state(plan_, task);
+    made.changes = changes_state(plan_, task);
     for (const TaskId other : task.after) {
-      std::uint32_t& least = step.after[static_cast<std::size_t>(plan_[other].lane)];
+      std::uint32_t& least = made.after[static_cast<std::size_t>(plan_[other].lane)];
       least = std::max(least, plan_.position(other) + 1);
     }
-    return step;
+    return made;
   }
 
   /// Sums up what tasks have rounded since they were last asked.
   void tally(std::vector<RoundingTally>& tallies) {
     counted_.resize(plan_.tasks().size());
-    for (const std::unique_ptr<Device>& device : devices_) {
+    for (const std::unique_ptr<HostDevice>& device : devices_) {
       if (!device) {
         continue;
       }
-      for (const std::vector<Step>& lane : device->lanes) {
-        for (const Step& step : lane) {
-          const Rounding total = step.kernel ? step.kernel->rounding() : step.exchange ? step.exchange->rounding() : Rounding{};
+      for (const std::vector<LaneTask>& lane : device->lanes) {
+        for (const LaneTask& made : lane) {
+          const Rounding total = made.kernel ? made.kernel->rounding() : made.exchange ? made.exchange->rounding() : Rounding{};
           Rounding since = total;
-          since -= std::exchange(counted_[step.id.index()], total);
+          since -= std::exchange(counted_[made.id.index()], total);
           if (since == Rounding{}) {
             continue;
           }
-          const Task& task = plan_[step.id];
-          const plan::Role role = plan_[step.exchange ? plan::payload(task)[0] : task.writes.back()].role;
+          const Task& task = plan_[made.id];
+          const plan::Role role = plan_[made.exchange ? plan::payload(task)[0] : task.writes.back()].role;
           add(tallies, {task.labels.phase, task.labels.block, role, since});
         }
       }
@@ -362,7 +378,7 @@ class HostEngine final : public Engine {
     std::vector<std::exception_ptr> failures(devices_.size());
     std::vector<std::thread> threads;
     const auto fill = [&](std::size_t d) {
-      pin_to_core(devices_[d]->cores[0]);
+      threads::pin_to_core(devices_[d]->cores[0]);
       try {
         for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
           const plan::Buffer& buffer = plan_.buffers()[b];
@@ -413,20 +429,20 @@ class HostEngine final : public Engine {
     }
   }
 
-  void serve(Device& device) {
-    pin_to_core(device.cores[0]);
+  void serve(HostDevice& device) {
+    threads::pin_to_core(device.cores[0]);
     try {
       while (true) {
-        barrier_->wait(stopping_, device.presence, [this] { between_steps(); });
+        barrier_->wait(stopping_, device.progress, [this] { between_steps(); });
         if (stopping_) {
           break;
         }
         if (!data_.loaded.empty()) {  // of all devices: those without data wait for the others' too
           load(device);
-          barrier_->wait(stopping_, device.presence, [this] {
-            world_.board()->come();
+          barrier_->wait(stopping_, device.progress, [this] {
+            world_.progress()->come();
             world_.barrier();
-            world_.board()->go_on();
+            world_.progress()->go_on();
             begin_step();
           });
         }
@@ -461,7 +477,7 @@ class HostEngine final : public Engine {
   }
 
   void ring_devices() {
-    for (const std::unique_ptr<Device>& device : devices_) {
+    for (const std::unique_ptr<HostDevice>& device : devices_) {
       if (device) {
         device->bell.ring();
       }
@@ -471,13 +487,13 @@ class HostEngine final : public Engine {
   /// Ends the step that all devices have finished and begins the next. One thread runs it, the others wait.
   void between_steps() {
     bool enough = false;
-    world_.board()->come();
+    world_.progress()->come();
     if (step_ >= 0) {
       enough = end_step();
     } else {
       world_.barrier();
     }
-    world_.board()->go_on();
+    world_.progress()->go_on();
     ++step_;
     if (step_ == step_count_ || enough) {
       stopping_ = true;
@@ -564,147 +580,156 @@ class HostEngine final : public Engine {
     }
   }
 
-  void load(Device& device) {
+  void load(HostDevice& device) {
     for (const BufferId id : device.data) {
       data_.fill(plan_[id], address(id), steps_before_ + step_);
     }
   }
 
   /// Serves the lanes of one device until all their tasks are done.
-  void run_step(Device& device) {
-    enum class State : std::uint8_t { waiting, started };
-    std::array<std::uint32_t, lane_count> done{};
-    std::array<State, lane_count> state{};
-    std::array<Nanoseconds, lane_count> until{};
-    KernelWork work;
-    const std::int64_t number = steps_before_ + step_ + 1;
-    const Nanoseconds origin = step_start_;
+  void run_step(HostDevice& device) {
+    StepWalk walk{.number = steps_before_ + step_ + 1, .origin = step_start_};
     bool idle = false;
     while (true) {
       const std::uint32_t seen = device.bell.rings();
-      bool moved = false;
-      bool all_done = true;
-      Nanoseconds wake(longest_sleep.count + origin.count);
-      bool has_wake = false;
-      for (const plan::Lane lane_name : plan::serving_order) {
-        const auto lane = static_cast<std::size_t>(lane_name);
-        std::vector<Step>& steps = device.lanes[lane];
-        if (done[lane] == steps.size()) {
-          continue;
-        }
-        all_done = false;
-        Step& step = steps[done[lane]];
-        trace::Event& event = events_[step.id.index()];
-        if (state[lane] == State::waiting) {
-          if (done[0] < step.after[0] || done[1] < step.after[1] || done[2] < step.after[2]) {
-            continue;
-          }
-          if (asked_to_stop_at_once()) {  // kernels may have left things undone
-            give_up();
-            return;
-          }
-          event.start = now() - origin;
-          device.presence.start(lane);
-          if (step.changes) {
-            changed_.store(true, std::memory_order_relaxed);
-          }
-          if (step.kernel) {
-            work.set(*step.kernel, number);
-            device.team.run(work);
-            finish(event, origin, done[lane]);
-            device.presence.finish(lane);
-            moved = true;
-            break;  // look at the messages again before the next computation
-          }
-          state[lane] = State::started;
-          moved = true;
-          if (step.exchange) {
-            step.exchange->post();
-          } else {
-            until[lane] = now() + step.delay;
-          }
-        }
-        bool over = false;
-        if (step.exchange) {
-          over = step.exchange->progress(idle);
-          if (over) {
-            event.sent = step.sent;
-            event.received = step.received;
-          } else if (const auto due = step.exchange->due()) {
-            wake = has_wake ? std::min(wake, *due) : *due;
-            has_wake = true;
-          }
-        } else {
-          over = now() >= until[lane];
-          if (!over) {
-            wake = has_wake ? std::min(wake, until[lane]) : until[lane];
-            has_wake = true;
-          }
-        }
-        if (over) {
-          state[lane] = State::waiting;
-          finish(event, origin, done[lane]);
-          device.presence.finish(lane);
-          moved = true;
-        }
-      }
+      walk.moved = false;
+      walk.wake.reset();
+      const bool all_done = serve_lanes(device, walk, idle);
       if (all_done && asked_to_stop_at_once()) {
         give_up();
       }
-      if (all_done || stopping_.load(std::memory_order_relaxed) || given_up_.load(std::memory_order_relaxed)) {
+      if (all_done || walk.left || stopping_.load(std::memory_order_relaxed) || given_up_.load(std::memory_order_relaxed)) {
         return;
       }
-      if (moved) {
+      if (walk.moved) {
         idle = false;
       } else if (!idle) {
         idle = true;  // once more, taking work off others, before waiting
       } else {
-        device.presence.look();
-        rest(device, seen, has_wake, wake);
+        device.progress.look();
+        rest(device, seen, walk.wake);
       }
     }
   }
 
-  static void finish(trace::Event& event, Nanoseconds origin, std::uint32_t& done) {
-    event.end = now() - origin;
-    ++done;
+  /// Serves each lane once, up to the first computation; true if all their tasks were done before.
+  bool serve_lanes(HostDevice& device, StepWalk& walk, bool idle) {
+    bool all_done = true;
+    for (const plan::Lane name : plan::serving_order) {
+      const auto lane = static_cast<std::size_t>(name);
+      if (walk.done[lane] == device.lanes[lane].size()) {
+        continue;
+      }
+      all_done = false;
+      LaneTask& task = device.lanes[lane][walk.done[lane]];
+      if (!walk.started[lane]) {
+        if (walk.done[0] < task.after[0] || walk.done[1] < task.after[1] || walk.done[2] < task.after[2]) {
+          continue;
+        }
+        if (asked_to_stop_at_once()) {  // kernels may have left things undone
+          give_up();
+          walk.left = true;
+          return false;
+        }
+        start(device, walk, lane, task);
+        if (task.kernel) {
+          break;  // look at the messages again before the next computation
+        }
+      }
+      if (is_over(walk, lane, task, idle)) {
+        walk.started[lane] = false;
+        finish(device, walk, lane, task);
+      }
+    }
+    return all_done;
   }
 
-  void rest(Device& device, std::uint32_t seen, bool has_wake, Nanoseconds wake) const {
-    if (!has_wake) {
+  /// Starts the next task of a lane; a kernel also runs and ends here.
+  void start(HostDevice& device, StepWalk& walk, std::size_t lane, LaneTask& task) {
+    events_[task.id.index()].start = now() - walk.origin;
+    device.progress.start(lane);
+    walk.moved = true;
+    if (task.changes) {
+      changed_.store(true, std::memory_order_relaxed);
+    }
+    if (task.kernel) {
+      walk.work.set(*task.kernel, walk.number);
+      device.team.run(walk.work);
+      finish(device, walk, lane, task);
+      return;
+    }
+    walk.started[lane] = true;
+    if (task.exchange) {
+      task.exchange->post();
+    } else {
+      walk.until[lane] = now() + task.delay;
+    }
+  }
+
+  /// Makes progress on a task that was started; if it is not over and the time of its end is known, the device need not wake
+  /// before.
+  bool is_over(StepWalk& walk, std::size_t lane, LaneTask& task, bool idle) {
+    if (task.exchange) {
+      if (task.exchange->progress(idle)) {
+        trace::Event& event = events_[task.id.index()];
+        event.sent = task.sent;
+        event.received = task.received;
+        return true;
+      }
+      if (const std::optional<Nanoseconds> due = task.exchange->due()) {
+        walk.wake_at(*due);
+      }
+      return false;
+    }
+    if (now() >= walk.until[lane]) {
+      return true;
+    }
+    walk.wake_at(walk.until[lane]);
+    return false;
+  }
+
+  void finish(HostDevice& device, StepWalk& walk, std::size_t lane, const LaneTask& task) {
+    events_[task.id.index()].end = now() - walk.origin;
+    ++walk.done[lane];
+    device.progress.finish(lane);
+    walk.moved = true;
+  }
+
+  void rest(HostDevice& device, std::uint32_t seen, std::optional<Nanoseconds> wake) const {
+    if (!wake) {
       for (int i = 0; transport_->polled() && i < std::max(spins_ / spins_a_poll, least_polls); ++i) {
         if (device.bell.rings() != seen) {
           return;
         }
         transport_->poll();
-        spins_ == 0 ? std::this_thread::yield() : relax();
+        spins_ == 0 ? std::this_thread::yield() : threads::relax();
       }
       transport_->sleeps();
       device.bell.wait(seen, transport_->polled() ? 0 : spins_, longest_sleep);
       transport_->wakes();
       return;
     }
-    const Nanoseconds left = wake - now();
+    const Nanoseconds left = *wake - now();
     if (left > sleep_slack) {
       device.bell.wait(seen, 0, std::min(left - sleep_slack, longest_sleep));
     } else if (spins_ == 0) {
       std::this_thread::yield();
     } else {
-      relax();
+      threads::relax();
     }
   }
 
   const Plan& plan_;
   StepData data_;
   int spins_;
-  std::unique_ptr<World> alone_;
-  World& world_;
+  std::unique_ptr<ranks::World> alone_;
+  ranks::World& world_;
   std::vector<int> run_by_;  // by device: the rank
   StepReport report_;
   plan::Memory memory_;
-  std::vector<std::unique_ptr<Device>> devices_;  // none where another rank runs it
-  int here_ = 0;                                  // how many are
-  std::size_t on_board_ = 0;                      // the number of their entries
+  std::vector<std::unique_ptr<HostDevice>> devices_;  // none where another rank runs it
+  int here_ = 0;                                      // how many are
+  std::size_t progress_entry_ = 0;                    // the number of their entries
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<StepBarrier> barrier_;
   std::int64_t steps_before_ = 0;
@@ -729,7 +754,7 @@ class HostEngine final : public Engine {
   std::atomic<bool> enough_{false};
   std::atomic<bool> given_up_{false};  // the step under way is left in the middle
   std::atomic<bool> changed_{false};   // it has begun to change what is kept
-  Doorbell watched_;
+  threads::Doorbell watched_;
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
 };
@@ -739,5 +764,7 @@ class HostEngine final : public Engine {
 std::unique_ptr<Engine> make_host_engine(Assignment assignment, const HostBackend& backend) {
   return std::make_unique<HostEngine>(std::move(assignment), backend);
 }
+
+std::unique_ptr<Engine> HostBackend::open(Assignment assignment) const { return make_host_engine(std::move(assignment), *this); }
 
 }  // namespace baton::exec

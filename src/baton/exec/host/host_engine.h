@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "baton/exec/backend.h"
 #include "baton/exec/engine.h"
+#include "baton/exec/host/host_backend.h"
 
 namespace baton::exec {
 

@@ -4,7 +4,8 @@
 
 namespace baton::exec {
 
-Loading::Loading(std::function<void()> fill, Doorbell& bell) : fill_(std::move(fill)), bell_(bell), thread_([this] { work(); }) {}
+Loading::Loading(std::function<void()> fill, threads::Doorbell& bell)
+    : fill_(std::move(fill)), bell_(bell), thread_([this] { work(); }) {}
 
 Loading::~Loading() {
   {

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <thread>
 
-#include "baton/exec/host/doorbell.h"
-#include "baton/exec/transport.h"
+#include "baton/exec/transport/transport.h"
+#include "baton/threads/doorbell.h"
 
 namespace baton::exec {
 
@@ -17,7 +17,7 @@ namespace baton::exec {
 class Loading final : public Exchange {
  public:
   /// `fill` is called once per post, and has the number of the step whose rows are wanted. `bell` is rung when it is done.
-  Loading(std::function<void()> fill, Doorbell& bell);
+  Loading(std::function<void()> fill, threads::Doorbell& bell);
   ~Loading() override;
   Loading(const Loading&) = delete;
   Loading& operator=(const Loading&) = delete;
@@ -32,7 +32,7 @@ class Loading final : public Exchange {
   void work();
 
   std::function<void()> fill_;
-  Doorbell& bell_;
+  threads::Doorbell& bell_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool wanted_ = false;

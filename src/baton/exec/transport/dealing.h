@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "baton/base/units.h"
-#include "baton/exec/backend.h"
+#include "baton/exec/addresses.h"
 #include "baton/plan/plan.h"
 
 /// Shared by all transports: which member owns which elements of a meeting. So sums have the same bits in every

@@ -38,14 +38,14 @@ std::vector<Way> choose_ways(const plan::Plan& plan, const cluster::Cluster& clu
   return ways;
 }
 
-bool all_say(World& world, bool mine) {
+bool all_say(ranks::World& world, bool mine) {
   const std::array<std::byte, 1> word{static_cast<std::byte>(mine ? 1 : 0)};
-  const std::vector<Blob> all = world.all_gather(word);
-  return std::all_of(all.begin(), all.end(), [](const Blob& one) { return one[0] != std::byte{0}; });
+  const std::vector<ranks::Blob> all = world.all_gather(word);
+  return std::all_of(all.begin(), all.end(), [](const ranks::Blob& one) { return one[0] != std::byte{0}; });
 }
 
 std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<Way>& ways, const std::vector<int>& run_by,
-                                     World& world, Joiner& joiner) {
+                                     ranks::World& world, Joiner& joiner) {
   std::vector<std::size_t> group_of(ways.size(), 0);
   std::map<std::vector<std::uint32_t>, std::size_t> known;
   for (std::size_t m = 0; m < ways.size(); ++m) {
@@ -67,7 +67,7 @@ std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<W
       continue;
     }
     const int root = run_by[devices[0].index()];
-    Blob id = world.rank() == root ? joiner.make_id() : Blob();
+    ranks::Blob id = world.rank() == root ? joiner.make_id() : ranks::Blob();
     world.broadcast(id, root);
     if (!mine.empty()) {
       joiner.join(found->second, id, devices.size(), mine);

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "baton/cluster/cluster.h"
-#include "baton/exec/ranks/world.h"
 #include "baton/plan/plan.h"
+#include "baton/ranks/world.h"
 
 /// How meetings between GPUs of several ranks cross: the decisions that need no GPU.
 namespace baton::exec {
@@ -22,7 +22,7 @@ enum class Way : std::uint8_t {
 std::vector<Way> choose_ways(const plan::Plan& plan, const cluster::Cluster& cluster, bool has_nccl);
 
 /// Whether the value is true on every rank. All ranks call it.
-bool all_say(World& world, bool mine);
+bool all_say(ranks::World& world, bool mine);
 
 /// A member of a set of GPUs that meet by NCCL, which this rank runs.
 struct GroupMember {
@@ -35,14 +35,14 @@ class Joiner {
  public:
   virtual ~Joiner() = default;
   /// A new, unique id for a set.
-  virtual Blob make_id() = 0;
+  virtual ranks::Blob make_id() = 0;
   /// Joins the members that this rank runs, all at once, to a set of `size`; returns when all of its ranks have.
-  virtual void join(std::size_t group, const Blob& id, std::size_t size, const std::vector<GroupMember>& members) = 0;
+  virtual void join(std::size_t group, const ranks::Blob& id, std::size_t size, const std::vector<GroupMember>& members) = 0;
 };
 
 /// Every set of devices that meet by NCCL comes together once, in the order of the plan's meetings on all ranks: the rank of its
 /// first member makes an id and sends it to all. All ranks call it. Per meeting: the number of its set, if it has one.
 std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<Way>& ways, const std::vector<int>& run_by,
-                                     World& world, Joiner& joiner);
+                                     ranks::World& world, Joiner& joiner);
 
 }  // namespace baton::exec

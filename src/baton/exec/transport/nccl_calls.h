@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "baton/base/dtype.h"
-#include "baton/exec/backend.h"
+#include "baton/exec/addresses.h"
 #include "baton/plan/plan.h"
 
 namespace baton::exec {

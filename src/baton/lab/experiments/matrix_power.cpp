@@ -9,8 +9,8 @@
 #include <mutex>
 #include <thread>
 
+#include "baton/base/clock.h"
 #include "baton/base/error.h"
-#include "baton/exec/clock.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
@@ -25,10 +25,10 @@ class Ticker {
  public:
   Ticker(const std::function<void(double share)>& tell, Nanoseconds expected) {
     if (tell && expected.count > 0) {
-      thread_ = std::thread([this, tell, expected, start = exec::now()] {
+      thread_ = std::thread([this, tell, expected, start = now()] {
         std::unique_lock lock(mutex_);
         while (!done_.wait_for(lock, std::chrono::milliseconds(200), [this] { return over_; })) {
-          const double passed = static_cast<double>((exec::now() - start).count) / static_cast<double>(expected.count);
+          const double passed = static_cast<double>((now() - start).count) / static_cast<double>(expected.count);
           tell(std::min(passed, 0.99));
         }
       });

@@ -5,8 +5,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include "baton/exec/backend/host_backends.h"
 #include "baton/exec/executor.h"
-#include "unit/exec/ranks/lonely_world.h"
+#include "unit/ranks/lonely_world.h"
 
 namespace baton::exec {
 namespace {
@@ -33,7 +34,7 @@ cluster::Cluster cores(int devices) {
 }
 
 TEST(HostEngine, WhereTheCallersProgressThrowsInAStepNothingMoreIsSharedWithOtherRanks) {
-  test::LonelyWorld world;
+  ranks::test::LonelyWorld world;
   const cluster::Cluster cluster = cores(2);
   const plan::Plan plan = late(2, millisecond * 500);
   const auto backend = make_reference_backend();
@@ -50,20 +51,20 @@ TEST(HostEngine, WhereTheCallersProgressThrowsInAStepNothingMoreIsSharedWithOthe
 
 /// Those who watch over the ranks would take it for hung.
 TEST(HostEngine, ADeviceThatWaitsForAMomentLooksAroundMeanwhile) {
-  const std::unique_ptr<World> world = make_world_of_one();
+  const std::unique_ptr<ranks::World> world = ranks::make_world_of_one();
   const cluster::Cluster cluster = cores(1);
   const plan::Plan plan = late(1, millisecond * 1000);
   const auto backend = make_reference_backend();
   Executor executor(plan, cluster, *backend, {}, world.get());
   std::thread run([&] { executor.run({.steps = 1, .warmup = 0}); });
-  const auto counts = [&] { return world->board()->standing().devices[0]; };
+  const auto counts = [&] { return world->progress()->snapshot().devices[0]; };
   while (counts().lanes[0] == 0) {
     std::this_thread::yield();
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const std::uint64_t before = counts().looks;
   std::this_thread::sleep_for(std::chrono::milliseconds(400));
-  const Presence::Counts after = counts();
+  const ranks::DeviceProgress::Counts after = counts();
   EXPECT_EQ(after.lanes[0], 1U) << "it is still at it";
   EXPECT_GT(after.looks, before);
   run.join();

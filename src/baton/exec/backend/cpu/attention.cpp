@@ -208,7 +208,7 @@ std::int64_t Attention::backward_workspace_bytes(int team) const {
 }
 
 void Attention::forward(const float* q, const float* k, const float* v, float* o, float* sums, std::byte* workspace,
-                        const Member& member) const {
+                        const threads::Member& member) const {
   const Scratch scratch(workspace, Scratch::floats(Scratch::forward_tiles, width(), 1), width(), member.index);
   const std::int64_t heads = at_.samples * at_.groups * at_.heads;
   // In turn, since a late tile of a causal attention takes longer than an early one.
@@ -263,7 +263,7 @@ void Attention::forward_tile(const float* q, const float* k, const float* v, flo
 }
 
 void Attention::backward(const float* dout, const float* q, const float* k, const float* v, const float* o, const float* sums,
-                         float* dq, float* dk, float* dv, std::byte* workspace, const Member& member) const {
+                         float* dq, float* dk, float* dv, std::byte* workspace, const threads::Member& member) const {
   const std::int64_t wide = width();
   const Scratch scratch(workspace, Scratch::floats(Scratch::backward_tiles, wide, 2), wide, member.index);
   const float scale = 1 / std::sqrt(static_cast<float>(at_.size));

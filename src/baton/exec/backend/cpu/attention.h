@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "baton/exec/host/member.h"
+#include "baton/threads/member.h"
 
 /// Softmax attention in float32, tile by tile: no more than a tile of scores is ever kept. Each of its functions is run by all
 /// threads of a team together. The bits of a result do not depend on the size of the team.
@@ -27,10 +27,10 @@ class Attention {
 
   /// `sums` are the logarithms of the sums of exponentials. Members share the work by sample, head and tile of positions.
   void forward(const float* q, const float* k, const float* v, float* o, float* sums, std::byte* workspace,
-               const Member& member) const;
+               const threads::Member& member) const;
   /// What it writes is one member's for each sample and group.
   void backward(const float* dout, const float* q, const float* k, const float* v, const float* o, const float* sums, float* dq,
-                float* dk, float* dv, std::byte* workspace, const Member& member) const;
+                float* dk, float* dv, std::byte* workspace, const threads::Member& member) const;
 
  private:
   struct Scratch;

@@ -209,7 +209,8 @@ std::int64_t ConvolutionForward::workspace_bytes(int team) const {
   return shape_.is_pointwise() ? 0 : team * bytes_of_floats(padded_floats(places_.piece * channels_.piece * shape_.taps()));
 }
 
-void ConvolutionForward::run(const float* x, const float* w, const float* bias, float* y, void* workspace, Member member) const {
+void ConvolutionForward::run(const float* x, const float* w, const float* bias, float* y, void* workspace,
+                             threads::Member member) const {
   float* views = static_cast<float*>(workspace) + member.index * padded_floats(places_.piece * channels_.piece * shape_.taps());
   const Part units(member, shape_.samples * places_.count());
   for (std::int64_t unit = units.begin; unit < units.end && !asked_to_stop_at_once(); ++unit) {
@@ -255,7 +256,7 @@ std::int64_t ConvolutionBackwardInput::workspace_bytes(int team) const {
                          team * padded_floats(places_.piece * channels_.piece * shape_.taps()));
 }
 
-void ConvolutionBackwardInput::run(const float* dy, const float* w, float* dx, void* workspace, Member member) const {
+void ConvolutionBackwardInput::run(const float* dy, const float* w, float* dx, void* workspace, threads::Member member) const {
   const std::int64_t columns = shape_.in * shape_.taps();
   auto* turned = static_cast<float*>(workspace);
   float* views = turned + padded_floats(columns * shape_.out) +
@@ -332,7 +333,8 @@ void ConvolutionBackwardWeight::sum_group(Range samples, std::int64_t piece, con
   }
 }
 
-void ConvolutionBackwardWeight::run(const float* x, const float* dy, float* dw, float* db, void* workspace, Member member) const {
+void ConvolutionBackwardWeight::run(const float* x, const float* dy, float* dw, float* db, void* workspace,
+                                    threads::Member member) const {
   const std::int64_t columns = shape_.in * shape_.taps();
   const std::int64_t sum_floats = padded_floats(columns * shape_.out);
   auto* sums = static_cast<float*>(workspace);

@@ -7,7 +7,7 @@
 
 #include "baton/base/divide.h"
 #include "baton/exec/backend/cpu/generated_product.h"
-#include "baton/exec/host/member.h"
+#include "baton/threads/member.h"
 
 /// The three products of a convolution in float32, each run by all threads of a team together. Images are row-major (sample,
 /// channel, row, column), a weight is (out, in, row, column).
@@ -73,7 +73,7 @@ class ConvolutionForward {
   explicit ConvolutionForward(const ConvolutionShape& shape);
   std::int64_t workspace_bytes(int team) const;
   /// `bias` may be null.
-  void run(const float* x, const float* w, const float* bias, float* y, void* workspace, Member member) const;
+  void run(const float* x, const float* w, const float* bias, float* y, void* workspace, threads::Member member) const;
 
  private:
   ConvolutionShape shape_;
@@ -86,7 +86,7 @@ class ConvolutionBackwardInput {
  public:
   explicit ConvolutionBackwardInput(const ConvolutionShape& shape);
   std::int64_t workspace_bytes(int team) const;
-  void run(const float* dy, const float* w, float* dx, void* workspace, Member member) const;
+  void run(const float* dy, const float* w, float* dx, void* workspace, threads::Member member) const;
 
  private:
   ConvolutionShape shape_;
@@ -102,7 +102,7 @@ class ConvolutionBackwardWeight {
   ConvolutionBackwardWeight(const ConvolutionShape& shape, bool accumulate);
   std::int64_t workspace_bytes(int team) const;
   /// `db` may be null.
-  void run(const float* x, const float* dy, float* dw, float* db, void* workspace, Member member) const;
+  void run(const float* x, const float* dy, float* dw, float* db, void* workspace, threads::Member member) const;
 
  private:
   /// The sums of one group of samples for the input channels of one piece.

@@ -13,6 +13,7 @@
 #include "baton/exec/backend/cpu/linear.h"
 #include "baton/exec/backend/cpu/matrix_product.h"
 #include "baton/exec/backend/cpu/part.h"
+#include "baton/exec/backend/host_backends.h"
 #include "baton/op/clip.h"
 #include "baton/op/dropout.h"
 #include "baton/op/loss_scale.h"
@@ -100,7 +101,7 @@ template <typename Function>
 class FunctionKernel final : public Kernel {
  public:
   FunctionKernel(Addresses addresses, Function function) : addresses_(std::move(addresses)), function_(std::move(function)) {}
-  void run(const Member& member, std::int64_t step) override { function_(addresses_, member, step); }
+  void run(const threads::Member& member, std::int64_t step) override { function_(addresses_, member, step); }
 
  private:
   Addresses addresses_;
@@ -134,7 +135,7 @@ class CheckFiniteKernel final : public Kernel {
     }
   }
 
-  void run(const Member& member, std::int64_t) override {
+  void run(const threads::Member& member, std::int64_t) override {
     for (std::size_t t = 0; t < types_.size(); ++t) {
       const Part part(member, counts_[t], cache_line);
       if (!cpu::all_finite(types_[t], addresses_.reads[t] + part.begin * size_of(types_[t]), part.size())) {
@@ -170,7 +171,7 @@ class SquaredSumKernel final : public Kernel {
     }
   }
 
-  void run(const Member& member, std::int64_t) override {
+  void run(const threads::Member& member, std::int64_t) override {
     const Part part(member, static_cast<std::int64_t>(blocks_.size()));
     for (std::int64_t b = part.begin; b < part.end; ++b) {
       Block& own = blocks_[static_cast<std::size_t>(b)];
@@ -207,93 +208,94 @@ struct PrepareOp {
 
   std::unique_ptr<Kernel> operator()(const op::Linear& o) const {
     const bool biased = !o.partial && !o.no_bias;
-    return kernel(at,
-                  [p = product(o, extents_of(plan.buffers(), task)), biased](const Addresses& a, const Member& m, std::int64_t) {
-                    p.run(in(a, 0), in(a, 1), biased ? in(a, 2) : nullptr, out(a, 0), a.workspace, m);
-                  });
-  }
-  std::unique_ptr<Kernel> operator()(const op::LinearBackwardInput& o) const {
     return kernel(
-        at, [p = product(o, extents_of(plan.buffers(), task)), mask = o.mask](const Addresses& a, const Member& m, std::int64_t) {
-          p.run(in(a, 0), in(a, 1), mask ? in(a, 2) : nullptr, out(a, 0), a.workspace, m);
+        at, [p = product(o, extents_of(plan.buffers(), task)), biased](const Addresses& a, const threads::Member& m, std::int64_t) {
+          p.run(in(a, 0), in(a, 1), biased ? in(a, 2) : nullptr, out(a, 0), a.workspace, m);
         });
   }
+  std::unique_ptr<Kernel> operator()(const op::LinearBackwardInput& o) const {
+    return kernel(at, [p = product(o, extents_of(plan.buffers(), task)), mask = o.mask](const Addresses& a,
+                                                                                        const threads::Member& m, std::int64_t) {
+      p.run(in(a, 0), in(a, 1), mask ? in(a, 2) : nullptr, out(a, 0), a.workspace, m);
+    });
+  }
   std::unique_ptr<Kernel> operator()(const op::LinearBackwardWeight& o) const {
-    return kernel(at, [p = product(o, extents_of(plan.buffers(), task)), partial = o.partial](const Addresses& a, const Member& m,
-                                                                                              std::int64_t) {
+    return kernel(at, [p = product(o, extents_of(plan.buffers(), task)), partial = o.partial](
+                          const Addresses& a, const threads::Member& m, std::int64_t) {
       p.run(in(a, 0), in(a, 1), out(a, 0), partial ? nullptr : out(a, 1), a.workspace, m);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::MatrixProduct& o) const {
-    return kernel(at, [p = product(o, extents_of(plan.buffers(), task))](const Addresses& a, const Member& m, std::int64_t) {
-      p.run(in(a, 0), in(a, 1), out(a, 0), a.workspace, m);
-    });
+    return kernel(at,
+                  [p = product(o, extents_of(plan.buffers(), task))](const Addresses& a, const threads::Member& m, std::int64_t) {
+                    p.run(in(a, 0), in(a, 1), out(a, 0), a.workspace, m);
+                  });
   }
   std::unique_ptr<Kernel> operator()(const op::Add&) const {
-    return kernel(at, [count = elements()](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [count = elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, count, cache_line);
       cpu::add(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
     });
   }
   std::unique_ptr<Kernel> operator()(const op::AddBias&) const {
-    return kernel(at, [rows = rows(), width = elements() / rows()](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [rows = rows(), width = elements() / rows()](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, rows);
       cpu::add_bias(in(a, 0) + part.begin * width, in(a, 1), out(a, 0) + part.begin * width, part.size(), width);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::AddBiasBackward& o) const {
-    return kernel(
-        at, [rows = rows(), width = elements() / rows(), add = o.accumulate](const Addresses& a, const Member& m, std::int64_t) {
-          const Part part(m, width, cache_line);
-          cpu::add_bias_backward(in(a, 0), out(a, 0), rows, width, part.begin, part.end, add);
-        });
+    return kernel(at, [rows = rows(), width = elements() / rows(), add = o.accumulate](const Addresses& a, const threads::Member& m,
+                                                                                       std::int64_t) {
+      const Part part(m, width, cache_line);
+      cpu::add_bias_backward(in(a, 0), out(a, 0), rows, width, part.begin, part.end, add);
+    });
   }
   std::unique_ptr<Kernel> operator()(const op::Relu&) const {
     if (is_narrow(type())) {
-      return kernel(at, [type = type(), count = elements()](const Addresses& a, const Member& m, std::int64_t) {
+      return kernel(at, [type = type(), count = elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
         const Part part(m, count, cache_line);
         cpu::relu(type, bits_in(a, 0) + part.begin, bits_out(a, 0) + part.begin, part.size());
       });
     }
-    return kernel(at, [count = elements()](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [count = elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, count, cache_line);
       cpu::relu(in(a, 0) + part.begin, out(a, 0) + part.begin, part.size());
     });
   }
   std::unique_ptr<Kernel> operator()(const op::ReluBackward&) const {
     if (is_narrow(type())) {
-      return kernel(at, [type = type(), count = elements()](const Addresses& a, const Member& m, std::int64_t) {
+      return kernel(at, [type = type(), count = elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
         const Part part(m, count, cache_line);
         cpu::relu_backward(type, bits_in(a, 0) + part.begin, bits_in(a, 1) + part.begin, bits_out(a, 0) + part.begin, part.size());
       });
     }
-    return kernel(at, [count = elements()](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [count = elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, count, cache_line);
       cpu::relu_backward(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
     });
   }
   std::unique_ptr<Kernel> operator()(const op::Gelu& o) const {
     const auto gelu = o.tanh ? cpu::gelu_tanh : cpu::gelu;
-    return kernel(at, [count = elements(), gelu](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [count = elements(), gelu](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, count, cache_line);
       gelu(in(a, 0) + part.begin, out(a, 0) + part.begin, part.size());
     });
   }
   std::unique_ptr<Kernel> operator()(const op::GeluBackward& o) const {
     const auto backward = o.tanh ? cpu::gelu_tanh_backward : cpu::gelu_backward;
-    return kernel(at, [count = elements(), backward](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [count = elements(), backward](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, count, cache_line);
       backward(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
     });
   }
   std::unique_ptr<Kernel> operator()(const op::SiluGate&) const {
-    return kernel(at, [count = elements()](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [count = elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, count, cache_line);
       cpu::silu_gate(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
     });
   }
   std::unique_ptr<Kernel> operator()(const op::SiluGateBackward&) const {
-    return kernel(at, [count = elements()](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [count = elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, count, cache_line);
       cpu::silu_gate_backward(in(a, 0) + part.begin, in(a, 1) + part.begin, in(a, 2) + part.begin, out(a, 0) + part.begin,
                               out(a, 1) + part.begin, part.size());
@@ -301,98 +303,100 @@ struct PrepareOp {
   }
   std::unique_ptr<Kernel> operator()(const op::MeanSquaredError& o) const {
     return kernel(at, [rows = rows(), width = elements() / rows(), total = static_cast<double>(o.elements), scaled = o.scaled](
-                          const Addresses& a, const Member& m, std::int64_t) {
+                          const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, rows);
       cpu::mean_squared_error(in(a, 0), in(a, 1), reinterpret_cast<double*>(a.writes[0]), out(a, 1), part.begin, part.end, width,
                               total, loss_scale(a, scaled));
     });
   }
   std::unique_ptr<Kernel> operator()(const op::CrossEntropy& o) const {
-    return kernel(at, [rows = rows(), classes = elements() / rows(), o](const Addresses& a, const Member& m, std::int64_t) {
-      const Part part(m, rows);
-      const double each = o.smoothing / static_cast<double>(o.of > 0 ? o.of : classes);
-      const cpu::ScorePart held{o.first,     o.parts, rows, o.parts > 0 ? reinterpret_cast<const double*>(a.reads[2]) : nullptr,
-                                o.smoothing, each};
-      cpu::cross_entropy(in(a, 0), reinterpret_cast<const std::int32_t*>(a.reads[1]), reinterpret_cast<double*>(a.writes[0]),
-                         out(a, 1), part.begin, part.end, classes, static_cast<double>(o.rows), loss_scale(a, o.scaled), held);
-    });
+    return kernel(
+        at, [rows = rows(), classes = elements() / rows(), o](const Addresses& a, const threads::Member& m, std::int64_t) {
+          const Part part(m, rows);
+          const double each = o.smoothing / static_cast<double>(o.of > 0 ? o.of : classes);
+          const cpu::ScorePart held{o.first,     o.parts, rows, o.parts > 0 ? reinterpret_cast<const double*>(a.reads[2]) : nullptr,
+                                    o.smoothing, each};
+          cpu::cross_entropy(in(a, 0), reinterpret_cast<const std::int32_t*>(a.reads[1]), reinterpret_cast<double*>(a.writes[0]),
+                             out(a, 1), part.begin, part.end, classes, static_cast<double>(o.rows), loss_scale(a, o.scaled), held);
+        });
   }
   std::unique_ptr<Kernel> operator()(const op::CrossEntropyTerms& o) const {
-    return kernel(at, [rows = rows(), classes = elements() / rows(), o](const Addresses& a, const Member& m, std::int64_t) {
-      const Part part(m, rows);
-      cpu::cross_entropy_terms(in(a, 0), reinterpret_cast<const std::int32_t*>(a.reads[1]), reinterpret_cast<double*>(a.writes[0]),
-                               part.begin, part.end, classes,
-                               {.first = o.first, .smoothing = o.smoothing, .each = o.smoothing / static_cast<double>(o.of)});
-    });
+    return kernel(
+        at, [rows = rows(), classes = elements() / rows(), o](const Addresses& a, const threads::Member& m, std::int64_t) {
+          const Part part(m, rows);
+          cpu::cross_entropy_terms(in(a, 0), reinterpret_cast<const std::int32_t*>(a.reads[1]),
+                                   reinterpret_cast<double*>(a.writes[0]), part.begin, part.end, classes,
+                                   {.first = o.first, .smoothing = o.smoothing, .each = o.smoothing / static_cast<double>(o.of)});
+        });
   }
   std::unique_ptr<Kernel> operator()(const op::Embed& o) const {
     const Shape& weight = plan[task.reads[1]].shape;
-    return kernel(at,
-                  [ids = elements(), held = weight[0], width = weight[1], o](const Addresses& a, const Member& m, std::int64_t) {
-                    const Part part(m, ids);
-                    cpu::embed(reinterpret_cast<const std::int32_t*>(a.reads[0]), in(a, 1), out(a, 0), part.begin, part.end, held,
-                               width, o.first);
-                  });
+    return kernel(
+        at, [ids = elements(), held = weight[0], width = weight[1], o](const Addresses& a, const threads::Member& m, std::int64_t) {
+          const Part part(m, ids);
+          cpu::embed(reinterpret_cast<const std::int32_t*>(a.reads[0]), in(a, 1), out(a, 0), part.begin, part.end, held, width,
+                     o.first);
+        });
   }
   std::unique_ptr<Kernel> operator()(const op::EmbedBackward& o) const {
     const Shape& weight = plan[task.writes[0]].shape;
-    return kernel(at,
-                  [ids = elements(), held = weight[0], width = weight[1], o](const Addresses& a, const Member& m, std::int64_t) {
-                    const Part part(m, width, cache_line);
-                    cpu::embed_backward(reinterpret_cast<const std::int32_t*>(a.reads[0]), in(a, 1), out(a, 0), ids, held, width,
-                                        part.begin, part.end, o.first, o.accumulate);
-                  });
+    return kernel(
+        at, [ids = elements(), held = weight[0], width = weight[1], o](const Addresses& a, const threads::Member& m, std::int64_t) {
+          const Part part(m, width, cache_line);
+          cpu::embed_backward(reinterpret_cast<const std::int32_t*>(a.reads[0]), in(a, 1), out(a, 0), ids, held, width, part.begin,
+                              part.end, o.first, o.accumulate);
+        });
   }
   std::unique_ptr<Kernel> operator()(const op::LayerNorm& o) const {
-    return kernel(at,
-                  [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const Member& m, std::int64_t) {
-                    const Part part(m, rows);
-                    cpu::layer_norm(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
-                  });
+    return kernel(at, [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const threads::Member& m,
+                                                                                  std::int64_t) {
+      const Part part(m, rows);
+      cpu::layer_norm(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
+    });
   }
   std::unique_ptr<Kernel> operator()(const op::LayerNormBackwardInput& o) const {
-    return kernel(at,
-                  [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const Member& m, std::int64_t) {
-                    const Part part(m, rows);
-                    cpu::layer_norm_backward_input(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
-                  });
+    return kernel(at, [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const threads::Member& m,
+                                                                                  std::int64_t) {
+      const Part part(m, rows);
+      cpu::layer_norm_backward_input(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
+    });
   }
   std::unique_ptr<Kernel> operator()(const op::LayerNormBackwardWeight& o) const {
-    return kernel(at, [rows = rows(), width = elements() / rows(), o](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [rows = rows(), width = elements() / rows(), o](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, width, cache_line);
       cpu::layer_norm_backward_weight(in(a, 0), in(a, 1), out(a, 0), out(a, 1), rows, width, part.begin, part.end, o.epsilon,
                                       o.accumulate);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::RmsNorm& o) const {
-    return kernel(at,
-                  [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const Member& m, std::int64_t) {
-                    const Part part(m, rows);
-                    cpu::rms_norm(in(a, 0), in(a, 1), out(a, 0), part.begin, part.end, width, e);
-                  });
+    return kernel(at, [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const threads::Member& m,
+                                                                                  std::int64_t) {
+      const Part part(m, rows);
+      cpu::rms_norm(in(a, 0), in(a, 1), out(a, 0), part.begin, part.end, width, e);
+    });
   }
   std::unique_ptr<Kernel> operator()(const op::RmsNormBackwardInput& o) const {
-    return kernel(at,
-                  [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const Member& m, std::int64_t) {
-                    const Part part(m, rows);
-                    cpu::rms_norm_backward_input(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
-                  });
+    return kernel(at, [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const threads::Member& m,
+                                                                                  std::int64_t) {
+      const Part part(m, rows);
+      cpu::rms_norm_backward_input(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
+    });
   }
   std::unique_ptr<Kernel> operator()(const op::RmsNormBackwardWeight& o) const {
-    return kernel(at, [rows = rows(), width = elements() / rows(), o](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [rows = rows(), width = elements() / rows(), o](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, width, cache_line);
       cpu::rms_norm_backward_weight(in(a, 0), in(a, 1), out(a, 0), rows, width, part.begin, part.end, o.epsilon, o.accumulate);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::AddPositions& o) const {
-    return kernel(at, [shape = plan[task.reads[0]].shape, o](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [shape = plan[task.reads[0]].shape, o](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, shape[0]);
       cpu::add_positions(in(a, 0), in(a, 1), out(a, 0), part.begin, part.end, shape[1], shape[2], o.first);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::AddPositionsBackward& o) const {
-    return kernel(at, [shape = plan[task.reads[0]].shape, rows = plan[task.writes[0]].shape[0], o](const Addresses& a,
-                                                                                                   const Member& m, std::int64_t) {
+    return kernel(at, [shape = plan[task.reads[0]].shape, rows = plan[task.writes[0]].shape[0], o](
+                          const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, rows);
       cpu::add_positions_backward(in(a, 0), out(a, 0), part.begin, part.end, shape[1], shape[2], o.first, shape[0], o.accumulate);
     });
@@ -400,37 +404,37 @@ struct PrepareOp {
   std::unique_ptr<Kernel> operator()(const op::Rotary& o) const {
     const std::int64_t positions = plan[task.reads[0]].shape[0];
     const cpu::Rotation rotation{elements() / positions / o.head, o.head, o.base, o.first, o.backward};
-    return kernel(at, [positions, rotation](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [positions, rotation](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, positions);
       cpu::rotate(rotation, in(a, 0), out(a, 0), part.begin, part.end);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::Attention& o) const {
-    return kernel(at,
-                  [attention = attention_of(plan.buffers(), task, 0, o.causal)](const Addresses& a, const Member& m, std::int64_t) {
-                    attention.forward(in(a, 0), in(a, 1), in(a, 2), out(a, 0), out(a, 1), a.workspace, m);
-                  });
+    return kernel(at, [attention = attention_of(plan.buffers(), task, 0, o.causal)](const Addresses& a, const threads::Member& m,
+                                                                                    std::int64_t) {
+      attention.forward(in(a, 0), in(a, 1), in(a, 2), out(a, 0), out(a, 1), a.workspace, m);
+    });
   }
   std::unique_ptr<Kernel> operator()(const op::AttentionBackward& o) const {
-    return kernel(at,
-                  [attention = attention_of(plan.buffers(), task, 1, o.causal)](const Addresses& a, const Member& m, std::int64_t) {
-                    attention.backward(in(a, 0), in(a, 1), in(a, 2), in(a, 3), in(a, 4), in(a, 5), out(a, 0), out(a, 1), out(a, 2),
-                                       a.workspace, m);
-                  });
+    return kernel(at, [attention = attention_of(plan.buffers(), task, 1, o.causal)](const Addresses& a, const threads::Member& m,
+                                                                                    std::int64_t) {
+      attention.backward(in(a, 0), in(a, 1), in(a, 2), in(a, 3), in(a, 4), in(a, 5), out(a, 0), out(a, 1), out(a, 2), a.workspace,
+                         m);
+    });
   }
   std::unique_ptr<Kernel> operator()(const op::Cast&) const { return cpu::prepare_cast(plan, task, at); }
   std::unique_ptr<Kernel> operator()(const op::CheckFinite&) const { return std::make_unique<CheckFiniteKernel>(plan, task, at); }
   std::unique_ptr<Kernel> operator()(const op::SquaredSum&) const { return std::make_unique<SquaredSumKernel>(plan, task, at); }
   std::unique_ptr<Kernel> operator()(const op::Dropout& o) const {
-    return kernel(at, [o, count = elements(), places = plan::places_of(plan, task.writes[0])](const Addresses& a, const Member& m,
-                                                                                              std::int64_t step) {
+    return kernel(at, [o, count = elements(), places = plan::places_of(plan, task.writes[0])](
+                          const Addresses& a, const threads::Member& m, std::int64_t step) {
       const Part part(m, count, cache_line);
       cpu::dropout(op::DropoutMask(o.rate, o.layer, o.seed, step), places, static_cast<float>(1 / (1 - o.rate)), in(a, 0),
                    out(a, 0), part.begin, part.end);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::AdjustScale& o) const {
-    return kernel(at, [interval = o.growth_interval](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [interval = o.growth_interval](const Addresses& a, const threads::Member& m, std::int64_t) {
       if (m.index == 0) {
         *reinterpret_cast<op::ScaleState*>(a.writes[0]) = op::adjusted(state_in(a, 1), *in(a, 0) == 0, interval);
       }
@@ -438,21 +442,21 @@ struct PrepareOp {
   }
 
   std::unique_ptr<Kernel> operator()(const op::Conv2d& o) const {
-    return kernel(
-        at, [c = convolution(o, plan.buffers(), task), biased = !o.no_bias](const Addresses& a, const Member& m, std::int64_t) {
-          c.run(in(a, 0), in(a, 1), biased ? in(a, 2) : nullptr, out(a, 0), a.workspace, m);
-        });
+    return kernel(at, [c = convolution(o, plan.buffers(), task), biased = !o.no_bias](const Addresses& a, const threads::Member& m,
+                                                                                      std::int64_t) {
+      c.run(in(a, 0), in(a, 1), biased ? in(a, 2) : nullptr, out(a, 0), a.workspace, m);
+    });
   }
   std::unique_ptr<Kernel> operator()(const op::Conv2dBackwardInput& o) const {
-    return kernel(at, [c = convolution(o, plan.buffers(), task)](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [c = convolution(o, plan.buffers(), task)](const Addresses& a, const threads::Member& m, std::int64_t) {
       c.run(in(a, 0), in(a, 1), out(a, 0), a.workspace, m);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::Conv2dBackwardWeight& o) const {
-    return kernel(
-        at, [c = convolution(o, plan.buffers(), task), biased = !o.no_bias](const Addresses& a, const Member& m, std::int64_t) {
-          c.run(in(a, 0), in(a, 1), out(a, 0), biased ? out(a, 1) : nullptr, a.workspace, m);
-        });
+    return kernel(at, [c = convolution(o, plan.buffers(), task), biased = !o.no_bias](const Addresses& a, const threads::Member& m,
+                                                                                      std::int64_t) {
+      c.run(in(a, 0), in(a, 1), out(a, 0), biased ? out(a, 1) : nullptr, a.workspace, m);
+    });
   }
   template <typename AnyNorm>
   cpu::ChannelNorm channel_norm(const AnyNorm& o) const {
@@ -461,28 +465,28 @@ struct PrepareOp {
   }
   std::unique_ptr<Kernel> operator()(const op::BatchNorm& o) const {
     if (o.running) {
-      return kernel(at, [norm = channel_norm(o)](const Addresses& a, const Member& m, std::int64_t) {
+      return kernel(at, [norm = channel_norm(o)](const Addresses& a, const threads::Member& m, std::int64_t) {
         norm.forward_by(in(a, 0), in(a, 1), in(a, 2), in(a, 3), in(a, 4), out(a, 0), Part(m, norm.shape.planes()));
       });
     }
-    return kernel(at, [norm = channel_norm(o)](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [norm = channel_norm(o)](const Addresses& a, const threads::Member& m, std::int64_t) {
       norm.forward(in(a, 0), in(a, 1), in(a, 2), out(a, 0), Part(m, norm.groups() * norm.shape.channels));
     });
   }
   std::unique_ptr<Kernel> operator()(const op::BatchNormBackwardInput& o) const {
-    return kernel(at, [norm = channel_norm(o)](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [norm = channel_norm(o)](const Addresses& a, const threads::Member& m, std::int64_t) {
       norm.backward_input(in(a, 0), in(a, 1), in(a, 2), out(a, 0), Part(m, norm.groups() * norm.shape.channels));
     });
   }
   std::unique_ptr<Kernel> operator()(const op::BatchNormBackwardWeight& o) const {
-    return kernel(at, [norm = channel_norm(o), add = o.accumulate](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [norm = channel_norm(o), add = o.accumulate](const Addresses& a, const threads::Member& m, std::int64_t) {
       norm.backward_weight(in(a, 0), in(a, 1), out(a, 0), out(a, 1), Part(m, norm.shape.channels), add);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::TrackMoments& o) const {
     const cpu::ImageShape shape = image_shape(plan[task.reads[0]].shape);
     const cpu::ChannelNorm norm{shape, o.group == 0 ? shape.samples : o.group, 0};
-    return kernel(at, [norm, momentum = o.momentum](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [norm, momentum = o.momentum](const Addresses& a, const threads::Member& m, std::int64_t) {
       norm.track(in(a, 0), momentum, out(a, 0), out(a, 1), Part(m, norm.shape.channels, cache_line));
       if (m.index == 0) {
         *reinterpret_cast<std::int32_t*>(a.writes[2]) += static_cast<std::int32_t>(norm.groups());
@@ -491,29 +495,29 @@ struct PrepareOp {
   }
   std::unique_ptr<Kernel> operator()(const op::MaxPool& o) const {
     const cpu::Pool pool{image_shape(plan[task.reads[0]].shape), o.window, o.stride, o.padding};
-    return kernel(at, [pool](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [pool](const Addresses& a, const threads::Member& m, std::int64_t) {
       pool.forward(in(a, 0), out(a, 0), Part(m, pool.shape.planes()));
     });
   }
   std::unique_ptr<Kernel> operator()(const op::MaxPoolBackward& o) const {
     const cpu::Pool pool{image_shape(plan[task.reads[1]].shape), o.window, o.stride, o.padding};
-    return kernel(at, [pool](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [pool](const Addresses& a, const threads::Member& m, std::int64_t) {
       pool.backward(in(a, 0), in(a, 1), out(a, 0), Part(m, pool.shape.planes()));
     });
   }
   std::unique_ptr<Kernel> operator()(const op::AveragePool&) const {
-    return kernel(at, [shape = planes_of(plan[task.reads[0]].shape)](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [shape = planes_of(plan[task.reads[0]].shape)](const Addresses& a, const threads::Member& m, std::int64_t) {
       cpu::average_pool(shape, in(a, 0), out(a, 0), Part(m, shape.planes()));
     });
   }
   std::unique_ptr<Kernel> operator()(const op::AveragePoolBackward&) const {
-    return kernel(at, [shape = planes_of(plan[task.writes[0]].shape)](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [shape = planes_of(plan[task.writes[0]].shape)](const Addresses& a, const threads::Member& m, std::int64_t) {
       cpu::average_pool_backward(shape, in(a, 0), out(a, 0), Part(m, shape.planes()));
     });
   }
   /// The same elements in the same order.
   std::unique_ptr<Kernel> same_elements() const {
-    return kernel(at, [count = elements(), size = size_of(type())](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [count = elements(), size = size_of(type())](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, count, cache_line);
       std::copy_n(a.reads[0] + part.begin * size, part.size() * size, a.writes[0] + part.begin * size);
     });
@@ -525,34 +529,35 @@ struct PrepareOp {
   }
   std::unique_ptr<Kernel> operator()(const op::ImageToSequence& o) const {
     const auto extents = sequence_of(plan[task.reads[0]].shape, plan[task.writes[0]].shape, o.first);
-    return kernel(at, [extents](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [extents](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, extents.samples);
       cpu::image_to_sequence(extents, in(a, 0), in(a, 1), out(a, 0), part.begin, part.end);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::ImageToSequenceBackwardInput& o) const {
     const auto extents = sequence_of(plan[task.writes[0]].shape, plan[task.reads[0]].shape, o.first);
-    return kernel(at, [extents](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [extents](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, extents.samples);
       cpu::image_to_sequence_backward_input(extents, in(a, 0), out(a, 0), part.begin, part.end);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::ImageToSequenceBackwardWeight& o) const {
     const std::int64_t samples = o.first == 0 ? plan[task.reads[0]].shape[1] : 0;  // of the first position, which is in front
-    return kernel(
-        at, [width = plan[task.reads[0]].shape[2], samples, add = o.accumulate](const Addresses& a, const Member& m, std::int64_t) {
-          const Part part(m, width, cache_line);
-          cpu::add_bias_backward(in(a, 0), out(a, 0), samples, width, part.begin, part.end, add);
-        });
+    return kernel(at, [width = plan[task.reads[0]].shape[2], samples, add = o.accumulate](const Addresses& a,
+                                                                                          const threads::Member& m, std::int64_t) {
+      const Part part(m, width, cache_line);
+      cpu::add_bias_backward(in(a, 0), out(a, 0), samples, width, part.begin, part.end, add);
+    });
   }
   /// What is copied from the front of x, and zeros behind it.
   std::unique_ptr<Kernel> copy_of_front(std::int64_t copied) const {
-    return kernel(at, [copied, all = plan[task.writes[0]].shape.elements()](const Addresses& a, const Member& m, std::int64_t) {
-      const Part part(m, all, cache_line);
-      for (std::int64_t i = part.begin; i < part.end; ++i) {
-        out(a, 0)[i] = i < copied ? in(a, 0)[i] : 0;
-      }
-    });
+    return kernel(
+        at, [copied, all = plan[task.writes[0]].shape.elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
+          const Part part(m, all, cache_line);
+          for (std::int64_t i = part.begin; i < part.end; ++i) {
+            out(a, 0)[i] = i < copied ? in(a, 0)[i] : 0;
+          }
+        });
   }
   std::unique_ptr<Kernel> operator()(const op::FirstPosition& o) const {
     return copy_of_front(o.first == 0 ? plan[task.writes[0]].shape.elements() : 0);
@@ -563,7 +568,7 @@ struct PrepareOp {
   std::unique_ptr<Kernel> operator()(const op::Transpose&) const {
     const Shape& shape = plan[task.reads[0]].shape;
     return kernel(at, [samples = shape[0], rows = shape[1], columns = shape.elements() / shape[0] / shape[1]](
-                          const Addresses& a, const Member& m, std::int64_t) {
+                          const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, samples);
       cpu::transpose(in(a, 0), out(a, 0), rows, columns, part.begin, part.end);
     });
@@ -618,7 +623,7 @@ std::unique_ptr<Kernel> prepare_update(const Plan& plan, const Task& task, const
     axes.push_back(plan::axes_of_whole(plan[task.writes[p]]));
     types.push_back(plan[task.reads[p]].dtype);
   }
-  return kernel(at, [update, slots, sizes, types, axes](const Addresses& a, const Member& m, std::int64_t step) {
+  return kernel(at, [update, slots, sizes, types, axes](const Addresses& a, const threads::Member& m, std::int64_t step) {
     double scale = 1;
     if (update.scaled) {
       if (*in(a, a.reads.size() - 2) != 0) {
@@ -699,7 +704,7 @@ Bytes workspace(std::span<const plan::Buffer> buffers, const Task& task, std::si
 class CpuBackend final : public HostBackend {
  public:
   std::string_view name() const override { return "cpu"; }
-  strategy::Target target() const override {
+  plan::Target target() const override {
     return {.joined = op::joint_ops(),
             .gradient_with_sgd = true,
             .all_reduce_with_sgd = true,
@@ -715,10 +720,10 @@ class CpuBackend final : public HostBackend {
       for (const BufferId id : *list) {
         const plan::Buffer& buffer = plan[id];
         const bool of_loss = buffer.role == plan::Role::loss || buffer.role == plan::Role::communication;
-        const plan::Order order = id != tiled                ? plan::Order::row_major
-                                  : weight->output_axes == 2 ? plan::Order::tiled_heads
-                                                             : plan::Order::tiled;
-        if ((buffer.dtype == DType::f64 && !of_loss) || (buffer.order != order && !takes_any_order(task))) {
+        const plan::MemoryLayout order = id != tiled                ? plan::MemoryLayout::row_major
+                                         : weight->output_axes == 2 ? plan::MemoryLayout::tiled_heads
+                                                                    : plan::MemoryLayout::tiled;
+        if ((buffer.dtype == DType::f64 && !of_loss) || (buffer.layout != order && !takes_any_order(task))) {
           return false;
         }
       }

@@ -48,7 +48,7 @@ class EmulatedKernel final : public Kernel {
   std::vector<Copy> out;
   std::unique_ptr<Kernel> inner;
 
-  void run(const Member& member, std::int64_t step) override {
+  void run(const threads::Member& member, std::int64_t step) override {
     for (const Copy& copy : in) {
       const Part part(member, copy.count, cache_line);
       widen(copy.type, copy.narrow + part.begin * 2, copy.wide + part.begin, part.size());
@@ -74,7 +74,7 @@ class CastKernel final : public Kernel {
   CastKernel(DType from, DType to, const std::byte* x, std::byte* y, std::int64_t count)
       : from_(from), to_(to), x_(x), y_(y), count_(count) {}
 
-  void run(const Member& member, std::int64_t) override {
+  void run(const threads::Member& member, std::int64_t) override {
     constexpr std::int64_t strip = 1024;
     std::array<float, strip> floats;
     Rounding done;

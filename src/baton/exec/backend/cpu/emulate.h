@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "baton/exec/backend.h"
+#include "baton/exec/host/host_backend.h"
 
 /// 16-bit tasks on float32 kernels: operands are widened into the workspace, the kernel runs there, and its results
 /// are rounded on the way out. What that does to values is counted. It shows what a format does to training,

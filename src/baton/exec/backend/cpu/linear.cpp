@@ -2,10 +2,11 @@
 
 #include <libxsmm.h>
 
-#include <stdexcept>
-#include <string>
+#include <algorithm>
+#include <cstdint>
 
 #include "baton/base/divide.h"
+#include "baton/base/error.h"
 #include "baton/base/memory.h"
 #include "baton/base/stop.h"
 #include "baton/exec/backend/cpu/generated_product.h"
@@ -22,43 +23,42 @@ using detail::Pieces;
 using detail::Product;
 using detail::ProductTable;
 
-constexpr int64_t tile = TiledWeight::tile;
+constexpr std::int64_t tile = TiledWeight::tile;
 
 /// Rows that share one pass over the weight. Their packed operands and sums live in the workspace.
-constexpr int64_t panel_rows = 128;
+constexpr std::int64_t panel_rows = 128;
 
 /// Floats of a packed operand that are kept in the L2 cache while the tiles of the weight pass by: half of
 /// the smallest such cache in use. No bit of a result depends on it.
-constexpr int64_t cached_floats = int64_t{64} * 1024;
+constexpr std::int64_t cached_floats = std::int64_t{64} * 1024;
 
 /// Floats of a cache line.
-constexpr int64_t line = 16;
+constexpr std::int64_t line = 16;
 
 /// The member's share of `units` equal pieces of work.
-Range share(int64_t units, Member member) { return divide(units, member.count, member.index, Remainder::spread); }
+Range share(std::int64_t units, threads::Member member) { return divide(units, member.count, member.index, Remainder::spread); }
 
-int64_t bytes(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
+std::int64_t bytes(std::int64_t floats) { return floats * static_cast<std::int64_t>(sizeof(float)); }
 
 bool has_avx512() { return libxsmm_get_target_archid() >= LIBXSMM_X86_AVX512; }
 
-void check_extents(const char* kernel, int64_t rows, int64_t in, int64_t out) {
-  if (rows < 1 || in < 1 || out < 1) {
-    throw std::invalid_argument(std::string("[") + kernel + "] rows, in and out must be positive, got " + std::to_string(rows) +
-                                ", " + std::to_string(in) + ", " + std::to_string(out));
-  }
+void check_extents(std::int64_t rows, std::int64_t in, std::int64_t out) {
+  check(rows > 0 && in > 0 && out > 0, "a linear layer of {} rows, {} inputs and {} outputs", rows, in, out);
 }
 
 struct Side {
-  int64_t full = 0;
-  int64_t last = 0;  // zero: no ragged piece
+  std::int64_t full = 0;
+  std::int64_t last = 0;  // zero: no ragged piece
 };
 
 Side side_of(Pieces pieces) { return {pieces.extent >= tile ? tile : 0, pieces.extent % tile}; }
 
-Product generate(int64_t m, int64_t n, int64_t k, bool add) {
+Product generate(std::int64_t m, std::int64_t n, std::int64_t k, bool add) {
   Product product{n, k, add};
 #if defined(__AVX512F__)
-  if (m == tile && has_avx512()) return product;
+  if (m == tile && has_avx512()) {
+    return product;
+  }
 #endif
   // Prefetches memory of c's size, bit by bit while it stores c.
   product.generated = generate_product({.m = m, .n = n, .k = k, .a_stride = m, .b_stride = k, .c_stride = m, .add = add}, true);
@@ -70,10 +70,12 @@ ProductTable generate_all(Side m, Side n, Side k) {
   libxsmm_init();
   ProductTable table;
   for (unsigned piece = 0; piece < 16; ++piece) {
-    const int64_t m_width = (piece & 8U) != 0 ? m.last : m.full;
-    const int64_t n_width = (piece & 4U) != 0 ? n.last : n.full;
-    const int64_t k_width = (piece & 2U) != 0 ? k.last : k.full;
-    if (m_width == 0 || n_width == 0 || k_width == 0) continue;
+    const std::int64_t m_width = (piece & 8U) != 0 ? m.last : m.full;
+    const std::int64_t n_width = (piece & 4U) != 0 ? n.last : n.full;
+    const std::int64_t k_width = (piece & 2U) != 0 ? k.last : k.full;
+    if (m_width == 0 || n_width == 0 || k_width == 0) {
+      continue;
+    }
     table.products[piece] = generate(m_width, n_width, k_width, (piece & 1U) != 0);
   }
   return table;
@@ -83,93 +85,110 @@ ProductTable generate_all(Side m, Side n, Side k) {
 // Where a whole tile is four vectors high, this beats the generated kernel by a twentieth: it spreads the
 // prefetches over the multiply-adds, where the other issues them in bursts that fill the line buffers.
 
-constexpr int64_t vectors = tile / 16;
-constexpr int64_t most_columns = 6;  // with `vectors` sums a column, what the registers hold
+constexpr std::int64_t vectors = tile / 16;
+constexpr std::int64_t most_columns = 6;  // with `vectors` sums a column, what the registers hold
 
 /// `fixed_k` is k where the compiler may know it, else zero.
-template <int64_t columns, int64_t fixed_k, bool add>
-void multiply_columns(int64_t any_k, const float* a, const float* b, float* c, uintptr_t& next, uintptr_t stride) {
-  const int64_t k = fixed_k > 0 ? fixed_k : any_k;
+template <std::int64_t columns, std::int64_t fixed_k, bool add>
+void multiply_columns(std::int64_t any_k, const float* a, const float* b, float* c, std::uintptr_t& next, std::uintptr_t stride) {
+  const std::int64_t k = fixed_k > 0 ? fixed_k : any_k;
   __m512 sums[columns][vectors];
-  for (int64_t n = 0; n < columns; ++n) {
-    for (int64_t m = 0; m < vectors; ++m) {
+  for (std::int64_t n = 0; n < columns; ++n) {
+    for (std::int64_t m = 0; m < vectors; ++m) {
       sums[n][m] = add ? _mm512_loadu_ps(c + n * tile + m * 16) : _mm512_setzero_ps();
     }
   }
 #pragma GCC unroll 2
-  for (int64_t i = 0; i < k; ++i) {
+  for (std::int64_t i = 0; i < k; ++i) {
     __m512 column[vectors];
-    for (int64_t m = 0; m < vectors; ++m) column[m] = _mm512_loadu_ps(a + i * tile + m * 16);
+    for (std::int64_t m = 0; m < vectors; ++m) {
+      column[m] = _mm512_loadu_ps(a + i * tile + m * 16);
+    }
     if (i % 2 == 0) {
       // NOLINTNEXTLINE(performance-no-int-to-ptr): it may lie past the end, where no pointer may point
       _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T0);
       next += stride;
     }
 #pragma GCC unroll 6
-    for (int64_t n = 0; n < columns; ++n) {
+    for (std::int64_t n = 0; n < columns; ++n) {
       const __m512 factor = _mm512_set1_ps(b[n * k + i]);
-      for (int64_t m = 0; m < vectors; ++m) sums[n][m] = _mm512_fmadd_ps(column[m], factor, sums[n][m]);
+      for (std::int64_t m = 0; m < vectors; ++m) {
+        sums[n][m] = _mm512_fmadd_ps(column[m], factor, sums[n][m]);
+      }
     }
   }
-  for (int64_t n = 0; n < columns; ++n) {
-    for (int64_t m = 0; m < vectors; ++m) _mm512_storeu_ps(c + n * tile + m * 16, sums[n][m]);
+  for (std::int64_t n = 0; n < columns; ++n) {
+    for (std::int64_t m = 0; m < vectors; ++m) {
+      _mm512_storeu_ps(c + n * tile + m * 16, sums[n][m]);
+    }
   }
 }
 
-template <int64_t fixed_k, bool add>
-void multiply_tile(int64_t n, int64_t k, const float* a, const float* b, float* c, const float* next) {
+template <std::int64_t fixed_k, bool add>
+void multiply_tile(std::int64_t n, std::int64_t k, const float* a, const float* b, float* c, const float* next) {
   constexpr std::array kernels{multiply_columns<1, fixed_k, add>, multiply_columns<2, fixed_k, add>,
                                multiply_columns<3, fixed_k, add>, multiply_columns<4, fixed_k, add>,
                                multiply_columns<5, fixed_k, add>, multiply_columns<6, fixed_k, add>};
   static_assert(kernels.size() == most_columns);
-  const int64_t prefetches = (n + most_columns - 1) / most_columns * ((k + 1) / 2);
-  auto place = reinterpret_cast<uintptr_t>(next);
-  const auto stride = static_cast<uintptr_t>(std::max(bytes(line), bytes(tile * tile) / prefetches));
-  for (int64_t column = 0; column < n; column += most_columns) {
-    const int64_t columns = std::min(most_columns, n - column);
-    kernels[static_cast<size_t>(columns - 1)](k, a, b + column * k, c + column * tile, place, stride);
+  const std::int64_t prefetches = (n + most_columns - 1) / most_columns * ((k + 1) / 2);
+  auto place = reinterpret_cast<std::uintptr_t>(next);
+  const auto stride = static_cast<std::uintptr_t>(std::max(bytes(line), bytes(tile * tile) / prefetches));
+  for (std::int64_t column = 0; column < n; column += most_columns) {
+    const std::int64_t columns = std::min(most_columns, n - column);
+    kernels[static_cast<std::size_t>(columns - 1)](k, a, b + column * k, c + column * tile, place, stride);
   }
 }
 #endif
 
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 /// Keeps parts of a workspace on cache lines of their own.
-int64_t line_floats(int64_t floats) { return round_up(floats, line); }
+std::int64_t line_floats(std::int64_t floats) { return round_up(floats, line); }
 
 /// Pieces of the reduction whose packed operand stays in the cache together.
-int64_t chunk_pieces(int64_t rows) { return std::max<int64_t>(1, cached_floats / (rows * tile)); }
+std::int64_t chunk_pieces(std::int64_t rows) { return std::max<std::int64_t>(1, cached_floats / (rows * tile)); }
 
 /// Copies pieces of the columns of a row-major matrix, [piece][row][column]. Reads along the rows, which the
 /// hardware prefetches.
-void pack_pieces(int64_t rows, Pieces columns, Range pieces, float scale, const float* from, int64_t packed_rows, float* packed) {
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t piece = pieces.begin; piece < pieces.end; ++piece) {
+void pack_pieces(std::int64_t rows, Pieces columns, Range pieces, float scale, const float* from, std::int64_t packed_rows,
+                 float* packed) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t piece = pieces.begin; piece < pieces.end; ++piece) {
       const float* source = from + row * columns.extent + piece * tile;
-      const int64_t width = columns.width(piece);
+      const std::int64_t width = columns.width(piece);
       float* to = packed + piece * tile * packed_rows + row * width;
       if (width == tile) {
-        for (int64_t i = 0; i < tile; ++i) to[i] = scale * source[i];
+        for (std::int64_t i = 0; i < tile; ++i) {
+          to[i] = scale * source[i];
+        }
       } else {
-        for (int64_t i = 0; i < width; ++i) to[i] = scale * source[i];
+        for (std::int64_t i = 0; i < width; ++i) {
+          to[i] = scale * source[i];
+        }
       }
     }
   }
 }
 
 /// sums = [sums] + the rows of a packed piece.
-void add_rows(int64_t rows, int64_t width, const float* piece, bool accumulate, float* sums) {
+void add_rows(std::int64_t rows, std::int64_t width, const float* piece, bool accumulate, float* sums) {
   std::array<float, tile> totals{};
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t i = 0; i < width; ++i) totals[i] += piece[row * width + i];
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t i = 0; i < width; ++i) {
+      totals[i] += piece[row * width + i];
+    }
   }
-  for (int64_t i = 0; i < width; ++i) sums[i] = (accumulate ? sums[i] : 0.0F) + totals[i];
+  for (std::int64_t i = 0; i < width; ++i) {
+    sums[i] = (accumulate ? sums[i] : 0.0F) + totals[i];
+  }
 }
 
 /// Asks for a part of the tile that the result will go to: `step` of `steps` equal parts.
-void prefetch_part(int64_t step, int64_t steps, int64_t rows, const float* place, int64_t stride) {
-  for (int64_t row = rows * step / steps; row < rows * (step + 1) / steps; ++row) {
-    for (int64_t i = 0; i < tile; i += line) __builtin_prefetch(place + row * stride + i, 1);
+void prefetch_part(std::int64_t step, std::int64_t steps, std::int64_t rows, const float* place, std::int64_t stride) {
+  for (std::int64_t row = rows * step / steps; row < rows * (step + 1) / steps; ++row) {
+    for (std::int64_t i = 0; i < tile; i += line) {
+      __builtin_prefetch(place + row * stride + i, 1);
+    }
   }
 }
 
@@ -182,17 +201,17 @@ struct Square {
 void transpose(Square& square) {
   __m256* r = square.row;
   __m256 s[8];
-  for (size_t i = 0; i < 8; i += 2) {
+  for (std::size_t i = 0; i < 8; i += 2) {
     s[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
     s[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
   }
-  for (size_t i = 0; i < 8; i += 4) {
+  for (std::size_t i = 0; i < 8; i += 4) {
     r[i] = _mm256_shuffle_ps(s[i], s[i + 2], 0x44);
     r[i + 1] = _mm256_shuffle_ps(s[i], s[i + 2], 0xEE);
     r[i + 2] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0x44);
     r[i + 3] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0xEE);
   }
-  for (size_t i = 0; i < 4; ++i) {
+  for (std::size_t i = 0; i < 4; ++i) {
     s[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
     s[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
   }
@@ -202,26 +221,28 @@ void transpose(Square& square) {
 
 /// to[column][row] = from[row][column], and zero where a gate, laid out like `to`, is not above zero.
 template <bool gated>
-void transpose(int64_t rows, int64_t columns, const float* from, int64_t from_stride, float* to, int64_t to_stride,
-               const float* gate = nullptr) {
-  const auto move = [&](int64_t row, int64_t column) {
+void transpose(std::int64_t rows, std::int64_t columns, const float* from, std::int64_t from_stride, float* to,
+               std::int64_t to_stride, const float* gate = nullptr) {
+  const auto move = [&](std::int64_t row, std::int64_t column) {
     const float value = from[row * from_stride + column];
     to[column * to_stride + row] = gated && !(gate[column * to_stride + row] > 0.0F) ? 0.0F : value;
   };
-  int64_t whole_rows = 0;
-  int64_t whole_columns = 0;
+  std::int64_t whole_rows = 0;
+  std::int64_t whole_columns = 0;
 #if defined(__AVX__)
   whole_rows = rows / 8 * 8;
   whole_columns = columns / 8 * 8;
   // Lines of `to` are finished one after the other: a power of two as stride would let halves evict each
   // other.
-  for (int64_t column = 0; column < whole_columns; column += 8) {
-    for (int64_t row = 0; row < whole_rows; row += 8) {
+  for (std::int64_t column = 0; column < whole_columns; column += 8) {
+    for (std::int64_t row = 0; row < whole_rows; row += 8) {
       Square square;
-      for (int64_t i = 0; i < 8; ++i) square.row[i] = _mm256_loadu_ps(from + (row + i) * from_stride + column);
+      for (std::int64_t i = 0; i < 8; ++i) {
+        square.row[i] = _mm256_loadu_ps(from + (row + i) * from_stride + column);
+      }
       transpose(square);
-      for (int64_t i = 0; i < 8; ++i) {
-        const int64_t place = (column + i) * to_stride + row;
+      for (std::int64_t i = 0; i < 8; ++i) {
+        const std::int64_t place = (column + i) * to_stride + row;
         if constexpr (gated) {
           const __m256 shut = _mm256_cmp_ps(_mm256_loadu_ps(gate + place), _mm256_setzero_ps(), _CMP_NGT_UQ);
           square.row[i] = _mm256_andnot_ps(shut, square.row[i]);
@@ -231,30 +252,36 @@ void transpose(int64_t rows, int64_t columns, const float* from, int64_t from_st
     }
   }
 #endif
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t column = row < whole_rows ? whole_columns : 0; column < columns; ++column) move(row, column);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t column = row < whole_rows ? whole_columns : 0; column < columns; ++column) {
+      move(row, column);
+    }
   }
 }
 
 /// Packs pieces of the columns of a row-major matrix transposed, [row block][piece][column][row], each
 /// block's rows filled up with zeros to the count that `padded` gives.
 template <typename Padded>
-void pack_transposed(int64_t rows, Pieces columns, Range pieces, const float* from, Padded padded, float* packed) {
+void pack_transposed(std::int64_t rows, Pieces columns, Range pieces, const float* from, Padded padded, float* packed) {
   const Pieces blocks{rows};
-  for (int64_t block = 0; block < blocks.count(); ++block) {
-    const int64_t block_rows = blocks.width(block);
-    const int64_t stride = padded(block_rows);
+  for (std::int64_t block = 0; block < blocks.count(); ++block) {
+    const std::int64_t block_rows = blocks.width(block);
+    const std::int64_t stride = padded(block_rows);
     // One line of floats at a time, so that each row is read along many pieces, which the hardware
     // prefetches.
-    for (int64_t row = 0; row < block_rows; row += line) {
-      const int64_t part = std::min(line, block_rows - row);
+    for (std::int64_t row = 0; row < block_rows; row += line) {
+      const std::int64_t part = std::min(line, block_rows - row);
       const bool end = row + part == block_rows;
-      for (int64_t piece = pieces.begin; piece < pieces.end; ++piece) {
+      for (std::int64_t piece = pieces.begin; piece < pieces.end; ++piece) {
         float* to = packed + block * tile * columns.extent + piece * tile * stride + row;
-        const int64_t width = columns.width(piece);
+        const std::int64_t width = columns.width(piece);
         transpose<false>(part, width, from + (block * tile + row) * columns.extent + piece * tile, columns.extent, to, stride);
-        if (!end || stride == block_rows) continue;
-        for (int64_t i = 0; i < width; ++i) std::fill_n(to + i * stride + part, stride - block_rows, 0.0F);
+        if (!end || stride == block_rows) {
+          continue;
+        }
+        for (std::int64_t i = 0; i < width; ++i) {
+          std::fill_n(to + i * stride + part, stride - block_rows, 0.0F);
+        }
       }
     }
   }
@@ -264,17 +291,23 @@ float relu_of(float value) { return 0.0F > value ? 0.0F : value; }
 
 /// y = sums [+ bias], then ReLU.
 template <bool relu>
-void finish_rows(int64_t rows, int64_t width, const float* sums, const float* bias, float* y, int64_t stride) {
+void finish_rows(std::int64_t rows, std::int64_t width, const float* sums, const float* bias, float* y, std::int64_t stride) {
   std::array<float, tile> shift{};
-  if (bias != nullptr) std::copy_n(bias, width, shift.begin());
+  if (bias != nullptr) {
+    std::copy_n(bias, width, shift.begin());
+  }
   const auto finish = [](float sum, float add) { return relu ? relu_of(sum + add) : sum + add; };
-  for (int64_t row = 0; row < rows; ++row) {
+  for (std::int64_t row = 0; row < rows; ++row) {
     const float* from = sums + row * width;
     float* to = y + row * stride;
     if (width == tile) {
-      for (int64_t i = 0; i < tile; ++i) to[i] = finish(from[i], shift[i]);
+      for (std::int64_t i = 0; i < tile; ++i) {
+        to[i] = finish(from[i], shift[i]);
+      }
     } else {
-      for (int64_t i = 0; i < width; ++i) to[i] = finish(from[i], shift[i]);
+      for (std::int64_t i = 0; i < width; ++i) {
+        to[i] = finish(from[i], shift[i]);
+      }
     }
   }
 }
@@ -295,70 +328,79 @@ void detail::Product::operator()(const float* a, const float* b, float* c, const
 // On AVX-512 libxsmm splits the sum of a single vector of m over several registers when n is below 12, which
 // would let the number of rows change the order of a sum. Such shapes are padded up to where it keeps one
 // register.
-constexpr int64_t unsplit_n = 12;
-constexpr int64_t avx512_floats = 16;
+constexpr std::int64_t unsplit_n = 12;
+constexpr std::int64_t avx512_floats = 16;
 
-LinearForward::LinearForward(int64_t rows, int64_t in, int64_t out, bool relu)
+LinearForward::LinearForward(std::int64_t rows, std::int64_t in, std::int64_t out, bool relu)
     : rows_(rows), in_{in}, out_{out}, relu_(relu), min_block_rows_(1) {
-  check_extents("LinearForward", rows, in, out);
-  const int64_t last_out = out % tile;
-  if (has_avx512() && last_out > 0 && last_out <= avx512_floats) min_block_rows_ = unsplit_n;
+  check_extents(rows, in, out);
+  const std::int64_t last_out = out % tile;
+  if (has_avx512() && last_out > 0 && last_out <= avx512_floats) {
+    min_block_rows_ = unsplit_n;
+  }
   Side block = side_of({rows});
-  if (block.last > 0) block.last = std::max(block.last, min_block_rows_);
+  if (block.last > 0) {
+    block.last = std::max(block.last, min_block_rows_);
+  }
   products_ = generate_all(side_of(out_), block, side_of(in_));
 }
 
-int64_t LinearForward::packed_floats() const { return line_floats((std::min(rows_, panel_rows) + min_block_rows_) * in_.extent); }
+std::int64_t LinearForward::packed_floats() const {
+  return line_floats((std::min(rows_, panel_rows) + min_block_rows_) * in_.extent);
+}
 
-int64_t LinearForward::workspace_bytes(int team) const {
-  const int64_t rows = std::min(rows_, panel_rows);
+std::int64_t LinearForward::workspace_bytes(int team) const {
+  const std::int64_t rows = std::min(rows_, panel_rows);
   const Pieces blocks{rows};
   const bool one_chunk = in_.count() <= chunk_pieces(rows);
-  const int64_t sums = std::max<int64_t>(team, one_chunk ? 0 : out_.count() * blocks.count());
+  const std::int64_t sums = std::max<std::int64_t>(team, one_chunk ? 0 : out_.count() * blocks.count());
   return bytes(packed_floats() + sums * tile * tile);
 }
 
-void LinearForward::run(const float* x, const float* w, const float* bias, float* y, void* workspace, Member member) const {
-  for (int64_t row = 0; row < rows_; row += panel_rows) {
+void LinearForward::run(const float* x, const float* w, const float* bias, float* y, void* workspace,
+                        threads::Member member) const {
+  for (std::int64_t row = 0; row < rows_; row += panel_rows) {
     run_panel(std::min(panel_rows, rows_ - row), x + row * in_.extent, w, bias, y + row * out_.extent,
               static_cast<float*>(workspace), member);
   }
 }
 
-void LinearForward::run_panel(int64_t rows, const float* x, const float* w, const float* bias, float* y, float* workspace,
-                              Member member) const {
+void LinearForward::run_panel(std::int64_t rows, const float* x, const float* w, const float* bias, float* y, float* workspace,
+                              threads::Member member) const {
   const Pieces blocks{rows};
-  const int64_t last_rows = blocks.width(blocks.count() - 1);
-  const int64_t padding = std::max<int64_t>(0, min_block_rows_ - last_rows);
-  const int64_t packed_rows = rows + padding;
+  const std::int64_t last_rows = blocks.width(blocks.count() - 1);
+  const std::int64_t padding = std::max<std::int64_t>(0, min_block_rows_ - last_rows);
+  const std::int64_t packed_rows = rows + padding;
   // [in piece][row][column]
   float* packed = workspace;
   float* sums = workspace + packed_floats();
 
   const Range packing = share(in_.count(), member);
   pack_pieces(rows, in_, packing, 1.0F, x, packed_rows, packed);
-  for (int64_t k = packing.begin; k < packing.end; ++k) {
+  for (std::int64_t k = packing.begin; k < packing.end; ++k) {
     std::fill_n(packed + k * tile * packed_rows + rows * in_.width(k), padding * in_.width(k), 0.0F);
   }
   member.sync();
 
-  const int64_t chunk = chunk_pieces(rows);
+  const std::int64_t chunk = chunk_pieces(rows);
   const bool one_chunk = in_.count() <= chunk;
   const Range units = share(out_.count() * blocks.count(), member);
-  const auto w_tile = [&](int64_t unit, int64_t k) {
-    const int64_t n = unit / blocks.count();
+  const auto w_tile = [&](std::int64_t unit, std::int64_t k) {
+    const std::int64_t n = unit / blocks.count();
     return w + n * tile * in_.extent + k * tile * out_.width(n);
   };
-  for (int64_t first = 0; first < in_.count(); first += chunk) {
-    const int64_t last = std::min(first + chunk, in_.count());
-    for (int64_t unit = units.begin; unit < units.end && !asked_to_stop_at_once(); ++unit) {
-      const int64_t n = unit / blocks.count();
-      const int64_t block = unit % blocks.count();
-      const int64_t width = out_.width(n);
+  for (std::int64_t first = 0; first < in_.count(); first += chunk) {
+    const std::int64_t last = std::min(first + chunk, in_.count());
+    for (std::int64_t unit = units.begin; unit < units.end && !asked_to_stop_at_once(); ++unit) {
+      const std::int64_t n = unit / blocks.count();
+      const std::int64_t block = unit % blocks.count();
+      const std::int64_t width = out_.width(n);
       float* sum = sums + (one_chunk ? member.index : unit) * tile * tile;
       float* to = y + block * tile * out_.extent + n * tile;
-      for (int64_t k = first; k < last; ++k) {
-        if (last == in_.count()) prefetch_part(k - first, last - first, blocks.width(block), to, out_.extent);
+      for (std::int64_t k = first; k < last; ++k) {
+        if (last == in_.count()) {
+          prefetch_part(k - first, last - first, blocks.width(block), to, out_.extent);
+        }
         const Product& product = products_.at(out_.ragged(n), blocks.ragged(block), in_.ragged(k), k > 0);
         const float* a = w_tile(unit, k);
         const float* next = k + 1 < last ? w_tile(unit, k + 1) : unit + 1 < units.end ? w_tile(unit + 1, first) : a;
@@ -374,71 +416,77 @@ void LinearForward::run_panel(int64_t rows, const float* x, const float* w, cons
   member.sync();
 }
 
-LinearBackwardInput::LinearBackwardInput(int64_t rows, int64_t in, int64_t out, bool mask)
+LinearBackwardInput::LinearBackwardInput(std::int64_t rows, std::int64_t in, std::int64_t out, bool mask)
     : rows_(rows), in_{in}, out_{out}, mask_(mask), row_multiple_(has_avx512() ? 16 : 8), min_block_rows_(1) {
-  check_extents("LinearBackwardInput", rows, in, out);
-  const int64_t last_in = in % tile;
-  if (has_avx512() && last_in > 0 && last_in < unsplit_n) min_block_rows_ = 2 * avx512_floats;
+  check_extents(rows, in, out);
+  const std::int64_t last_in = in % tile;
+  if (has_avx512() && last_in > 0 && last_in < unsplit_n) {
+    min_block_rows_ = 2 * avx512_floats;
+  }
   Side block = side_of({rows});
   // A ragged block may fill up to a whole one.
-  if (block.last > 0) block.last = padded_rows(block.last);
+  if (block.last > 0) {
+    block.last = padded_rows(block.last);
+  }
   products_ = generate_all(block, side_of(in_), side_of(out_));
 }
 
-int64_t LinearBackwardInput::padded_rows(int64_t block_rows) const {
+std::int64_t LinearBackwardInput::padded_rows(std::int64_t block_rows) const {
   return round_up(std::max(block_rows, min_block_rows_), row_multiple_);
 }
 
-int64_t LinearBackwardInput::packed_floats() const { return round_up(std::min(rows_, panel_rows), tile) * out_.extent; }
+std::int64_t LinearBackwardInput::packed_floats() const { return round_up(std::min(rows_, panel_rows), tile) * out_.extent; }
 
-int64_t LinearBackwardInput::workspace_bytes(int team) const {
-  const int64_t rows = std::min(rows_, panel_rows);
+std::int64_t LinearBackwardInput::workspace_bytes(int team) const {
+  const std::int64_t rows = std::min(rows_, panel_rows);
   const bool one_chunk = out_.count() <= chunk_pieces(rows);
-  const int64_t sums = std::max<int64_t>(team, one_chunk ? 0 : in_.count() * Pieces{rows}.count());
+  const std::int64_t sums = std::max<std::int64_t>(team, one_chunk ? 0 : in_.count() * Pieces{rows}.count());
   return bytes(packed_floats() + sums * tile * tile);
 }
 
 void LinearBackwardInput::run(const float* dy, const float* w, const float* mask_x, float* dx, void* workspace,
-                              Member member) const {
-  for (int64_t row = 0; row < rows_; row += panel_rows) {
+                              threads::Member member) const {
+  for (std::int64_t row = 0; row < rows_; row += panel_rows) {
     run_panel(std::min(panel_rows, rows_ - row), dy + row * out_.extent, w, mask_ ? mask_x + row * in_.extent : nullptr,
               dx + row * in_.extent, static_cast<float*>(workspace), member);
   }
 }
 
-void LinearBackwardInput::run_panel(int64_t rows, const float* dy, const float* w, const float* mask_x, float* dx, float* workspace,
-                                    Member member) const {
+void LinearBackwardInput::run_panel(std::int64_t rows, const float* dy, const float* w, const float* mask_x, float* dx,
+                                    float* workspace, threads::Member member) const {
   const Pieces blocks{rows};
   // [row block][out piece][out index][row]
   float* packed = workspace;
   float* sums = workspace + packed_floats();
-  const auto packed_tile = [&](int64_t block, int64_t k) {
+  const auto packed_tile = [&](std::int64_t block, std::int64_t k) {
     return packed + block * tile * out_.extent + k * tile * padded_rows(blocks.width(block));
   };
 
   pack_transposed(
-      rows, out_, share(out_.count(), member), dy, [&](int64_t block_rows) { return padded_rows(block_rows); }, packed);
+      rows, out_, share(out_.count(), member), dy, [&](std::int64_t block_rows) { return padded_rows(block_rows); }, packed);
   member.sync();
 
-  const int64_t chunk = chunk_pieces(rows);
+  const std::int64_t chunk = chunk_pieces(rows);
   const bool one_chunk = out_.count() <= chunk;
   const Range units = share(in_.count() * blocks.count(), member);
-  const auto w_tile = [&](int64_t unit, int64_t k) {
+  const auto w_tile = [&](std::int64_t unit, std::int64_t k) {
     return w + k * tile * in_.extent + unit / blocks.count() * tile * out_.width(k);
   };
-  for (int64_t first = 0; first < out_.count(); first += chunk) {
-    const int64_t last = std::min(first + chunk, out_.count());
-    for (int64_t unit = units.begin; unit < units.end && !asked_to_stop_at_once(); ++unit) {
-      const int64_t n = unit / blocks.count();
-      const int64_t block = unit % blocks.count();
-      const int64_t width = in_.width(n);
-      const int64_t block_rows = blocks.width(block);
+  for (std::int64_t first = 0; first < out_.count(); first += chunk) {
+    const std::int64_t last = std::min(first + chunk, out_.count());
+    for (std::int64_t unit = units.begin; unit < units.end && !asked_to_stop_at_once(); ++unit) {
+      const std::int64_t n = unit / blocks.count();
+      const std::int64_t block = unit % blocks.count();
+      const std::int64_t width = in_.width(n);
+      const std::int64_t block_rows = blocks.width(block);
       float* sum = sums + (one_chunk ? member.index : unit) * tile * tile;
-      const int64_t place = block * tile * in_.extent + n * tile;
-      for (int64_t k = first; k < last; ++k) {
+      const std::int64_t place = block * tile * in_.extent + n * tile;
+      for (std::int64_t k = first; k < last; ++k) {
         if (last == out_.count()) {
           prefetch_part(k - first, last - first, block_rows, dx + place, in_.extent);
-          if (mask_) prefetch_part(k - first, last - first, block_rows, mask_x + place, in_.extent);
+          if (mask_) {
+            prefetch_part(k - first, last - first, block_rows, mask_x + place, in_.extent);
+          }
         }
         const Product& product = products_.at(blocks.ragged(block), in_.ragged(n), out_.ragged(k), k > 0);
         const float* a = packed_tile(block, k);
@@ -455,56 +503,57 @@ void LinearBackwardInput::run_panel(int64_t rows, const float* dy, const float* 
   member.sync();
 }
 
-LinearBackwardWeight::LinearBackwardWeight(int64_t rows, int64_t in, int64_t out, float alpha, bool accumulate)
+LinearBackwardWeight::LinearBackwardWeight(std::int64_t rows, std::int64_t in, std::int64_t out, float alpha, bool accumulate)
     : rows_(rows), in_{in}, out_{out}, alpha_(alpha), accumulate_(accumulate) {
-  check_extents("LinearBackwardWeight", rows, in, out);
+  check_extents(rows, in, out);
   products_ = generate_all(side_of(out_), side_of(in_), side_of({rows}));
 }
 
-int64_t LinearBackwardWeight::workspace_bytes(int /*team*/) const {
-  const int64_t rows = std::min(rows_, panel_rows);
+std::int64_t LinearBackwardWeight::workspace_bytes(int /*team*/) const {
+  const std::int64_t rows = std::min(rows_, panel_rows);
   return bytes(line_floats(rows * in_.extent) + line_floats(rows * out_.extent));
 }
 
-void LinearBackwardWeight::run(const float* x, const float* dy, float* dw, float* db, void* workspace, Member member) const {
-  for (int64_t row = 0; row < rows_; row += panel_rows) {
+void LinearBackwardWeight::run(const float* x, const float* dy, float* dw, float* db, void* workspace,
+                               threads::Member member) const {
+  for (std::int64_t row = 0; row < rows_; row += panel_rows) {
     run_panel(std::min(panel_rows, rows_ - row), accumulate_ || row > 0, x + row * in_.extent, dy + row * out_.extent, dw, db,
               static_cast<float*>(workspace), member);
   }
 }
 
-void LinearBackwardWeight::run_panel(int64_t rows, bool accumulate, const float* x, const float* dy, float* dw, float* db,
-                                     float* workspace, Member member) const {
+void LinearBackwardWeight::run_panel(std::int64_t rows, bool accumulate, const float* x, const float* dy, float* dw, float* db,
+                                     float* workspace, threads::Member member) const {
   const Pieces blocks{rows};
   // [row block][in piece][in index][row] and, scaled by alpha, [out piece][row][out index]
   float* packed_x = workspace;
   float* packed_dy = workspace + line_floats(std::min(rows_, panel_rows) * in_.extent);
 
-  const auto packed_x_tile = [&](int64_t block, int64_t n) {
+  const auto packed_x_tile = [&](std::int64_t block, std::int64_t n) {
     return packed_x + block * tile * in_.extent + n * tile * blocks.width(block);
   };
 
   pack_transposed(
-      rows, in_, share(in_.count(), member), x, [](int64_t block_rows) { return block_rows; }, packed_x);
+      rows, in_, share(in_.count(), member), x, [](std::int64_t block_rows) { return block_rows; }, packed_x);
   const Range packing = share(out_.count(), member);
   pack_pieces(rows, out_, packing, alpha_, dy, rows, packed_dy);
-  for (int64_t m = packing.begin; m < packing.end && db != nullptr; ++m) {
+  for (std::int64_t m = packing.begin; m < packing.end && db != nullptr; ++m) {
     add_rows(rows, out_.width(m), packed_dy + m * tile * rows, accumulate, db + m * tile);
   }
   member.sync();
 
-  const int64_t chunk = chunk_pieces(rows);
-  const auto dw_tile = [&](int64_t m, int64_t n) { return dw + m * tile * in_.extent + n * tile * out_.width(m); };
+  const std::int64_t chunk = chunk_pieces(rows);
+  const auto dw_tile = [&](std::int64_t m, std::int64_t n) { return dw + m * tile * in_.extent + n * tile * out_.width(m); };
   const Range units = share(out_.count() * in_.count(), member);
-  for (int64_t first = 0; first < in_.count(); first += chunk) {
-    const int64_t last = std::min(first + chunk, in_.count());
-    for (int64_t m = units.begin / in_.count(); m * in_.count() < units.end; ++m) {
-      const int64_t begin = std::max(first, units.begin - m * in_.count());
-      const int64_t end = std::min(last, units.end - m * in_.count());
-      for (int64_t n = begin; n < end && !asked_to_stop_at_once(); ++n) {
+  for (std::int64_t first = 0; first < in_.count(); first += chunk) {
+    const std::int64_t last = std::min(first + chunk, in_.count());
+    for (std::int64_t m = units.begin / in_.count(); m * in_.count() < units.end; ++m) {
+      const std::int64_t begin = std::max(first, units.begin - m * in_.count());
+      const std::int64_t end = std::min(last, units.end - m * in_.count());
+      for (std::int64_t n = begin; n < end && !asked_to_stop_at_once(); ++n) {
         float* sum = dw_tile(m, n);
         const float* next = n + 1 < end ? dw_tile(m, n + 1) : m + 1 < out_.count() ? dw_tile(m + 1, first) : sum;
-        for (int64_t block = 0; block < blocks.count(); ++block) {
+        for (std::int64_t block = 0; block < blocks.count(); ++block) {
           const Product& product = products_.at(out_.ragged(m), in_.ragged(n), blocks.ragged(block), accumulate || block > 0);
           const float* a = packed_dy + m * tile * rows + block * tile * out_.width(m);
           product(a, packed_x_tile(block, n), sum, next);

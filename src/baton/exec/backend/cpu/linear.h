@@ -6,44 +6,40 @@
 #include <cstdint>
 
 #include "baton/exec/backend/cpu/generated_product.h"
-#include "baton/exec/host/member.h"
 #include "baton/exec/tiled_weight.h"
+#include "baton/threads/member.h"
 
-/// The three products of a linear layer, y = x Wᵀ + b, in float32, each run by all threads of a team
-/// together.
+/// The three products of a linear layer, y = x Wᵀ + b, in float32, each run by all threads of a team together.
 ///
-/// Activations are row-major and contiguous. A weight and its gradient are in the order of TiledWeight.
+/// Activations are row-major and contiguous. A weight and its gradient have the layout of TiledWeight.
 ///
-/// Promised of all three:
+/// What all three promise:
 /// - The bits of a result do not depend on the size of the team.
-/// - Every element of y and dx is one chain of fused multiply-adds from zero in ascending order of the
-/// reduction
-///   index, so a row's bits depend neither on the other rows of its batch nor on the vector width of the
-///   machine.
-/// - `run` neither allocates nor locks. It is collective: every member calls it with the same arguments, once
-/// what
-///   it reads is complete. When it returns, the whole result is complete and the workspace free again.
-/// - Constructors generate machine code, may be called from any thread, and throw std::runtime_error where
-/// none can
-///   be generated and std::invalid_argument on an extent below one.
+/// - Every element of y and dx is one chain of fused multiply-adds from zero, in ascending order of the reduction index. So the
+/// bits
+///   of a row depend neither on the other rows of its batch nor on the vector width of the machine.
+/// - `run` neither allocates nor locks. It is collective: every member calls it with the same arguments, after what it reads is
+///   complete. When it returns, the whole result is complete and the workspace is free again.
+/// - Constructors generate machine code and may be called from any thread. They throw std::runtime_error if no code can be
+/// generated.
 namespace baton::exec::cpu {
 
 namespace detail {
 
 /// One product of small column-major matrices: c = [c +] a b, each without gaps between its columns.
 struct Product {
-  /// Also brings `next`, the tile of the weight that the next product needs, nearer.
+  /// Also prefetches `next`, the tile of the weight that the next product needs.
   void operator()(const float* a, const float* b, float* c, const float* next) const;
 
-  int64_t n = 0;
-  int64_t k = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
   bool add = false;
-  GeneratedProduct generated = nullptr;  // null: m is 64 and the built-in kernel does it
+  GeneratedProduct generated = nullptr;  // nullptr: m is 64 and the built-in kernel does it
 };
 
 /// The products of one operation. Each side is either full or the last, ragged piece of its dimension.
 struct ProductTable {
-  static constexpr size_t index(bool last_m, bool last_n, bool last_k, bool add) {
+  static constexpr std::size_t index(bool last_m, bool last_n, bool last_k, bool add) {
     return (last_m ? 8U : 0U) + (last_n ? 4U : 0U) + (last_k ? 2U : 0U) + (add ? 1U : 0U);
   }
   const Product& at(bool last_m, bool last_n, bool last_k, bool add) const { return products[index(last_m, last_n, last_k, add)]; }
@@ -53,80 +49,81 @@ struct ProductTable {
 
 /// A dimension cut in pieces of 64, the last one possibly shorter.
 struct Pieces {
-  int64_t extent = 0;
+  std::int64_t extent = 0;
 
-  int64_t count() const { return (extent + TiledWeight::tile - 1) / TiledWeight::tile; }
-  int64_t width(int64_t piece) const { return std::min(TiledWeight::tile, extent - piece * TiledWeight::tile); }
-  bool ragged(int64_t piece) const { return width(piece) < TiledWeight::tile; }
+  std::int64_t count() const { return (extent + TiledWeight::tile - 1) / TiledWeight::tile; }
+  std::int64_t width(std::int64_t piece) const { return std::min(TiledWeight::tile, extent - piece * TiledWeight::tile); }
+  bool ragged(std::int64_t piece) const { return width(piece) < TiledWeight::tile; }
 };
 
 }  // namespace detail
 
-/// y = x Wᵀ [+ bias], then, where `relu`, max(0, .), which lets a NaN through.
+/// y = x Wᵀ [+ bias]; if `relu`, then max(0, .), which keeps a NaN.
 class LinearForward {
  public:
-  LinearForward(int64_t rows, int64_t in, int64_t out, bool relu);
+  LinearForward(std::int64_t rows, std::int64_t in, std::int64_t out, bool relu);
 
-  /// Size of the workspace of `run`, which is to be aligned to 64 bytes.
-  int64_t workspace_bytes(int team) const;
+  /// Size of the workspace of `run`, which must be aligned to 64 bytes.
+  std::int64_t workspace_bytes(int team) const;
 
-  /// `bias` may be null.
-  void run(const float* x, const float* w, const float* bias, float* y, void* workspace, Member member) const;
+  /// `bias` may be nullptr.
+  void run(const float* x, const float* w, const float* bias, float* y, void* workspace, threads::Member member) const;
 
  private:
-  void run_panel(int64_t rows, const float* x, const float* w, const float* bias, float* y, float* workspace, Member member) const;
+  void run_panel(std::int64_t rows, const float* x, const float* w, const float* bias, float* y, float* workspace,
+                 threads::Member member) const;
 
-  int64_t packed_floats() const;
+  std::int64_t packed_floats() const;
 
-  int64_t rows_;
+  std::int64_t rows_;
   detail::Pieces in_;
   detail::Pieces out_;
   bool relu_;
-  int64_t min_block_rows_;
+  std::int64_t min_block_rows_;
   detail::ProductTable products_;
 };
 
-/// dx = dy W, and where `mask`, zero at each element whose mask_x is zero or less.
+/// dx = dy W; if `mask`, then zero at each element whose mask_x is zero or less.
 class LinearBackwardInput {
  public:
-  LinearBackwardInput(int64_t rows, int64_t in, int64_t out, bool mask);
+  LinearBackwardInput(std::int64_t rows, std::int64_t in, std::int64_t out, bool mask);
 
-  int64_t workspace_bytes(int team) const;
+  std::int64_t workspace_bytes(int team) const;
 
-  /// `mask_x` is what ReLU put out, or what went in; null unless the kernel masks.
-  void run(const float* dy, const float* w, const float* mask_x, float* dx, void* workspace, Member member) const;
+  /// `mask_x` is the output of ReLU, or its input; nullptr unless the kernel masks.
+  void run(const float* dy, const float* w, const float* mask_x, float* dx, void* workspace, threads::Member member) const;
 
  private:
-  void run_panel(int64_t rows, const float* dy, const float* w, const float* mask_x, float* dx, float* workspace,
-                 Member member) const;
-  int64_t padded_rows(int64_t block_rows) const;
-  int64_t packed_floats() const;
+  void run_panel(std::int64_t rows, const float* dy, const float* w, const float* mask_x, float* dx, float* workspace,
+                 threads::Member member) const;
+  std::int64_t padded_rows(std::int64_t block_rows) const;
+  std::int64_t packed_floats() const;
 
-  int64_t rows_;
+  std::int64_t rows_;
   detail::Pieces in_;
   detail::Pieces out_;
   bool mask_;
-  int64_t row_multiple_;
-  int64_t min_block_rows_;
+  std::int64_t row_multiple_;
+  std::int64_t min_block_rows_;
   detail::ProductTable products_;
 };
 
-/// dw = [dw] + alpha dyᵀ x and db = [db] + alpha (column sums of dy), the old values counting where
-/// `accumulate`. With alpha = -lr and the weight itself as dw this is the step of plain SGD.
+/// dw = [dw] + alpha dyᵀ x and db = [db] + alpha (column sums of dy); the old values count if `accumulate`. With alpha = -lr and
+/// the weight itself as dw this is the step of plain SGD.
 class LinearBackwardWeight {
  public:
-  LinearBackwardWeight(int64_t rows, int64_t in, int64_t out, float alpha, bool accumulate);
+  LinearBackwardWeight(std::int64_t rows, std::int64_t in, std::int64_t out, float alpha, bool accumulate);
 
-  int64_t workspace_bytes(int team) const;
+  std::int64_t workspace_bytes(int team) const;
 
-  /// `db` may be null.
-  void run(const float* x, const float* dy, float* dw, float* db, void* workspace, Member member) const;
+  /// `db` may be nullptr.
+  void run(const float* x, const float* dy, float* dw, float* db, void* workspace, threads::Member member) const;
 
  private:
-  void run_panel(int64_t rows, bool accumulate, const float* x, const float* dy, float* dw, float* db, float* workspace,
-                 Member member) const;
+  void run_panel(std::int64_t rows, bool accumulate, const float* x, const float* dy, float* dw, float* db, float* workspace,
+                 threads::Member member) const;
 
-  int64_t rows_;
+  std::int64_t rows_;
   detail::Pieces in_;
   detail::Pieces out_;
   float alpha_;

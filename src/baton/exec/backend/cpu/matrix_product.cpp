@@ -21,7 +21,7 @@ std::int64_t MatrixProduct::workspace_bytes(int team) const {
   return tiles_bytes(inner_, columns_) + forward_.workspace_bytes(team);
 }
 
-void MatrixProduct::run(const float* a, const float* b, float* c, void* workspace, Member member) const {
+void MatrixProduct::run(const float* a, const float* b, float* c, void* workspace, threads::Member member) const {
   auto* tiles = static_cast<float*>(workspace);
   constexpr std::int64_t tile = TiledWeight::tile;
   const std::int64_t tile_rows = (columns_ + tile - 1) / tile;

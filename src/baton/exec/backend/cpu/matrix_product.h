@@ -13,7 +13,7 @@ class MatrixProduct {
   MatrixProduct(std::int64_t rows, std::int64_t inner, std::int64_t columns);
 
   std::int64_t workspace_bytes(int team) const;
-  void run(const float* a, const float* b, float* c, void* workspace, Member member) const;
+  void run(const float* a, const float* b, float* c, void* workspace, threads::Member member) const;
 
  private:
   std::int64_t inner_;

@@ -4,13 +4,13 @@
 #include <cstdint>
 
 #include "baton/base/divide.h"
-#include "baton/exec/host/member.h"
+#include "baton/threads/member.h"
 
 namespace baton::exec::cpu {
 
 /// A member's part of `count` things, in whole multiples of `grain`.
 struct Part : Range {
-  Part(const Member& member, std::int64_t count, std::int64_t grain = 1) {
+  Part(const threads::Member& member, std::int64_t count, std::int64_t grain = 1) {
     const std::int64_t grains = (count + grain - 1) / grain;
     const Range own = divide(grains, member.count, member.index, Remainder::spread);
     begin = std::min(count, own.begin * grain);

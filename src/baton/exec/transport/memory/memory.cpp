@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <atomic>
 
+#include "baton/base/clock.h"
 #include "baton/base/error.h"
 #include "baton/cost/link_time.h"
-#include "baton/exec/clock.h"
-#include "baton/exec/transport.h"
 #include "baton/exec/transport/dealing.h"
 #include "baton/exec/transport/operation.h"
+#include "baton/exec/transport/transport.h"
 
 namespace baton::exec {
 namespace {
@@ -21,15 +21,15 @@ struct alignas(64) Work {
 };
 
 /// What the members of one transfer or collective share.
-class Meeting {
+class MemoryMeeting {
  public:
-  explicit Meeting(std::size_t members) : works_(members) {}
+  explicit MemoryMeeting(std::size_t members) : works_(members) {}
 
   // Set up before the first step.
   SharedRounding rounding_;
   std::vector<Work> works_;  // by rank
   std::size_t operation_count_ = 0;
-  std::vector<Doorbell*> doorbells_;
+  std::vector<threads::Doorbell*> doorbells_;
   Nanoseconds least_;  // emulated duration
 
   // Changed within a step.
@@ -48,7 +48,7 @@ class Meeting {
   }
 
   void ring_all() const {
-    for (Doorbell* bell : doorbells_) {
+    for (threads::Doorbell* bell : doorbells_) {
       bell->ring();
     }
   }
@@ -85,9 +85,9 @@ class Meeting {
   }
 };
 
-class MemoryExchange final : public Exchange, private TeamWork {
+class MemoryExchange final : public Exchange, private threads::TeamWork {
  public:
-  MemoryExchange(Meeting& meeting, std::size_t rank, Team* team) : meeting_(meeting), rank_(rank), team_(team) {}
+  MemoryExchange(MemoryMeeting& meeting, std::size_t rank, threads::Team* team) : meeting_(meeting), rank_(rank), team_(team) {}
 
   void post() override { meeting_.arrive(); }
 
@@ -131,11 +131,11 @@ class MemoryExchange final : public Exchange, private TeamWork {
       meeting_.work_on(*work_);
     }
   }
-  void run(const Member&) override { meeting_.work_on(*work_); }
+  void run(const threads::Member&) override { meeting_.work_on(*work_); }
 
-  Meeting& meeting_;
+  MemoryMeeting& meeting_;
   std::size_t rank_;
-  Team* team_;
+  threads::Team* team_;
   Work* work_ = nullptr;
 };
 
@@ -174,20 +174,20 @@ Operation operation_of(const plan::Task& first, DType type, const std::vector<Me
 
 class MemoryTransport final : public Transport {
  public:
-  explicit MemoryTransport(Crossing crossing) : crossing_(std::move(crossing)) {
-    for (std::size_t m = 0; m < crossing_.plan.meeting_count(); ++m) {
-      meetings_.push_back(crossing_.is_local(MeetingId(m)) ? open(MeetingId(m)) : nullptr);
+  explicit MemoryTransport(TransportContext context) : context_(std::move(context)) {
+    for (std::size_t m = 0; m < context_.plan.meeting_count(); ++m) {
+      meetings_.push_back(context_.is_local(MeetingId(m)) ? open(MeetingId(m)) : nullptr);
     }
   }
 
   std::unique_ptr<Exchange> prepare(TaskId id) override {
-    const plan::Task& task = crossing_.plan[id];
+    const plan::Task& task = context_.plan[id];
     return std::make_unique<MemoryExchange>(*meetings_[plan::meeting_of(task).index()], rank_of(task),
-                                            crossing_.teams[task.device.index()]);
+                                            context_.teams[task.device.index()]);
   }
 
   void begin_step() override {
-    for (const std::unique_ptr<Meeting>& meeting : meetings_) {
+    for (const std::unique_ptr<MemoryMeeting>& meeting : meetings_) {
       if (meeting) {
         meeting->begin_step();
       }
@@ -195,20 +195,20 @@ class MemoryTransport final : public Transport {
   }
 
  private:
-  std::unique_ptr<Meeting> open(MeetingId id) {
-    const plan::Plan& plan = crossing_.plan;
+  std::unique_ptr<MemoryMeeting> open(MeetingId id) {
+    const plan::Plan& plan = context_.plan;
     const std::span<const TaskId> tasks = plan.members(id);
     const plan::Task& first = plan[tasks[0]];
     const DType type = plan[plan::payload(first)[0]].dtype;
-    auto meeting = std::make_unique<Meeting>(tasks.size());
+    auto meeting = std::make_unique<MemoryMeeting>(tasks.size());
     std::vector<TaskId> by_rank(tasks.size());
     for (const TaskId member : tasks) {
       by_rank[rank_of(plan[member])] = member;
     }
     std::vector<MemberMemory> members;
     for (const TaskId member : by_rank) {
-      members.emplace_back(plan[member], crossing_.addresses[member.index()], type);
-      meeting->doorbells_.push_back(crossing_.doorbells[plan[member].device.index()]);
+      members.emplace_back(plan[member], context_.addresses[member.index()], type);
+      meeting->doorbells_.push_back(context_.doorbells[plan[member].device.index()]);
     }
     const std::vector<Share> shares = deal(plan, id, chunk_elements);
     for (std::size_t rank = 0; rank < shares.size(); ++rank) {
@@ -217,20 +217,20 @@ class MemoryTransport final : public Transport {
       }
       meeting->operation_count_ += shares[rank].chunks.size();
     }
-    if (crossing_.link) {
-      meeting->least_ = cost::link_time(plan, id, *crossing_.link);
+    if (context_.link) {
+      meeting->least_ = cost::link_time(plan, id, *context_.link);
     }
     return meeting;
   }
 
-  Crossing crossing_;
-  std::vector<std::unique_ptr<Meeting>> meetings_;
+  TransportContext context_;
+  std::vector<std::unique_ptr<MemoryMeeting>> meetings_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> make_memory_transport(Crossing crossing) {
-  return std::make_unique<MemoryTransport>(std::move(crossing));
+std::unique_ptr<Transport> make_memory_transport(TransportContext context) {
+  return std::make_unique<MemoryTransport>(std::move(context));
 }
 
 }  // namespace baton::exec

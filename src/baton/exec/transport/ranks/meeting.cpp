@@ -1,7 +1,7 @@
 #include "baton/exec/transport/ranks/meeting.h"
 
+#include "baton/base/clock.h"
 #include "baton/base/error.h"
-#include "baton/exec/clock.h"
 
 namespace baton::exec {
 namespace {
@@ -10,13 +10,14 @@ constexpr std::size_t none = ~std::size_t{0};
 
 }  // namespace
 
-RankMeeting::RankMeeting(World& world, std::vector<Doorbell*> members) : world_(world), doorbells_(std::move(members)) {}
+RankMeeting::RankMeeting(ranks::World& world, std::vector<threads::Doorbell*> members)
+    : world_(world), doorbells_(std::move(members)) {}
 
-std::size_t RankMeeting::add(const Message& message, After after) { return add_node(message, after); }
+std::size_t RankMeeting::add(const ranks::Message& message, After after) { return add_node(message, after); }
 std::size_t RankMeeting::add(Operation operation, After after) { return add_node(std::move(operation), after); }
 void RankMeeting::slow_down(Nanoseconds least, After after) { add_node(Mark{least}, after); }
 
-std::size_t RankMeeting::add_node(std::variant<Message, Operation, Mark> what, const After& after) {
+std::size_t RankMeeting::add_node(std::variant<ranks::Message, Operation, Mark> what, const After& after) {
   const std::size_t number = nodes_.size();
   operation_count_ += std::holds_alternative<Operation>(what) ? 1 : 0;
   nodes_.push_back({std::move(what), static_cast<int>(after.size()), {}});
@@ -56,8 +57,8 @@ void RankMeeting::arrive() {
   // What is received first: a message that finds its place open needs no other on the way.
   for (const bool receives : {true, false}) {
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
-      const auto* message = std::get_if<Message>(&nodes_[n].what);
-      if (nodes_[n].after == 0 && receives == (message != nullptr && message->end == Message::End::receive)) {
+      const auto* message = std::get_if<ranks::Message>(&nodes_[n].what);
+      if (nodes_[n].after == 0 && receives == (message != nullptr && message->end == ranks::Message::End::receive)) {
         begin(n);
       }
     }
@@ -67,7 +68,7 @@ void RankMeeting::arrive() {
 
 void RankMeeting::begin(std::size_t number) {
   Node& node = nodes_[number];
-  if (const auto* message = std::get_if<Message>(&node.what)) {
+  if (const auto* message = std::get_if<ranks::Message>(&node.what)) {
     world_.post(*message, *this, number);
   } else if (std::holds_alternative<Operation>(node.what)) {
     operations_[tail_.fetch_add(1, std::memory_order_acq_rel) % operation_count_].store(number, std::memory_order_release);
@@ -108,7 +109,7 @@ void RankMeeting::work() {
 }
 
 void RankMeeting::ring() const {
-  for (Doorbell* bell : doorbells_) {
+  for (threads::Doorbell* bell : doorbells_) {
     bell->ring();
   }
 }

@@ -6,23 +6,23 @@
 #include <variant>
 #include <vector>
 
-#include "baton/exec/host/doorbell.h"
-#include "baton/exec/ranks/world.h"
 #include "baton/exec/rounding.h"
 #include "baton/exec/transport/dealing.h"
 #include "baton/exec/transport/operation.h"
+#include "baton/ranks/world.h"
+#include "baton/threads/doorbell.h"
 
 namespace baton::exec {
 
 /// One rank's part in a meeting of devices of several ranks: messages and operations, each of which waits for some of the
 /// others. It starts when all members of this rank have arrived. Running it allocates nothing.
-class RankMeeting final : public Listener {
+class RankMeeting final : public ranks::Listener {
  public:
-  RankMeeting(World& world, std::vector<Doorbell*> members);
+  RankMeeting(ranks::World& world, std::vector<threads::Doorbell*> members);
 
   // Set up before the first step. Each returns its number, by which later ones can wait for it.
   using After = std::vector<std::size_t>;
-  std::size_t add(const Message& message, After after = {});
+  std::size_t add(const ranks::Message& message, After after = {});
   std::size_t add(Operation operation, After after = {});
   /// Makes it last at least `least` after everything in `after` is over.
   void slow_down(Nanoseconds least, After after);
@@ -50,7 +50,7 @@ class RankMeeting final : public Listener {
     Nanoseconds least;
   };
   struct Node {
-    std::variant<Message, Operation, Mark> what;
+    std::variant<ranks::Message, Operation, Mark> what;
     int after = 0;
     std::vector<std::size_t> then;
   };
@@ -58,13 +58,13 @@ class RankMeeting final : public Listener {
     std::atomic<int> value{0};
   };
 
-  std::size_t add_node(std::variant<Message, Operation, Mark> what, const After& after);
+  std::size_t add_node(std::variant<ranks::Message, Operation, Mark> what, const After& after);
   void begin(std::size_t number);
   void complete(std::size_t number);
   void ring() const;
 
-  World& world_;
-  std::vector<Doorbell*> doorbells_;
+  ranks::World& world_;
+  std::vector<threads::Doorbell*> doorbells_;
   std::vector<Node> nodes_;
   std::size_t operation_count_ = 0;
   SharedRounding rounding_;

@@ -36,8 +36,8 @@ class MeetingBuilder {
   void slow_down(Nanoseconds least) {
     RankMeeting::After all;
     for (const int other : others_) {
-      meeting_.add(Message{Message::End::send, other, next_tag_, nullptr, 0});
-      all.push_back(meeting_.add(Message{Message::End::receive, other, next_tag_, nullptr, 0}));
+      meeting_.add(ranks::Message{ranks::Message::End::send, other, next_tag_, nullptr, 0});
+      all.push_back(meeting_.add(ranks::Message{ranks::Message::End::receive, other, next_tag_, nullptr, 0}));
     }
     meeting_.slow_down(least, std::move(all));
   }
@@ -55,10 +55,10 @@ class MeetingBuilder {
   int result_tag() const { return next_tag_ + static_cast<int>(members_.size()); }
 
   std::size_t send(int rank, int tag, std::byte* from, const Chunk& chunk, After after = {}) {
-    return meeting_.add(Message{Message::End::send, rank, tag, from, bytes(chunk)}, std::move(after));
+    return meeting_.add(ranks::Message{ranks::Message::End::send, rank, tag, from, bytes(chunk)}, std::move(after));
   }
   std::size_t receive(int rank, int tag, std::byte* to, const Chunk& chunk, After after = {}) {
-    return meeting_.add(Message{Message::End::receive, rank, tag, to, bytes(chunk)}, std::move(after));
+    return meeting_.add(ranks::Message{ranks::Message::End::receive, rank, tag, to, bytes(chunk)}, std::move(after));
   }
   std::size_t operate(Operation::Kind kind, const Chunk& chunk, std::vector<std::byte*> from, std::vector<std::byte*> to,
                       After after = {}) {

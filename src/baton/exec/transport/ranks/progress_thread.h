@@ -4,9 +4,9 @@
 #include <deque>
 #include <thread>
 
-#include "baton/exec/host/doorbell.h"
-#include "baton/exec/ranks/world.h"
 #include "baton/exec/transport/ranks/meeting.h"
+#include "baton/ranks/world.h"
+#include "baton/threads/doorbell.h"
 
 namespace baton::exec {
 
@@ -14,7 +14,7 @@ namespace baton::exec {
 /// are in transit and sleeps otherwise. `sparing`: it has no core of its own, and naps longer while no device waits.
 class ProgressThread {
  public:
-  ProgressThread(World& world, bool sparing) : world_(world), sparing_(sparing) {}
+  ProgressThread(ranks::World& world, bool sparing) : world_(world), sparing_(sparing) {}
   ~ProgressThread();
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
@@ -34,11 +34,11 @@ class ProgressThread {
   bool work();
   void nap();
 
-  World& world_;
+  ranks::World& world_;
   const bool sparing_;
   std::deque<std::atomic<RankMeeting*>> lanes_;
-  Doorbell bell_;               // where it sleeps while nothing is under way,
-  Doorbell hurry_;              // and where it naps long, which what is posted meanwhile does not disturb
+  threads::Doorbell bell_;      // where it sleeps while nothing is under way,
+  threads::Doorbell hurry_;     // and where it naps long, which what is posted meanwhile does not disturb
   std::atomic<int> asleep_{0};  // devices
   std::atomic<bool> stopping_{false};
   std::thread thread_;

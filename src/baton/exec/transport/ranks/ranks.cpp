@@ -2,26 +2,26 @@
 #include <map>
 #include <utility>
 
+#include "baton/base/clock.h"
 #include "baton/base/error.h"
 #include "baton/cost/link_time.h"
-#include "baton/exec/clock.h"
-#include "baton/exec/host/memory_arena.h"
-#include "baton/exec/transport.h"
 #include "baton/exec/transport/ranks/meeting_builder.h"
 #include "baton/exec/transport/ranks/progress_thread.h"
+#include "baton/exec/transport/transport.h"
+#include "baton/threads/memory_arena.h"
 
 namespace baton::exec {
 namespace {
 
 /// What one message carries.
-constexpr std::int64_t elements_a_message = usual_message / sizeof(float);
+constexpr std::int64_t elements_a_message = ranks::usual_message / sizeof(float);
 /// Below are tags of messages that belong to no meeting.
 constexpr int first_tag = 16;
 
-class RankExchange final : public Exchange, private TeamWork {
+class RankExchange final : public Exchange, private threads::TeamWork {
  public:
-  RankExchange(RankMeeting& meeting, World& world, ProgressThread& thread, std::atomic<RankMeeting*>& lane, Team* team, bool first,
-               bool slowed)
+  RankExchange(RankMeeting& meeting, ranks::World& world, ProgressThread& thread, std::atomic<RankMeeting*>& lane,
+               threads::Team* team, bool first, bool slowed)
       : meeting_(meeting), world_(world), progress_(thread), lane_(lane), team_(team), first_(first), slowed_(slowed) {}
 
   void post() override {
@@ -50,32 +50,32 @@ class RankExchange final : public Exchange, private TeamWork {
   Rounding rounding() const override { return first_ ? meeting_.rounding() : Rounding{}; }
 
  private:
-  void run(const Member&) override { meeting_.work(); }
+  void run(const threads::Member&) override { meeting_.work(); }
 
   RankMeeting& meeting_;
-  World& world_;
+  ranks::World& world_;
   ProgressThread& progress_;
   std::atomic<RankMeeting*>& lane_;
-  Team* team_;
+  threads::Team* team_;
   bool first_;  // of the members that this rank runs
   bool slowed_;
 };
 
 class RankTransport final : public Transport {
  public:
-  RankTransport(Crossing crossing, World& world, std::vector<int> run_by)
-      : crossing_(std::move(crossing)),
+  RankTransport(TransportContext context, ranks::World& world, std::vector<int> run_by)
+      : context_(std::move(context)),
         world_(world),
         run_by_(std::move(run_by)),
-        memory_(crossing_.staged.empty() ? make_memory_transport(crossing_) : nullptr),
-        progress_(std::make_unique<ProgressThread>(world, crossing_.no_core_to_spare)) {
+        memory_(context_.staged.empty() ? make_memory_transport(context_) : nullptr),
+        progress_(std::make_unique<ProgressThread>(world, context_.no_core_to_spare)) {
     measure_staging();
     int tag = first_tag;
-    for (std::size_t m = 0; m < crossing_.plan.meeting_count(); ++m) {
+    for (std::size_t m = 0; m < context_.plan.meeting_count(); ++m) {
       meetings_.push_back(open(MeetingId(m), tag));
     }
-    for (std::size_t d = 0; d < crossing_.doorbells.size(); ++d) {
-      for (std::size_t lane = 0; lane < plan::lane_count && crossing_.doorbells[d] != nullptr; ++lane) {
+    for (std::size_t d = 0; d < context_.doorbells.size(); ++d) {
+      for (std::size_t lane = 0; lane < plan::lane_count && context_.doorbells[d] != nullptr; ++lane) {
         lanes_.emplace(LaneOfDevice(d, static_cast<plan::Lane>(lane)), &progress_->add_lane());
       }
     }
@@ -86,20 +86,20 @@ class RankTransport final : public Transport {
     progress_.reset();
     if (world_.under_way()) {  // after a failure: what may still be written into stays
       for (auto& [lane, arena] : staging_) {
-        new MemoryArena(std::move(arena));
+        new threads::MemoryArena(std::move(arena));
       }
     }
   }
 
   std::unique_ptr<Exchange> prepare(TaskId id) override {
-    const plan::Task& task = crossing_.plan[id];
+    const plan::Task& task = context_.plan[id];
     const MeetingId meeting = plan::meeting_of(task);
-    if (crossing_.is_local(meeting)) {
+    if (context_.is_local(meeting)) {
       return memory_->prepare(id);
     }
     return std::make_unique<RankExchange>(*meetings_[meeting.index()], world_, *progress_, *lanes_.at(lane_of(id)),
-                                          crossing_.teams[task.device.index()], first_local(meeting) == id,
-                                          crossing_.link.has_value());
+                                          context_.teams[task.device.index()], first_local(meeting) == id,
+                                          context_.link.has_value());
   }
 
   void begin_step() override {
@@ -123,16 +123,16 @@ class RankTransport final : public Transport {
 
   /// Members by their rank in the meeting.
   std::vector<TaskId> members(MeetingId id) const {
-    std::vector<TaskId> list(crossing_.plan.members(id).size());
-    for (const TaskId member : crossing_.plan.members(id)) {
-      list[rank_of(crossing_.plan[member])] = member;
+    std::vector<TaskId> list(context_.plan.members(id).size());
+    for (const TaskId member : context_.plan.members(id)) {
+      list[rank_of(context_.plan[member])] = member;
     }
     return list;
   }
   /// The first member that this rank runs; not valid where it runs none.
   TaskId first_local(MeetingId id) const {
     for (const TaskId member : members(id)) {
-      if (crossing_.doorbells[crossing_.plan[member].device.index()] != nullptr) {
+      if (context_.doorbells[context_.plan[member].device.index()] != nullptr) {
         return member;
       }
     }
@@ -141,21 +141,21 @@ class RankTransport final : public Transport {
 
   /// Whether several ranks run its members, of which this one need not be one; and it is not carried otherwise.
   bool crosses(MeetingId id) const {
-    if (!crossing_.staged.empty() && !crossing_.staged[id.index()]) {
+    if (!context_.staged.empty() && !context_.staged[id.index()]) {
       return false;
     }
-    const std::span<const TaskId> list = crossing_.plan.members(id);
-    const auto rank = [&](TaskId member) { return run_by_[crossing_.plan[member].device.index()]; };
+    const std::span<const TaskId> list = context_.plan.members(id);
+    const auto rank = [&](TaskId member) { return run_by_[context_.plan[member].device.index()]; };
     return std::any_of(list.begin(), list.end(), [&](TaskId member) { return rank(member) != rank(list[0]); });
   }
 
-  LaneOfDevice lane_of(TaskId id) const { return {crossing_.plan[id].device.value, crossing_.plan[id].lane}; }
+  LaneOfDevice lane_of(TaskId id) const { return {context_.plan[id].device.value, context_.plan[id].lane}; }
 
   /// The tasks of a lane follow one another, so their meetings use one place for what comes in from other
   /// ranks.
   void measure_staging() {
     std::map<LaneOfDevice, std::size_t> most;
-    for (std::size_t m = 0; m < crossing_.plan.meeting_count(); ++m) {
+    for (std::size_t m = 0; m < context_.plan.meeting_count(); ++m) {
       const TaskId first = first_local(MeetingId(m));
       if (first.valid() && crosses(MeetingId(m))) {
         RankMeeting unused(world_, {});
@@ -165,7 +165,7 @@ class RankTransport final : public Transport {
       }
     }
     for (const auto& [lane, bytes] : most) {
-      staging_.emplace(lane, MemoryArena(Bytes(static_cast<std::int64_t>(bytes))));
+      staging_.emplace(lane, threads::MemoryArena(Bytes(static_cast<std::int64_t>(bytes))));
     }
   }
 
@@ -174,9 +174,9 @@ class RankTransport final : public Transport {
       return nullptr;
     }
     const TaskId first = first_local(id);
-    std::vector<Doorbell*> bells;
-    for (const TaskId member : crossing_.plan.members(id)) {
-      if (Doorbell* bell = crossing_.doorbells[crossing_.plan[member].device.index()]) {
+    std::vector<threads::Doorbell*> bells;
+    for (const TaskId member : context_.plan.members(id)) {
+      if (threads::Doorbell* bell = context_.doorbells[context_.plan[member].device.index()]) {
         bells.push_back(bell);
       }
     }
@@ -187,15 +187,15 @@ class RankTransport final : public Transport {
 
   /// How much staging it takes.
   std::size_t write(MeetingId id, RankMeeting& meeting, Staging staging, int& tag) {
-    const plan::Plan& plan = crossing_.plan;
+    const plan::Plan& plan = context_.plan;
     const std::vector<TaskId> tasks = members(id);
     const DType type = plan[plan::payload(plan[tasks[0]])[0]].dtype;
     std::vector<Participant> participants;
     for (const TaskId task : tasks) {
       const std::size_t device = plan[task].device.index();
       Participant one{.rank = run_by_[device]};
-      if (crossing_.doorbells[device] != nullptr) {
-        one.memory.emplace(plan[task], crossing_.addresses[task.index()], type);
+      if (context_.doorbells[device] != nullptr) {
+        one.memory.emplace(plan[task], context_.addresses[task.index()], type);
       }
       participants.push_back(std::move(one));
     }
@@ -210,20 +210,20 @@ class RankTransport final : public Transport {
     const int first_message = std::exchange(tag, static_cast<int>(next_tag));
     if (first_local(id).valid()) {
       plan::Task first = plan[tasks[0]];
-      if (auto* collective = std::get_if<plan::Collective>(&first.action); collective != nullptr && !crossing_.staged.empty()) {
+      if (auto* collective = std::get_if<plan::Collective>(&first.action); collective != nullptr && !context_.staged.empty()) {
         collective->sgd_rate = 0;
       }
       write_meeting(meeting, first, type, participants, shares, first_message,
-                    crossing_.link ? cost::link_time(plan, id, *crossing_.link) : Nanoseconds(0), staging);
+                    context_.link ? cost::link_time(plan, id, *context_.link) : Nanoseconds(0), staging);
     }
     return staging.used();
   }
 
-  Crossing crossing_;
-  World& world_;
+  TransportContext context_;
+  ranks::World& world_;
   std::vector<int> run_by_;  // by device
   std::unique_ptr<Transport> memory_;
-  std::map<LaneOfDevice, MemoryArena> staging_;
+  std::map<LaneOfDevice, threads::MemoryArena> staging_;
   std::vector<std::unique_ptr<RankMeeting>> meetings_;
   std::unique_ptr<ProgressThread> progress_;
   std::map<LaneOfDevice, std::atomic<RankMeeting*>*> lanes_;
@@ -231,8 +231,8 @@ class RankTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_rank_transport(Crossing crossing, World& world, std::vector<int> run_by) {
-  return std::make_unique<RankTransport>(std::move(crossing), world, std::move(run_by));
+std::unique_ptr<Transport> make_rank_transport(TransportContext context, ranks::World& world, std::vector<int> run_by) {
+  return std::make_unique<RankTransport>(std::move(context), world, std::move(run_by));
 }
 
 }  // namespace baton::exec

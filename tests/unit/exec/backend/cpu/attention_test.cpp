@@ -36,12 +36,12 @@ void run_team(int count, std::int64_t bytes, const Run& run) {
   const std::unique_ptr<std::byte[], decltype(release)> workspace(
       static_cast<std::byte*>(::operator new[](at(bytes), std::align_val_t{64})), release);
   std::fill_n(reinterpret_cast<float*>(workspace.get()), at(bytes) / sizeof(float), std::numeric_limits<float>::quiet_NaN());
-  Barrier barrier(count);
+  threads::Barrier barrier(count);
   std::vector<std::thread> others;
   for (int index = 1; index < count; ++index) {
-    others.emplace_back([&, index] { run(workspace.get(), Member{index, count, &barrier}); });
+    others.emplace_back([&, index] { run(workspace.get(), threads::Member{index, count, &barrier}); });
   }
-  run(workspace.get(), Member{0, count, &barrier});
+  run(workspace.get(), threads::Member{0, count, &barrier});
   for (std::thread& thread : others) {
     thread.join();
   }
@@ -67,10 +67,10 @@ struct Case {
     Results results{Floats(at(q_count), unset), Floats(at(q_count / e.size), unset), Floats(at(q_count), unset),
                     Floats(at(k_count), unset), Floats(at(k_count), unset)};
     const Attention attention(e);
-    run_team(team, attention.forward_workspace_bytes(team), [&](std::byte* workspace, const Member& member) {
+    run_team(team, attention.forward_workspace_bytes(team), [&](std::byte* workspace, const threads::Member& member) {
       attention.forward(q.data(), k.data(), v.data(), results.o.data(), results.sums.data(), workspace, member);
     });
-    run_team(team, attention.backward_workspace_bytes(team), [&](std::byte* workspace, const Member& member) {
+    run_team(team, attention.backward_workspace_bytes(team), [&](std::byte* workspace, const threads::Member& member) {
       attention.backward(dout.data(), q.data(), k.data(), v.data(), results.o.data(), results.sums.data(), results.dq.data(),
                          results.dk.data(), results.dv.data(), workspace, member);
     });

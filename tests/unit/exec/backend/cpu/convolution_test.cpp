@@ -35,17 +35,17 @@ Floats random_floats(std::int64_t count, std::uint32_t seed) {
 }
 
 /// Runs a kernel with a team of threads on a workspace of exactly the size asked for, filled with NaN.
-void run_team(int count, std::int64_t workspace_bytes, const std::function<void(void*, Member)>& run) {
+void run_team(int count, std::int64_t workspace_bytes, const std::function<void(void*, threads::Member)>& run) {
   const auto release = [](float* memory) { ::operator delete[](memory, std::align_val_t{64}); };
   const std::unique_ptr<float[], decltype(release)> workspace(
       static_cast<float*>(::operator new[](at(workspace_bytes), std::align_val_t{64})), release);
   std::fill_n(workspace.get(), at(workspace_bytes) / sizeof(float), std::numeric_limits<float>::quiet_NaN());
-  Barrier barrier(count);
+  threads::Barrier barrier(count);
   std::vector<std::thread> others;
   for (int index = 1; index < count; ++index) {
-    others.emplace_back([&, index] { run(workspace.get(), Member{index, count, &barrier}); });
+    others.emplace_back([&, index] { run(workspace.get(), threads::Member{index, count, &barrier}); });
   }
-  run(workspace.get(), Member{0, count, &barrier});
+  run(workspace.get(), threads::Member{0, count, &barrier});
   for (std::thread& thread : others) {
     thread.join();
   }
@@ -62,7 +62,7 @@ struct Convolution {
   Floats forward(bool biased, int team = 1) const {
     const ConvolutionForward kernel(shape);
     Floats y(dy.size(), -7.0F);
-    run_team(team, kernel.workspace_bytes(team), [&](void* workspace, Member member) {
+    run_team(team, kernel.workspace_bytes(team), [&](void* workspace, threads::Member member) {
       kernel.run(x.data(), w.data(), biased ? bias.data() : nullptr, y.data(), workspace, member);
     });
     return y;
@@ -71,7 +71,7 @@ struct Convolution {
     const ConvolutionBackwardInput kernel(shape);
     Floats dx(x.size(), -7.0F);
     run_team(team, kernel.workspace_bytes(team),
-             [&](void* workspace, Member member) { kernel.run(dy.data(), w.data(), dx.data(), workspace, member); });
+             [&](void* workspace, threads::Member member) { kernel.run(dy.data(), w.data(), dx.data(), workspace, member); });
     return dx;
   }
   /// From the weight and the bias as old values.
@@ -79,8 +79,9 @@ struct Convolution {
     const ConvolutionBackwardWeight kernel(shape, accumulate);
     Floats dw = w;
     Floats db = bias;
-    run_team(team, kernel.workspace_bytes(team),
-             [&](void* workspace, Member member) { kernel.run(x.data(), dy.data(), dw.data(), db.data(), workspace, member); });
+    run_team(team, kernel.workspace_bytes(team), [&](void* workspace, threads::Member member) {
+      kernel.run(x.data(), dy.data(), dw.data(), db.data(), workspace, member);
+    });
     return {dw, db};
   }
 

@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "baton/base/error.h"
+
 namespace baton::exec::cpu {
 namespace {
 
@@ -50,17 +52,17 @@ Floats tiled(const Floats& plain, int64_t out, int64_t in) {
 }
 
 /// Runs a kernel with a team of threads on a workspace of exactly the size asked for, filled with NaN.
-void run_team(int count, int64_t workspace_bytes, const std::function<void(void*, Member)>& run) {
+void run_team(int count, int64_t workspace_bytes, const std::function<void(void*, threads::Member)>& run) {
   const auto release = [](float* memory) { ::operator delete[](memory, std::align_val_t{64}); };
   const std::unique_ptr<float[], decltype(release)> workspace(
       static_cast<float*>(::operator new[](at(workspace_bytes), std::align_val_t{64})), release);
   std::fill_n(workspace.get(), at(workspace_bytes) / sizeof(float), std::numeric_limits<float>::quiet_NaN());
-  Barrier barrier(count);
+  threads::Barrier barrier(count);
   std::vector<std::thread> others;
   for (int index = 1; index < count; ++index) {
-    others.emplace_back([&, index] { run(workspace.get(), Member{index, count, &barrier}); });
+    others.emplace_back([&, index] { run(workspace.get(), threads::Member{index, count, &barrier}); });
   }
-  run(workspace.get(), Member{0, count, &barrier});
+  run(workspace.get(), threads::Member{0, count, &barrier});
   for (std::thread& thread : others) thread.join();
 }
 
@@ -76,7 +78,7 @@ struct Case {
   Floats forward(bool relu, bool with_bias, int team = 1) const {
     const LinearForward kernel(shape.rows, shape.in, shape.out, relu);
     Floats y(at(shape.rows * shape.out), -7.0F);
-    run_team(team, kernel.workspace_bytes(team), [&](void* workspace, Member member) {
+    run_team(team, kernel.workspace_bytes(team), [&](void* workspace, threads::Member member) {
       kernel.run(x.data(), w_tiles.data(), with_bias ? bias.data() : nullptr, y.data(), workspace, member);
     });
     return y;
@@ -86,7 +88,7 @@ struct Case {
   Floats backward_input(bool mask, int team = 1) const {
     const LinearBackwardInput kernel(shape.rows, shape.in, shape.out, mask);
     Floats dx(at(shape.rows * shape.in), -7.0F);
-    run_team(team, kernel.workspace_bytes(team), [&](void* workspace, Member member) {
+    run_team(team, kernel.workspace_bytes(team), [&](void* workspace, threads::Member member) {
       kernel.run(dy.data(), w_tiles.data(), mask ? x.data() : nullptr, dx.data(), workspace, member);
     });
     return dx;
@@ -97,8 +99,9 @@ struct Case {
     const LinearBackwardWeight kernel(shape.rows, shape.in, shape.out, alpha, accumulate);
     Floats dw = w_tiles;
     Floats db = bias;
-    run_team(team, kernel.workspace_bytes(team),
-             [&](void* workspace, Member member) { kernel.run(x.data(), dy.data(), dw.data(), db.data(), workspace, member); });
+    run_team(team, kernel.workspace_bytes(team), [&](void* workspace, threads::Member member) {
+      kernel.run(x.data(), dy.data(), dw.data(), db.data(), workspace, member);
+    });
     return {dw, db};
   }
 
@@ -278,8 +281,9 @@ TEST(CpuLinearBackwardWeight, WorksWithoutABias) {
   const Case c({9, 70, 65});
   const LinearBackwardWeight kernel(9, 70, 65, 1.0F, false);
   Floats dw(c.w.size());
-  run_team(1, kernel.workspace_bytes(1),
-           [&](void* workspace, Member member) { kernel.run(c.x.data(), c.dy.data(), dw.data(), nullptr, workspace, member); });
+  run_team(1, kernel.workspace_bytes(1), [&](void* workspace, threads::Member member) {
+    kernel.run(c.x.data(), c.dy.data(), dw.data(), nullptr, workspace, member);
+  });
   expect_same_bits(dw, c.backward_weight(1.0F, false).first);
 }
 
@@ -290,9 +294,10 @@ TEST(CpuLinearBackwardWeight, AddsTheGradientsOfMicrobatches) {
   const LinearBackwardWeight rest(40, 70, 65, 1.0F, true);
   Floats dw(c.w.size());
   Floats db(at(65));
-  run_team(1, first.workspace_bytes(1),
-           [&](void* workspace, Member member) { first.run(c.x.data(), c.dy.data(), dw.data(), db.data(), workspace, member); });
-  run_team(1, rest.workspace_bytes(1), [&](void* workspace, Member member) {
+  run_team(1, first.workspace_bytes(1), [&](void* workspace, threads::Member member) {
+    first.run(c.x.data(), c.dy.data(), dw.data(), db.data(), workspace, member);
+  });
+  run_team(1, rest.workspace_bytes(1), [&](void* workspace, threads::Member member) {
     rest.run(c.x.data() + 24 * 70, c.dy.data() + 24 * 65, dw.data(), db.data(), workspace, member);
   });
   for (size_t i = 0; i < dw.size(); ++i) ASSERT_NEAR(dw[i], all[i], tolerance(64));
@@ -306,7 +311,7 @@ TEST(CpuLinearKernels, RunBackToBackOnOneWorkspace) {
   Floats hidden(c.x.size());
   Floats result(c.x.size());
   const int64_t bytes = std::max(forward.workspace_bytes(team), backward.workspace_bytes(team));
-  run_team(team, bytes, [&](void* workspace, Member member) {
+  run_team(team, bytes, [&](void* workspace, threads::Member member) {
     for (int repetition = 0; repetition < 20; ++repetition) {
       forward.run(c.x.data(), c.w_tiles.data(), c.bias.data(), hidden.data(), workspace, member);
       backward.run(hidden.data(), c.w_tiles.data(), nullptr, result.data(), workspace, member);
@@ -319,9 +324,9 @@ TEST(CpuLinearKernels, RunBackToBackOnOneWorkspace) {
 }
 
 TEST(CpuLinearKernels, RefuseExtentsBelowOne) {
-  EXPECT_THROW(LinearForward(0, 1, 1, false), std::invalid_argument);
-  EXPECT_THROW(LinearBackwardInput(1, 0, 1, false), std::invalid_argument);
-  EXPECT_THROW(LinearBackwardWeight(1, 1, -3, 1.0F, false), std::invalid_argument);
+  EXPECT_THROW(LinearForward(0, 1, 1, false), BugError);
+  EXPECT_THROW(LinearBackwardInput(1, 0, 1, false), BugError);
+  EXPECT_THROW(LinearBackwardWeight(1, 1, -3, 1.0F, false), BugError);
 }
 
 }  // namespace

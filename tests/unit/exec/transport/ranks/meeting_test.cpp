@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-#include "unit/exec/ranks/lonely_world.h"
+#include "unit/ranks/lonely_world.h"
 
 namespace baton::exec {
 namespace {
@@ -23,13 +23,13 @@ struct Tick {
 };
 
 TEST(RankMeeting, BeginsWhenAllMembersHaveComeAndRunsEachPartAfterThoseItWaitsFor) {
-  test::LonelyWorld world;
-  Doorbell bell;
+  ranks::test::LonelyWorld world;
+  threads::Doorbell bell;
   RankMeeting meeting(world, {&bell, &bell});
   Tick tick;
-  const std::size_t came = meeting.add(Message{Message::End::receive, 1, 0, nullptr, 0});
+  const std::size_t came = meeting.add(ranks::Message{ranks::Message::End::receive, 1, 0, nullptr, 0});
   const std::size_t ticked = meeting.add(tick.operation(), {came});
-  meeting.add(Message{Message::End::send, 1, 1, nullptr, 0}, {ticked});
+  meeting.add(ranks::Message{ranks::Message::End::send, 1, 1, nullptr, 0}, {ticked});
   meeting.begin_step();
   meeting.arrive();
   EXPECT_FALSE(meeting.met());
@@ -50,11 +50,11 @@ TEST(RankMeeting, BeginsWhenAllMembersHaveComeAndRunsEachPartAfterThoseItWaitsFo
 }
 
 TEST(RankMeeting, AStepThatWasGivenUpLeavesNothingForTheNext) {
-  test::LonelyWorld world;
-  Doorbell bell;
+  ranks::test::LonelyWorld world;
+  threads::Doorbell bell;
   RankMeeting meeting(world, {&bell});
   std::array<Tick, 3> ticks;
-  const std::size_t came = meeting.add(Message{Message::End::receive, 1, 0, nullptr, 0});
+  const std::size_t came = meeting.add(ranks::Message{ranks::Message::End::receive, 1, 0, nullptr, 0});
   meeting.add(ticks[0].operation(), {came});
   meeting.add(ticks[1].operation());
   meeting.add(ticks[2].operation());
@@ -78,13 +78,13 @@ TEST(RankMeeting, AStepThatWasGivenUpLeavesNothingForTheNext) {
 TEST(RankMeeting, EveryOperationRunsOnceAStepWhoeverRunsIt) {
   constexpr int steps = 20'000;
   constexpr std::size_t parts = 3;
-  test::LonelyWorld world;
-  Doorbell bell;
+  ranks::test::LonelyWorld world;
+  threads::Doorbell bell;
   RankMeeting meeting(world, {&bell});
   std::array<Tick, parts> ticks;
   std::array<std::size_t, parts> came{};
   for (std::size_t i = 0; i < parts; ++i) {
-    came[i] = meeting.add(Message{Message::End::receive, 1, static_cast<int>(i), nullptr, 0});
+    came[i] = meeting.add(ranks::Message{ranks::Message::End::receive, 1, static_cast<int>(i), nullptr, 0});
     meeting.add(ticks[i].operation(), {came[i]});
   }
   meeting.begin_step();

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <thread>
 
-#include "baton/exec/clock.h"
-#include "unit/exec/ranks/lonely_world.h"
+#include "baton/base/clock.h"
+#include "unit/ranks/lonely_world.h"
 
 namespace baton::exec {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// How long it takes to look so often, at best of some tries: others may have the core meanwhile.
-Nanoseconds quickest(const test::LonelyWorld& world, int looks) {
+Nanoseconds quickest(const ranks::test::LonelyWorld& world, int looks) {
   Nanoseconds best(1'000'000'000);
   for (int attempt = 0; attempt < 50; ++attempt) {
     const Nanoseconds start = now();
@@ -28,7 +28,7 @@ Nanoseconds quickest(const test::LonelyWorld& world, int looks) {
 }
 
 TEST(ProgressThread, WithoutACoreOfItsOwnLooksAfterMessagesLessOftenUntilADeviceSleeps) {
-  test::LonelyWorld world;
+  ranks::test::LonelyWorld world;
   world.busy = true;
   ProgressThread progress(world, true);
   progress.start();
@@ -40,7 +40,7 @@ TEST(ProgressThread, WithoutACoreOfItsOwnLooksAfterMessagesLessOftenUntilADevice
 }
 
 TEST(ProgressThread, WithACoreOfItsOwnLooksOften) {
-  test::LonelyWorld world;
+  ranks::test::LonelyWorld world;
   world.busy = true;
   ProgressThread progress(world, false);
   progress.start();
@@ -48,7 +48,7 @@ TEST(ProgressThread, WithACoreOfItsOwnLooksOften) {
 }
 
 TEST(ProgressThread, SleepsWhileNothingIsUnderWay) {
-  test::LonelyWorld world;
+  ranks::test::LonelyWorld world;
   ProgressThread progress(world, true);
   progress.start();
   std::this_thread::sleep_for(20ms);

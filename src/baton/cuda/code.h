@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+/// Which code of this build a GPU runs (C++17, as nvcc compiles it).
+namespace baton::cuda {
+
+/// The compute capability, as ten times its major number and its minor one, that the kernels were written down for which run on
+/// the GPU that is selected: 90 on an H200, 80 where the driver translates what is there for older ones. 0: there is no code for
+/// it.
+int code_version();
+
+/// From here on kernels wait for those before them on their own, and there are clusters of blocks.
+constexpr int first_programmatic = 90;
+
+/// The capabilities that this build has code for, such as "8.0, 9.0".
+std::string built_for();
+
+}  // namespace baton::cuda

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "baton/cluster/gpu.h"
+#include "baton/exec/backend.h"
+
+namespace baton::cuda {
+
+/// NVIDIA GPUs, whole or in parts; products by cuBLASLt and kernels of our own; float32, bf16 and f16.
+/// A usage error says why there is none: built without CUDA, no GPU, a driver that is too old, no code for this GPU.
+std::unique_ptr<exec::Backend> make_backend();
+
+/// The GPUs that this process may use; the same errors.
+std::vector<cluster::Gpu> find_gpus();
+
+/// Whether there is one, without a word.
+bool has_gpu();
+
+}  // namespace baton::cuda

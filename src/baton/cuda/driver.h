@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cuda.h>
+
+namespace baton::cuda {
+
+/// What of the driver's own interface is needed, for parts of GPUs. Found at run time, so that a program built with CUDA
+/// starts where there is no driver.
+struct Driver {
+  decltype(&cuDeviceGet) device_get;
+  decltype(&cuCtxSetCurrent) set_current;
+  decltype(&cuDeviceGetDevResource) get_resource;
+  decltype(&cuDevSmResourceSplitByCount) split;
+  decltype(&cuDevResourceGenerateDesc) describe;
+  decltype(&cuGreenCtxCreate) create;
+  decltype(&cuGreenCtxDestroy) destroy;
+  decltype(&cuCtxFromGreenCtx) context_of;
+  decltype(&cuGreenCtxStreamCreate) create_stream;
+};
+
+/// A failure says which driver is needed.
+const Driver& driver();
+
+}  // namespace baton::cuda

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+
+#include "baton/cuda/cublas_lt.h"
+#include "baton/cuda/cudnn.h"
+#include "baton/cuda/few_rows.h"
+#include "baton/cuda/gpu_place.h"
+#include "baton/cuda/image_order.h"
+#include "baton/exec/addresses.h"
+#include "baton/exec/backend.h"
+#include "baton/plan/plan.h"
+
+namespace baton::cuda {
+
+/// Enqueues what a task does. It may be called again and again, while a stream is captured or not; its place is entered.
+using Launch = std::function<void(cudaStream_t stream)>;
+
+/// Whether there is a launch for a Compute or an Update.
+bool has_launch(const plan::Plan& plan, const plan::Task& task);
+
+/// Workspace that it needs on GPUs that can do this.
+Bytes launch_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, const Capability& capability);
+
+struct NormMoments;
+struct NormSlopes;
+
+/// What a task that touches images needs to know of them: their order, and what norms keep from task to task.
+struct ImageContext {
+  const std::vector<bool>& last;  // by buffer: its images have their channels last
+  const NormShare& share;
+  const void* x;         // of the norm that it has a share in
+  NormMoments* moments;  // likewise
+  NormSlopes* slopes;
+  void* scratch;  // of all norms
+};
+
+/// Where a task runs and what it needs besides its buffers.
+struct LaunchContext {
+  const GpuPlace& place;
+  const Capability& capability;
+  BlasLt& blas;
+  Cudnn& dnn;
+  ImageContext images;
+  const std::int64_t* step;  // the number of the step, on the device
+  bool early = false;        // the weights it reads are not written before it in a step
+};
+
+/// Chooses the code and binds the addresses; loses what the buffers hold, since products are timed on them.
+Launch prepare_launch(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& addresses,
+                      const LaunchContext& context);
+
+}  // namespace baton::cuda

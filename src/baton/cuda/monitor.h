@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "baton/exec/gpu_reading.h"
+
+namespace baton::cuda {
+
+/// Asks a GPU's driver how it fares, by NVML, which is opened at run time; where it is not there, readings have no samples.
+class Monitor {
+ public:
+  /// `ordinal` is the GPU's number in CUDA.
+  explicit Monitor(int ordinal);
+
+  /// Adds what holds now. Takes some tens of microseconds, and may keep the calling thread from launching meanwhile.
+  void sample();
+  /// What was seen since it was made.
+  const exec::GpuReading& reading() const { return reading_; }
+
+ private:
+  void* device_ = nullptr;  // null: not to be asked
+  std::uint64_t slowed_by_ = 0;
+  exec::GpuReading reading_;
+};
+
+/// The version of the GPUs' driver, such as 580.95.05; "unknown" where NVML does not tell.
+std::string driver_version();
+
+}  // namespace baton::cuda

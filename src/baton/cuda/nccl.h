@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "baton/base/dtype.h"
+#include "baton/ranks/world.h"
+
+/// NCCL, loaded at run time, for meetings between whole GPUs of one process or of several.
+namespace baton::cuda::nccl {
+
+/// One member's way to the others of its set. What it enqueues stands between `begin_group` and `end_group`, together with what
+/// the other members of this process do in the same meeting.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual void all_reduce(std::byte* data, std::int64_t elements, DType type, cudaStream_t stream) const = 0;
+  /// `root` alone sends, or gets the sum. A sum's `from` may be `to`.
+  virtual void broadcast(std::byte* data, std::int64_t elements, DType type, int root, cudaStream_t stream) const = 0;
+  virtual void reduce(const std::byte* from, std::byte* to, std::int64_t elements, DType type, int root,
+                      cudaStream_t stream) const = 0;
+  /// Each gets `elements` of the sum; each gives as many.
+  virtual void reduce_scatter(const std::byte* from, std::byte* to, std::int64_t elements, DType type,
+                              cudaStream_t stream) const = 0;
+  virtual void all_gather(const std::byte* from, std::byte* to, std::int64_t elements, DType type, cudaStream_t stream) const = 0;
+  virtual void send(const std::byte* data, std::int64_t bytes, int peer, cudaStream_t stream) const = 0;
+  virtual void receive(std::byte* data, std::int64_t bytes, int peer, cudaStream_t stream) const = 0;
+
+  /// A failure where the library has noticed that something went wrong meanwhile.
+  virtual void require_health() const = 0;
+  /// Lets go of whatever waits for others that will not come.
+  virtual void abort() noexcept = 0;
+};
+
+void begin_group();
+void end_group();
+
+/// Whether the library is there.
+bool is_available();
+/// By number: communicators between GPUs of this process, made once for each list of them.
+std::vector<std::shared_ptr<Communicator>> join_here(const std::vector<int>& ordinals);
+/// A name for a set of several processes.
+ranks::Blob make_id();
+struct Seat {
+  int member;
+  int ordinal;
+};
+/// Joins this process's members to the set of that name, which has `size` in all; returns when all have joined.
+std::vector<std::shared_ptr<Communicator>> join(const ranks::Blob& id, int size, std::span<const Seat> seats);
+
+}  // namespace baton::cuda::nccl

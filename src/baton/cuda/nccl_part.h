@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+
+#include "baton/cuda/gpu_place.h"
+#include "baton/cuda/launch.h"
+#include "baton/cuda/nccl.h"
+#include "baton/exec/addresses.h"
+#include "baton/exec/backend.h"
+#include "baton/plan/plan.h"
+
+namespace baton::cuda {
+
+/// What one member of a meeting does by NCCL, in two launches: between the beginning and the end of the group that all members
+/// of its process share, and once that is behind it.
+struct NcclPart {
+  Launch exchange;
+  Launch afterwards;  // may be empty
+};
+
+/// `at` is where the task's buffers lie. `least`: on an emulated link it takes so many nanoseconds from when this member comes, or
+/// as long as it takes.
+NcclPart nccl_part(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& at, const GpuPlace& place,
+                   std::shared_ptr<const nccl::Communicator> communicator, std::int64_t least);
+
+}  // namespace baton::cuda

@@ -1,0 +1,164 @@
+#include <algorithm>
+#include <map>
+
+#include "baton/base/error.h"
+#include "baton/cost/link_time.h"
+#include "baton/cuda/event.h"
+#include "baton/cuda/nccl.h"
+#include "baton/cuda/nccl_part.h"
+#include "baton/cuda/status.h"
+#include "baton/cuda/stream_transport.h"
+#include "baton/exec/transport/dealing.h"
+
+namespace baton::cuda {
+namespace {
+
+class NcclStreamTransport;
+
+/// What this rank's members of one meeting share.
+struct NcclMeeting {
+  struct Member {
+    const GpuPlace* place;
+    cudaStream_t stream;
+    NcclPart part;
+  };
+  std::vector<Member> members;
+  std::size_t begun = 0;     // of the members, in this step
+  std::size_t position = 0;  // among the meetings that this rank takes part in
+};
+
+class NcclStreamExchange final : public StreamExchange {
+ public:
+  NcclStreamExchange(NcclStreamTransport& all, NcclMeeting& meeting, cudaStream_t stream)
+      : all_(all), meeting_(meeting), stream_(stream) {}
+
+  void begin() override {
+    come_.record(stream_);
+    ++meeting_.begun;
+  }
+  bool progress() override;
+  bool has_come() const override { return come_.passed(); }
+
+ private:
+  NcclStreamTransport& all_;
+  NcclMeeting& meeting_;
+  cudaStream_t stream_;
+  Event come_{Event::Kind::order};
+};
+
+class NcclStreamTransport final : public StreamTransport, private exec::Joiner {
+ public:
+  explicit NcclStreamTransport(const StreamTransportContext& context)
+      : slice_(context.slice), plan_(context.slice.plan()), link_(context.link) {
+    const std::vector<std::size_t> group_of = exec::join_groups(plan_, context.ways, context.run_by, context.world, *this);
+    // Communicators of one GPU must be used in one order on all ranks: that of the plan's sequence, in which a meeting stands
+    // where the last of its members does.
+    std::vector<std::size_t> missing;
+    for (std::size_t m = 0; m < context.ways.size(); ++m) {
+      missing.push_back(plan_.members(MeetingId(m)).size());
+    }
+    std::size_t next = 0;
+    for (const TaskId id : context.ordering.sequence) {
+      const MeetingId meeting = plan::meeting_of(plan_[id]);
+      if (!meeting.valid() || context.ways[meeting.index()] != exec::Way::nccl || --missing[meeting.index()] > 0) {
+        continue;
+      }
+      if (open(meeting, group_of[meeting.index()])) {
+        meetings_.at(meeting).position = next++;
+      }
+    }
+  }
+
+  std::unique_ptr<StreamExchange> prepare(TaskId id) override {
+    slice_.place(plan_[id].device).enter();
+    return std::make_unique<NcclStreamExchange>(*this, meetings_.at(plan::meeting_of(plan_[id])), slice_.stream(plan_[id]));
+  }
+
+  void begin_step() override {
+    turn_ = 0;
+    for (auto& [id, meeting] : meetings_) {
+      meeting.begun = 0;
+    }
+  }
+
+  void look() override {
+    for (const auto& [seat, communicator] : communicators_) {
+      communicator->require_health();
+    }
+  }
+
+  void give_up() noexcept override {
+    for (const auto& [seat, communicator] : communicators_) {
+      communicator->abort();
+    }
+  }
+
+  /// Enqueues the meeting when its turn has come and all members of this rank have; whether it is enqueued.
+  bool pass(NcclMeeting& meeting) {
+    if (meeting.position == turn_ && meeting.begun == meeting.members.size()) {
+      nccl::begin_group();
+      for (const NcclMeeting::Member& member : meeting.members) {
+        member.place->enter();
+        member.part.exchange(member.stream);
+      }
+      nccl::end_group();
+      for (const NcclMeeting::Member& member : meeting.members) {
+        if (member.part.afterwards) {
+          member.place->enter();
+          member.part.afterwards(member.stream);
+        }
+      }
+      require_launched("launching a message");
+      ++turn_;
+    }
+    return meeting.position < turn_;
+  }
+
+ private:
+  using SeatKey = std::pair<std::size_t, DeviceId>;  // of which set, and which device
+
+  ranks::Blob make_id() override { return nccl::make_id(); }
+  void join(std::size_t group, const ranks::Blob& id, std::size_t size, const std::vector<exec::GroupMember>& members) override {
+    std::vector<nccl::Seat> seats;
+    for (const exec::GroupMember& one : members) {
+      seats.push_back({static_cast<int>(one.member), slice_.place(one.device).ordinal()});
+    }
+    const std::vector<std::shared_ptr<nccl::Communicator>> joined = nccl::join(id, static_cast<int>(size), seats);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      communicators_[{group, members[i].device}] = joined[i];
+    }
+  }
+
+  /// False where this rank runs none of its members.
+  bool open(MeetingId id, std::size_t group) {
+    NcclMeeting meeting;
+    const std::int64_t least = link_ ? cost::link_time(plan_, id, *link_).count : 0;
+    for (const TaskId member : plan_.members(id)) {
+      const plan::Task& task = plan_[member];
+      if (slice_.is_here(task.device)) {
+        const GpuPlace& place = slice_.place(task.device);
+        meeting.members.push_back(
+            {&place, place.stream(task.lane),
+             nccl_part(plan_, task, slice_.addresses()[member.index()], place, communicators_.at({group, task.device}), least)});
+      }
+    }
+    return !meeting.members.empty() && meetings_.emplace(id, std::move(meeting)).second;
+  }
+
+  const Slice& slice_;
+  const plan::Plan& plan_;
+  std::optional<cluster::Link> link_;
+  std::map<SeatKey, std::shared_ptr<nccl::Communicator>> communicators_;
+  std::map<MeetingId, NcclMeeting> meetings_;
+  std::size_t turn_ = 0;
+};
+
+bool NcclStreamExchange::progress() { return all_.pass(meeting_); }
+
+}  // namespace
+
+std::unique_ptr<StreamTransport> make_nccl_transport(const StreamTransportContext& context) {
+  return std::make_unique<NcclStreamTransport>(context);
+}
+
+}  // namespace baton::cuda

@@ -1,0 +1,537 @@
+#include <algorithm>
+
+#include "baton/cuda/element.cuh"
+#include "baton/cuda/kernels.h"
+#include "baton/cuda/programmatic.cuh"
+#include "baton/cuda/status.h"
+
+/// Norms of rows, with a mean (LayerNorm) or without (RmsNorm). Sums are float32 and their order depends on the shape alone.
+namespace baton::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr int warp = 32;
+constexpr int few_held = 4;  // groups per thread, of which a kernel keeps more than one array in registers
+
+struct Moments {
+  float mean;
+  float factor;  // 1 / √(variance + epsilon)
+};
+
+/// The sum over the threads of a row: a warp's, or a block's. All of them get it.
+template <int Threads>
+__device__ float sum_of_row(float value) {
+#pragma unroll
+  for (int distance = warp / 2; distance > 0; distance /= 2) {
+    value += __shfl_xor_sync(0xffffffffU, value, distance);
+  }
+  if constexpr (Threads > warp) {
+    __shared__ float parts[Threads / warp];
+    __syncthreads();
+    if (threadIdx.x % warp == 0) {
+      parts[threadIdx.x / warp] = value;
+    }
+    __syncthreads();
+    value = parts[0];
+#pragma unroll
+    for (int i = 1; i < Threads / warp; ++i) {
+      value += parts[i];
+    }
+  }
+  return value;
+}
+
+/// Some neighbouring elements, read and written at once.
+template <typename Element, int Width>
+struct alignas(Width * sizeof(Element)) Group {
+  Element elements[Width];
+};
+
+/// What a thread has of a row: groups of `Width` elements, `Threads` groups apart. `Held` of them are kept in registers; with none,
+/// they are read whenever they are asked for.
+template <typename Element, int Threads, int Width, int Held>
+struct RowPart {
+  using G = Group<Element, Width>;
+  const G* row;
+  int lane;
+  int groups;
+  float held[Held > 0 ? Held* Width : 1];
+
+  __device__ RowPart(const Element* from, std::int64_t width)
+      : row(reinterpret_cast<const G*>(from)),
+        lane(static_cast<int>(threadIdx.x) % Threads),
+        groups(static_cast<int>(width / Width)) {
+    if constexpr (Held > 0) {
+#pragma unroll
+      for (int h = 0; h < Held; ++h) {
+        if (h * Threads + lane < groups) {
+          const G group = row[h * Threads + lane];
+#pragma unroll
+          for (int e = 0; e < Width; ++e) {
+            held[h * Width + e] = widened(group.elements[e]);
+          }
+        }
+      }
+    }
+  }
+
+  /// Calls `work(which of the thread's groups that are held, group, values)` for each of the thread's groups.
+  template <typename Work>
+  __device__ void each(Work work) const {
+    if constexpr (Held > 0) {
+#pragma unroll
+      for (int h = 0; h < Held; ++h) {
+        if (h * Threads + lane < groups) {
+          float values[Width];
+#pragma unroll
+          for (int e = 0; e < Width; ++e) {
+            values[e] = held[h * Width + e];
+          }
+          work(h, h * Threads + lane, values);
+        }
+      }
+    } else {
+      for (int g = lane; g < groups; g += Threads) {
+        const G group = row[g];
+        float values[Width];
+#pragma unroll
+        for (int e = 0; e < Width; ++e) {
+          values[e] = widened(group.elements[e]);
+        }
+        work(0, g, values);
+      }
+    }
+  }
+
+  template <bool Centred>
+  __device__ Moments moments(std::int64_t width, float epsilon) const {
+    float mean = 0;
+    if constexpr (Centred) {
+      float sum = 0;
+      each([&](int, int, const float(&values)[Width]) {
+#pragma unroll
+        for (int e = 0; e < Width; ++e) {
+          sum += values[e];
+        }
+      });
+      mean = sum_of_row<Threads>(sum) / static_cast<float>(width);
+    }
+    float squares = 0;
+    each([&](int, int, const float(&values)[Width]) {
+#pragma unroll
+      for (int e = 0; e < Width; ++e) {
+        squares += (values[e] - mean) * (values[e] - mean);
+      }
+    });
+    return {mean, 1 / sqrtf(sum_of_row<Threads>(squares) / static_cast<float>(width) + epsilon)};
+  }
+};
+
+template <int Threads>
+__device__ std::int64_t own_row() {
+  return static_cast<std::int64_t>(blockIdx.x) * (threads / Threads) + threadIdx.x / Threads;
+}
+
+template <typename Element, typename Stream, int Threads, int Width, int Held, bool Centred>
+__global__ void __launch_bounds__(threads) norm_kernel(const Stream* x, const Element* gain, const Element* bias, Element* y,
+                                                       std::int64_t rows, std::int64_t width, float epsilon) {
+  allow_next();
+  await_previous();
+  const std::int64_t row = own_row<Threads>();
+  if (row >= rows) {
+    return;
+  }
+  const RowPart<Stream, Threads, Width, Held> part(x + row * width, width);
+  const Moments moments = part.template moments<Centred>(width, epsilon);
+  using G = Group<Element, Width>;
+  part.each([&](int, int g, const float(&values)[Width]) {
+    const G gains = reinterpret_cast<const G*>(gain)[g];
+    G biases{};
+    if constexpr (Centred) {
+      biases = reinterpret_cast<const G*>(bias)[g];
+    }
+    G result;
+#pragma unroll
+    for (int e = 0; e < Width; ++e) {
+      const float normal = (values[e] - moments.mean) * moments.factor * widened(gains.elements[e]);
+      result.elements[e] = rounded<Element>(Centred ? normal + widened(biases.elements[e]) : normal);
+    }
+    reinterpret_cast<G*>(y + row * width)[g] = result;
+  });
+}
+
+template <typename Element, typename Stream, int Threads, int Width, int Held, bool Centred>
+__global__ void __launch_bounds__(threads)
+    norm_backward_input_kernel(const Element* dy, const Stream* x, const Element* gain, Stream* dx, std::int64_t rows,
+                               std::int64_t width, float epsilon) {
+  allow_next();
+  await_previous();
+  const std::int64_t row = own_row<Threads>();
+  if (row >= rows) {
+    return;
+  }
+  const RowPart<Stream, Threads, Width, Held> part(x + row * width, width);
+  using G = Group<Element, Width>;
+  const auto* slopes = reinterpret_cast<const G*>(dy + row * width);
+  const auto* gains = reinterpret_cast<const G*>(gain);
+  constexpr bool keeps = Held > 0 && Held <= few_held;
+  float kept[keeps ? Held * Width : 1];  // slopes times gains
+  const auto scaled_slopes = [&](int h, int g, float(&scaled)[Width]) {
+    if constexpr (keeps) {
+#pragma unroll
+      for (int e = 0; e < Width; ++e) {
+        scaled[e] = kept[h * Width + e];
+      }
+    } else {
+      const G slope = slopes[g];
+      const G factor = gains[g];
+#pragma unroll
+      for (int e = 0; e < Width; ++e) {
+        scaled[e] = widened(slope.elements[e]) * widened(factor.elements[e]);
+      }
+    }
+  };
+  if constexpr (keeps) {
+    part.each([&](int h, int g, const float(&)[Width]) {
+      const G slope = slopes[g];
+      const G factor = gains[g];
+#pragma unroll
+      for (int e = 0; e < Width; ++e) {
+        kept[h * Width + e] = widened(slope.elements[e]) * widened(factor.elements[e]);
+      }
+    });
+  }
+  const Moments moments = part.template moments<Centred>(width, epsilon);
+  float sum = 0;
+  float along = 0;
+  part.each([&](int h, int g, const float(&values)[Width]) {
+    float scaled[Width];
+    scaled_slopes(h, g, scaled);
+#pragma unroll
+    for (int e = 0; e < Width; ++e) {
+      sum += scaled[e];
+      along += scaled[e] * ((values[e] - moments.mean) * moments.factor);
+    }
+  });
+  const float mean = Centred ? sum_of_row<Threads>(sum) / static_cast<float>(width) : 0.0F;
+  const float tilt = sum_of_row<Threads>(along) / static_cast<float>(width);
+  part.each([&](int h, int g, const float(&values)[Width]) {
+    float scaled[Width];
+    scaled_slopes(h, g, scaled);
+    Group<Stream, Width> result;
+#pragma unroll
+    for (int e = 0; e < Width; ++e) {
+      const float normal = (values[e] - moments.mean) * moments.factor;
+      result.elements[e] = rounded<Stream>((scaled[e] - mean - normal * tilt) * moments.factor);
+    }
+    reinterpret_cast<Group<Stream, Width>*>(dx + row * width)[g] = result;
+  });
+}
+
+template <typename Stream, int Threads, int Width, int Held, bool Centred>
+__global__ void __launch_bounds__(threads)
+    moments_kernel(const Stream* x, Moments* moments, std::int64_t rows, std::int64_t width, float epsilon) {
+  allow_next();
+  await_previous();
+  const std::int64_t row = own_row<Threads>();
+  if (row >= rows) {
+    return;
+  }
+  const RowPart<Stream, Threads, Width, Held> part(x + row * width, width);
+  const Moments own = part.template moments<Centred>(width, epsilon);
+  if (threadIdx.x % Threads == 0) {
+    moments[row] = own;
+  }
+}
+
+constexpr int row_lanes = threads / warp;
+
+/// Sums over some of the rows: `sums` is [gridDim.y][2][width], gains and biases. A block has a warp's width of groups; the rows
+/// are dealt to its warps in turn.
+template <typename Element, typename Stream, int Width>
+__global__ void __launch_bounds__(threads) norm_weight_kernel(const Stream* x, const Element* dy, const Moments* moments,
+                                                              float* sums, std::int64_t rows, std::int64_t width) {
+  __shared__ float gains[row_lanes][warp * Width];
+  __shared__ float biases[row_lanes][warp * Width];
+  allow_next();
+  await_previous();
+  using G = Group<Element, Width>;
+  const int lane = static_cast<int>(threadIdx.x) % warp;
+  const int row_lane = static_cast<int>(threadIdx.x) / warp;
+  const std::int64_t groups = width / Width;
+  const std::int64_t group = static_cast<std::int64_t>(blockIdx.x) * warp + lane;
+  const std::int64_t first = rows * blockIdx.y / gridDim.y;
+  const std::int64_t last = rows * (blockIdx.y + 1) / gridDim.y;
+  float gain[Width] = {};
+  float bias[Width] = {};
+  if (group < groups) {
+#pragma unroll 4
+    for (std::int64_t row = first + row_lane; row < last; row += row_lanes) {
+      const auto values = reinterpret_cast<const Group<Stream, Width>*>(x)[row * groups + group];
+      const G slopes = reinterpret_cast<const G*>(dy)[row * groups + group];
+      const Moments own = moments[row];
+#pragma unroll
+      for (int e = 0; e < Width; ++e) {
+        const float slope = widened(slopes.elements[e]);
+        gain[e] += slope * ((widened(values.elements[e]) - own.mean) * own.factor);
+        bias[e] += slope;
+      }
+    }
+  }
+#pragma unroll
+  for (int e = 0; e < Width; ++e) {
+    gains[row_lane][lane * Width + e] = gain[e];
+    biases[row_lane][lane * Width + e] = bias[e];
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < warp * Width; i += threads) {
+    const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp * Width + i;
+    if (column < width) {
+      float gain_sum = 0;
+      float bias_sum = 0;
+#pragma unroll
+      for (int r = 0; r < row_lanes; ++r) {
+        gain_sum += gains[r][i];
+        bias_sum += biases[r][i];
+      }
+      sums[(2 * blockIdx.y) * width + column] = gain_sum;
+      sums[(2 * blockIdx.y + 1) * width + column] = bias_sum;
+    }
+  }
+}
+
+/// As norm_weight_kernel, for rows that a warp holds in registers: x and dy are read once. The rows of a block are dealt to its
+/// warps in turn, whose sums are added in order.
+template <typename Element, typename Stream, int Width, int Held, bool Centred>
+__global__ void __launch_bounds__(threads) norm_weight_of_held_rows_kernel(const Stream* x, const Element* dy, float* sums,
+                                                                           std::int64_t rows, std::int64_t width, float epsilon) {
+  __shared__ float shared[row_lanes][Held * warp * Width];
+  allow_next();
+  await_previous();
+  using G = Group<Element, Width>;
+  const int lane = static_cast<int>(threadIdx.x) % warp;
+  const int row_lane = static_cast<int>(threadIdx.x) / warp;
+  const std::int64_t first = rows * blockIdx.x / gridDim.x;
+  const std::int64_t last = rows * (blockIdx.x + 1) / gridDim.x;
+  float gain[Held * Width] = {};
+  float bias[Held * Width] = {};
+  for (std::int64_t row = first + row_lane; row < last; row += row_lanes) {
+    const RowPart<Stream, warp, Width, Held> part(x + row * width, width);
+    const auto* slopes = reinterpret_cast<const G*>(dy + row * width);
+    G slope[Held];
+    part.each([&](int h, int g, const float(&)[Width]) { slope[h] = slopes[g]; });
+    const Moments moments = part.template moments<Centred>(width, epsilon);
+    part.each([&](int h, int, const float(&values)[Width]) {
+#pragma unroll
+      for (int e = 0; e < Width; ++e) {
+        const float of_element = widened(slope[h].elements[e]);
+        gain[h * Width + e] += of_element * ((values[e] - moments.mean) * moments.factor);
+        if constexpr (Centred) {
+          bias[h * Width + e] += of_element;
+        }
+      }
+    });
+  }
+  const auto add_up = [&](const float(&own)[Held * Width], std::int64_t which) {
+#pragma unroll
+    for (int h = 0; h < Held; ++h) {
+#pragma unroll
+      for (int e = 0; e < Width; ++e) {
+        shared[row_lane][(h * warp + lane) * Width + e] = own[h * Width + e];
+      }
+    }
+    __syncthreads();
+    for (int column = static_cast<int>(threadIdx.x); column < static_cast<int>(width); column += threads) {
+      float sum = 0;
+#pragma unroll
+      for (int r = 0; r < row_lanes; ++r) {
+        sum += shared[r][column];
+      }
+      sums[(2 * static_cast<std::int64_t>(blockIdx.x) + which) * width + column] = sum;
+    }
+    __syncthreads();
+  };
+  add_up(gain, 0);
+  if constexpr (Centred) {
+    add_up(bias, 1);
+  }
+}
+
+/// The sums of the parts, in a fixed order; blockIdx.y is 0 for gains and 1 for biases.
+template <typename Element>
+__global__ void __launch_bounds__(threads)
+    norm_weight_sum_kernel(const float* sums, Element* dgain, Element* dbias, int parts, std::int64_t width, bool accumulate) {
+  __shared__ float shared[row_lanes][warp];
+  allow_next();
+  await_previous();
+  const int lane = static_cast<int>(threadIdx.x) % warp;
+  const int row_lane = static_cast<int>(threadIdx.x) / warp;
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp + lane;
+  float sum = 0;
+  if (column < width) {
+#pragma unroll 8
+    for (int part = row_lane; part < parts; part += row_lanes) {
+      sum += sums[(2 * static_cast<std::int64_t>(part) + blockIdx.y) * width + column];
+    }
+  }
+  shared[row_lane][lane] = sum;
+  __syncthreads();
+  if (row_lane == 0 && column < width) {
+#pragma unroll
+    for (int r = 1; r < row_lanes; ++r) {
+      sum += shared[r][lane];
+    }
+    Element& result = (blockIdx.y == 0 ? dgain : dbias)[column];
+    result = rounded<Element>((accumulate ? widened(result) : 0.0F) + sum);
+  }
+}
+
+/// How rows of a width are worked on: the first two hold the row in registers.
+enum class Way { warp_per_row, block_per_row, streamed };
+
+template <typename Element>
+Way way_for(std::int64_t width) {
+  constexpr int size = Pack<Element>::size;
+  if (width % size != 0 || width > 4 * threads * size) {
+    return Way::streamed;
+  }
+  return width <= 8 * warp * size ? Way::warp_per_row : Way::block_per_row;
+}
+
+template <int Threads_, int Width_, int Held_>
+struct Instance {
+  static constexpr int Threads = Threads_;
+  static constexpr int Width = Width_;
+  static constexpr int Held = Held_;
+};
+
+/// Calls `run(instance, launch shape)`.
+template <typename Element, typename Run>
+void with_way(std::int64_t rows, std::int64_t width, Run run) {
+  constexpr int size = Pack<Element>::size;
+  const auto blocks = static_cast<unsigned>(rows);
+  switch (way_for<Element>(width)) {
+    case Way::warp_per_row: {
+      const auto fewer = static_cast<unsigned>((rows + threads / warp - 1) / (threads / warp));
+      const LaunchShape shape{dim3(fewer), dim3(threads)};
+      if (width <= 3 * warp * size) {
+        return run(Instance<warp, size, 3>(), shape);
+      }
+      if (width <= 4 * warp * size) {
+        return run(Instance<warp, size, 4>(), shape);
+      }
+      return run(Instance<warp, size, 8>(), shape);
+    }
+    case Way::block_per_row:
+      return run(Instance<threads, size, 4>(), LaunchShape{dim3(blocks), dim3(threads)});
+    case Way::streamed:
+      return run(Instance<threads, 1, 0>(), LaunchShape{dim3(blocks), dim3(threads)});
+  }
+}
+
+template <bool Centred>
+void norm(DType type, DType stream_type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows,
+          std::int64_t width, float epsilon, cudaStream_t stream) {
+  with_elements(type, stream_type, [&](auto element, auto wide) {
+    using Element = decltype(element);
+    using Stream = decltype(wide);
+    with_way<Element>(rows, width, [&](auto instance, const LaunchShape& shape) {
+      using I = decltype(instance);
+      launch(norm_kernel<Element, Stream, I::Threads, I::Width, I::Held, Centred>, shape, stream, static_cast<const Stream*>(x),
+             static_cast<const Element*>(gain), static_cast<const Element*>(bias), static_cast<Element*>(y), rows, width, epsilon);
+    });
+  });
+}
+
+template <bool Centred>
+void norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain, void* dx,
+                         std::int64_t rows, std::int64_t width, float epsilon, cudaStream_t stream) {
+  with_elements(type, stream_type, [&](auto element, auto wide) {
+    using Element = decltype(element);
+    using Stream = decltype(wide);
+    with_way<Element>(rows, width, [&](auto instance, const LaunchShape& shape) {
+      using I = decltype(instance);
+      launch(norm_backward_input_kernel<Element, Stream, I::Threads, I::Width, I::Held, Centred>, shape, stream,
+             static_cast<const Element*>(dy), static_cast<const Stream*>(x), static_cast<const Element*>(gain),
+             static_cast<Stream*>(dx), rows, width, epsilon);
+    });
+  });
+}
+
+/// Into how many parts the sums over the rows are divided.
+std::int64_t parts_of(std::int64_t rows) { return std::clamp<std::int64_t>((rows + 31) / 32, 1, 264); }
+
+template <bool Centred>
+void norm_backward_weight(const NormWeightTypes& types, const void* x, const void* dy, void* dgain, void* dbias, std::int64_t rows,
+                          std::int64_t width, float epsilon, bool accumulate, float* workspace, cudaStream_t stream) {
+  static_assert(sizeof(Moments) == 2 * sizeof(float));
+  auto* moments = reinterpret_cast<Moments*>(workspace);
+  float* sums = workspace + 2 * rows;
+  const auto parts = static_cast<unsigned>(parts_of(rows));
+  with_elements(types.dy, types.x, [&](auto element, auto wide) {
+    using Element = decltype(element);
+    using Stream = decltype(wide);
+    const auto* values = static_cast<const Stream*>(x);
+    const auto* slopes = static_cast<const Element*>(dy);
+    with_way<Element>(rows, width, [&](auto instance, const LaunchShape& shape) {
+      using I = decltype(instance);
+      if constexpr (I::Threads == warp && I::Held <= few_held) {
+        launch(norm_weight_of_held_rows_kernel<Element, Stream, I::Width, I::Held, Centred>, {dim3(parts), dim3(threads)}, stream,
+               values, slopes, sums, rows, width, epsilon);
+      } else {
+        launch(moments_kernel<Stream, I::Threads, I::Width, I::Held, Centred>, shape, stream, values, moments, rows, width,
+               epsilon);
+        constexpr std::int64_t columns = warp * I::Width;
+        launch(norm_weight_kernel<Element, Stream, I::Width>,
+               {dim3(static_cast<unsigned>((width + columns - 1) / columns), parts), dim3(threads)}, stream, values, slopes,
+               static_cast<const Moments*>(moments), sums, rows, width);
+      }
+    });
+  });
+  with_element(types.gradient, [&](auto element) {
+    using Gradient = decltype(element);
+    launch(norm_weight_sum_kernel<Gradient>,
+           {dim3(static_cast<unsigned>((width + warp - 1) / warp), Centred ? 2 : 1), dim3(threads)}, stream,
+           static_cast<const float*>(sums), static_cast<Gradient*>(dgain), static_cast<Gradient*>(dbias), static_cast<int>(parts),
+           width, accumulate);
+  });
+}
+
+}  // namespace
+
+std::int64_t norm_weight_workspace(std::int64_t rows, std::int64_t width) {
+  return (2 * rows + 2 * parts_of(rows) * width) * static_cast<std::int64_t>(sizeof(float));
+}
+
+void layer_norm(DType type, DType stream_type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows,
+                std::int64_t width, float epsilon, cudaStream_t stream) {
+  norm<true>(type, stream_type, x, gain, bias, y, rows, width, epsilon, stream);
+}
+
+void layer_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain, void* dx,
+                               std::int64_t rows, std::int64_t width, float epsilon, cudaStream_t stream) {
+  norm_backward_input<true>(type, stream_type, dy, x, gain, dx, rows, width, epsilon, stream);
+}
+
+void layer_norm_backward_weight(const NormWeightTypes& types, const void* x, const void* dy, void* dgain, void* dbias,
+                                std::int64_t rows, std::int64_t width, float epsilon, bool accumulate, float* workspace,
+                                cudaStream_t stream) {
+  norm_backward_weight<true>(types, x, dy, dgain, dbias, rows, width, epsilon, accumulate, workspace, stream);
+}
+
+void rms_norm(DType type, DType stream_type, const void* x, const void* gain, void* y, std::int64_t rows, std::int64_t width,
+              float epsilon, cudaStream_t stream) {
+  norm<false>(type, stream_type, x, gain, nullptr, y, rows, width, epsilon, stream);
+}
+
+void rms_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain, void* dx,
+                             std::int64_t rows, std::int64_t width, float epsilon, cudaStream_t stream) {
+  norm_backward_input<false>(type, stream_type, dy, x, gain, dx, rows, width, epsilon, stream);
+}
+
+void rms_norm_backward_weight(const NormWeightTypes& types, const void* x, const void* dy, void* dgain, std::int64_t rows,
+                              std::int64_t width, float epsilon, bool accumulate, float* workspace, cudaStream_t stream) {
+  norm_backward_weight<false>(types, x, dy, dgain, nullptr, rows, width, epsilon, accumulate, workspace, stream);
+}
+
+}  // namespace baton::cuda

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+#include "baton/base/dtype.h"
+
+namespace baton::cuda {
+
+/// D = alpha · op(A) op(B) + beta · D, column-major as cuBLAS has it: op(A) is m × k, op(B) is k × n. With `bias` a vector of
+/// m is added to each column, with `relu` what is below zero becomes zero.
+struct ProductShape {
+  bool transpose_a = false;
+  bool transpose_b = false;
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  DType operands = DType::f32;
+  DType result = DType::f32;
+  bool tf32 = false;  // float32 operands may be rounded to ten bits
+  bool bias = false;
+  bool relu = false;
+  float alpha = 1;
+  float beta = 0;
+
+  auto operator<=>(const ProductShape&) const = default;
+};
+
+}  // namespace baton::cuda

@@ -1,0 +1,579 @@
+#include "baton/cuda/rank_engine.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <exception>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "baton/base/clock.h"
+#include "baton/base/error.h"
+#include "baton/base/stop.h"
+#include "baton/cuda/event.h"
+#include "baton/cuda/meetings.h"
+#include "baton/cuda/nccl.h"
+#include "baton/cuda/slice.h"
+#include "baton/cuda/status.h"
+#include "baton/cuda/stream_transport.h"
+#include "baton/cuda/stream_walk.h"
+#include "baton/cuda/traced_steps.h"
+#include "baton/exec/contents.h"
+#include "baton/exec/rank_run.h"
+#include "baton/threads/backoff.h"
+
+namespace baton::cuda {
+namespace {
+
+using plan::Lane;
+using plan::Task;
+
+constexpr Nanoseconds between_reports(50'000'000);
+constexpr Nanoseconds between_samples(250'000'000);
+constexpr int health_every = 1000;  // idle rounds
+
+/// A lane of one of this rank's devices, and how far it is in the step.
+struct LaneWalk {
+  DeviceId device;
+  Lane lane;
+  std::span<const TaskId> tasks;
+  ranks::DeviceProgress* progress;
+  std::uint32_t enqueued = 0;  // tasks whose work is all in the stream
+  bool begun = false;          // the next one waits for others
+  std::uint32_t retired = 0;   // tasks that are done
+  bool started = false;        // the next one is under way, as far as those who watch are told
+};
+
+/// Whether the environment wants everything staged.
+bool wants_staging() {
+  const char* word = std::getenv("BATON_CUDA_RANKS");
+  if (word == nullptr || *word == '\0') {
+    return false;
+  }
+  if (std::strcmp(word, "staged") != 0) {
+    throw usage_error("BATON_CUDA_RANKS is '{}': it may be staged, or not set", word);
+  }
+  return true;
+}
+
+class RankEngine final : public exec::Engine {
+ public:
+  RankEngine(const exec::Assignment& assignment, const Capability& capability)
+      : plan_(assignment.plan),
+        ordering_(assignment.ordering),
+        data_(assignment.data),
+        link_(assignment.cluster.emulated_link()),
+        world_(*assignment.world),
+        run_by_(exec::ranks_of(assignment.cluster)),
+        report_(world_, plan_, run_by_, data_.losses),
+        slice_(assignment, world_.rank(), capability),
+        ways_(exec::choose_ways(plan_, assignment.cluster, exec::all_say(world_, !wants_staging() && nccl::is_available()))),
+        meetings_(plan_, slice_.addresses(), slice_.places(), link_),
+        stream_walk_(slice_, meetings_) {
+    open_transports();
+    open_lanes();
+    make_events();
+    open_host_memory();
+  }
+
+  exec::RunResult run(const exec::RunOptions& options, const exec::Progress& progress) override {
+    exec::RunResult result = exec::open_result(options.steps);
+    const TracedSteps traced(options);
+    std::vector<Monitor> monitors = slice_.monitors();
+    std::vector<Nanoseconds> starts;
+    std::int64_t done = 0;
+    bool given_up = false;
+    const std::vector<ranks::ClockReading> clocks_before = ranks::read_clocks(world_);
+    world_.progress()->show(progress_entry_);
+    world_.progress()->set(ranks::Activity::training);
+    try {
+      bool enough = false;
+      Nanoseconds reported = now();
+      Nanoseconds sampled = now();
+      if (!data_.ahead.empty() && std::exchange(loaded_for_, -1) != steps_before_) {
+        fill(data_.ahead, steps_before_);
+        copy_filled(data_.ahead);
+      }
+      gather([&] { world_.barrier(); });
+      for (std::int64_t step = 0; step < options.steps && !enough; ++step) {
+        load(step);
+        const bool traces = traced.contains(step);
+        if (traces) {
+          read_start_times();
+        }
+        std::exception_ptr unread;
+        std::jthread loader;  // fills the rows of the next step while this one runs
+        if (!data_.ahead.empty()) {
+          loader = std::jthread([&] {
+            try {
+              fill(data_.ahead, steps_before_ + step + 1);
+            } catch (...) {
+              unread = std::current_exception();
+            }
+          });
+        }
+        const Nanoseconds start = now();
+        const bool whole = walk(traces);
+        const Nanoseconds walked = now();
+        if (loader.joinable()) {
+          loader.join();
+          if (unread) {
+            std::rethrow_exception(unread);
+          }
+          if (whole) {
+            copy_filled(data_.ahead);
+            result.data_waits[static_cast<std::size_t>(step)] = now() - walked;
+          }
+        }
+        const Nanoseconds duration = now() - start;
+        if (whole && traces) {
+          starts.push_back(start);
+          result.trace.steps.push_back(trace(start, duration));
+        }
+        if (whole) {
+          read_losses();
+        } else {
+          leave_step();
+        }
+        exec::StepReport::Summary summary;
+        const bool asked = wants_no_more_ || (options.for_keeps && asked_to_stop());
+        gather([&] {
+          summary = report_.share({.duration = duration, .enough = asked, .given_up = !whole, .changed = changed_},
+                                  [this](BufferId id) { return rows(id); });
+        });
+        if (summary.given_up) {
+          if (!options.for_keeps || summary.changed || step == 0) {
+            throw Stopped();
+          }
+          given_up = true;
+          starts.resize(std::min(starts.size(), traced.before(step)));
+          result.trace.steps.resize(starts.size());
+          break;
+        }
+        result.step_times[static_cast<std::size_t>(step)] = summary.duration;
+        result.losses[static_cast<std::size_t>(step)] = summary.loss;
+        enough = summary.enough || (options.for_keeps && !std::isfinite(summary.loss));
+        done = step + 1;
+        if (now() - sampled > between_samples || done == options.steps) {
+          sampled = now();
+          std::for_each(monitors.begin(), monitors.end(), [](Monitor& monitor) { monitor.sample(); });
+        }
+        if (progress && (now() - reported > between_reports || done == 1)) {
+          reported = now();
+          wants_no_more_ = !progress(done, result);
+        }
+      }
+    } catch (...) {
+      leave_step();
+      steps_before_ += done;
+      world_.progress()->set(ranks::Activity::between);
+      throw;
+    }
+    wants_no_more_ = false;
+    world_.progress()->set(ranks::Activity::between);
+    for (const Monitor& monitor : monitors) {
+      result.gpus.push_back(monitor.reading());
+    }
+    steps_before_ += done;
+    loaded_for_ = given_up ? -1 : steps_before_;
+    exec::close_result(result, done, result.trace.steps.size());
+    exec::gather_result(world_, plan_, run_by_, clocks_before, starts, result);
+    return result;
+  }
+
+  void read(BufferId id, std::size_t begin, std::span<std::byte> into) const override {
+    const DeviceId device = plan_[id].device;
+    if (slice_.is_here(device)) {
+      slice_.read(id, begin, into);
+    }
+    exec::share_bytes(world_, run_by_[device.index()], into);
+  }
+
+  void write(BufferId id, std::size_t begin, std::span<const std::byte> bytes) override {
+    if (slice_.is_here(plan_[id].device)) {
+      slice_.write(id, begin, bytes);
+    }
+  }
+
+  void continue_from(std::int64_t steps) override {
+    steps_before_ = steps;
+    slice_.continue_from(steps);
+  }
+
+ private:
+  void open_transports() {
+    const StreamTransportContext context{slice_, ordering_, ways_, run_by_, link_, world_};
+    const auto has = [&](exec::Way way) { return std::find(ways_.begin(), ways_.end(), way) != ways_.end(); };
+    staged_ = has(exec::Way::staged) ? make_staged_transport(context) : nullptr;
+    nccl_ = has(exec::Way::nccl) ? make_nccl_transport(context) : nullptr;
+    exchanges_.resize(plan_.tasks().size());
+    for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
+      const MeetingId meeting = plan::meeting_of(plan_.tasks()[t]);
+      if (meeting.valid() && slice_.is_here(plan_.tasks()[t].device) && ways_[meeting.index()] != exec::Way::here) {
+        exchanges_[t] = (ways_[meeting.index()] == exec::Way::nccl ? nccl_ : staged_)->prepare(TaskId(t));
+      }
+    }
+  }
+
+  void open_lanes() {
+    std::size_t here = 0;
+    progress_entry_ = world_.progress()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
+    lane_of_.resize(plan_.tasks().size(), 0);
+    for (std::size_t d = 0; d < run_by_.size(); ++d) {
+      if (!slice_.is_here(DeviceId(d))) {
+        continue;
+      }
+      ranks::DeviceProgress& progress = world_.progress()->device(here++);
+      progresses_.push_back(&progress);
+      for (const Lane lane : plan::serving_order) {
+        for (const TaskId id : plan_.lane(DeviceId(d), lane)) {
+          lane_of_[id.index()] = lanes_.size();
+        }
+        lanes_.push_back({DeviceId(d), lane, plan_.lane(DeviceId(d), lane), &progress});
+        lane_at_[{DeviceId(d), lane}] = lanes_.size() - 1;
+      }
+    }
+    for (LaneWalk& walk : lanes_) {
+      std::array<const LaneWalk*, plan::lane_count> siblings{};
+      for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
+        siblings[lane] = &lanes_[lane_at_.at({walk.device, static_cast<Lane>(lane)})];
+      }
+      siblings_.push_back(siblings);
+    }
+    for (std::size_t m = 0; m < plan_.meeting_count(); ++m) {
+      const std::span<const TaskId> members = plan_.members(MeetingId(m));
+      if (ways_[m] == exec::Way::here && !members.empty() && slice_.is_here(plan_[members[0]].device)) {
+        stream_walk_.add_meeting(MeetingId(m));
+      }
+    }
+  }
+
+  void make_events() {
+    for (const Task& task : plan_.tasks()) {
+      changes_.push_back(exec::changes_state(plan_, task));
+    }
+    for (const LaneWalk& walk : lanes_) {
+      slice_.place(walk.device).enter();
+      for (const TaskId id : walk.tasks) {
+        const MeetingId meeting = plan::meeting_of(plan_[id]);
+        stream_walk_.add(id, meeting.valid() && ways_[meeting.index()] == exec::Way::here);
+      }
+    }
+  }
+
+  void open_host_memory() {
+    std::int64_t bytes = 0;
+    for (const std::vector<BufferId>* list : {&data_.losses, &data_.loaded, &data_.ahead}) {
+      for (const BufferId id : *list) {
+        if (slice_.is_here(plan_[id].device)) {
+          host_offset_[id] = bytes;
+          bytes += plan_[id].size().count;
+        }
+      }
+    }
+    slice_.first_place().enter();
+    host_ = std::make_unique<Pinned>(bytes);
+  }
+  const double* rows(BufferId id) const { return reinterpret_cast<const double*>(host_->at(host_offset_.at(id))); }
+
+  /// What all ranks do together between steps.
+  template <typename Together>
+  void gather(Together together) {
+    world_.progress()->come();
+    together();
+    world_.progress()->go_on();
+  }
+
+  void load(std::int64_t step) {
+    if (data_.loaded.empty()) {
+      return;
+    }
+    fill(data_.loaded, steps_before_ + step);
+    copy_filled(data_.loaded);
+    gather([this] { world_.barrier(); });
+  }
+
+  /// Puts the rows of a step into pinned memory, and from there to the GPUs.
+  void fill(const std::vector<BufferId>& buffers, std::int64_t step) const {
+    for (const BufferId id : buffers) {
+      if (slice_.is_here(plan_[id].device)) {
+        data_.fill(plan_[id], host_->at(host_offset_.at(id)), step);
+      }
+    }
+  }
+  void copy_filled(const std::vector<BufferId>& buffers) const {
+    for (const BufferId id : buffers) {
+      if (slice_.is_here(plan_[id].device)) {
+        copy(slice_.address(id), host_->at(host_offset_.at(id)), id, cudaMemcpyHostToDevice);
+      }
+    }
+  }
+
+  void read_losses() {
+    for (const BufferId id : data_.losses) {
+      if (slice_.is_here(plan_[id].device)) {
+        copy(host_->at(host_offset_.at(id)), slice_.address(id), id, cudaMemcpyDeviceToHost);
+      }
+    }
+  }
+
+  /// While no step is under way.
+  void copy(void* to, const void* from, BufferId id, cudaMemcpyKind kind) const {
+    const GpuPlace& place = slice_.place(plan_[id].device);
+    place.enter();
+    cudaStream_t stream = place.stream(Lane::compute);
+    require(cudaMemcpyAsync(to, from, static_cast<std::size_t>(plan_[id].size().count), kind, stream), "copying");
+    require(cudaStreamSynchronize(stream), "copying");
+  }
+
+  // ---- one step
+
+  /// Ends what this rank's devices wait for of others; what is in their streams comes to its end.
+  void leave_step() {
+    for (StreamTransport* way : {staged_.get(), nccl_.get()}) {
+      if (way != nullptr) {
+        way->give_up();
+      }
+    }
+    slice_.synchronize();
+  }
+
+  /// False if it was given up before all its tasks were done.
+  bool walk(bool traced) {
+    traced_ = traced;
+    changed_ = false;
+    for (LaneWalk& one : lanes_) {
+      one.enqueued = one.retired = 0;
+      one.begun = one.started = false;
+    }
+    stream_walk_.begin_step();
+    for (StreamTransport* way : {staged_.get(), nccl_.get()}) {
+      if (way != nullptr) {
+        way->begin_step();
+      }
+    }
+    slice_.count_step();
+    // The GPU is quick to answer, but ranks may share the host's cores.
+    threads::Backoff rest(2000, 20000, Nanoseconds(20'000));
+    for (std::size_t left = lanes_.size(); left > 0;) {
+      bool moved = false;
+      left = 0;
+      for (std::size_t i = 0; i < lanes_.size(); ++i) {
+        if (lanes_[i].retired < lanes_[i].tasks.size()) {
+          moved = enqueue(i) || moved;
+          moved = retire(i) || moved;
+          left += lanes_[i].retired < lanes_[i].tasks.size() ? 1 : 0;
+        }
+      }
+      if (moved) {
+        rest.reset();
+      } else {
+        look(rest.calls());
+        rest.wait();
+      }
+      if (left > 0 && asked_to_stop_at_once()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void look(int round) {
+    for (ranks::DeviceProgress* progress : progresses_) {
+      progress->look();
+    }
+    if (staged_) {
+      staged_->look();
+    }
+    if (nccl_ && round % health_every == 0) {
+      nccl_->look();
+    }
+  }
+
+  /// Whether of each lane of the device as much is `counted` as must be done before the task starts.
+  bool follows(std::size_t lane, TaskId id, std::uint32_t LaneWalk::*counted) const {
+    const plan::VectorClock& needed = ordering_.start[id.index()];
+    for (std::size_t other = 0; other < plan::lane_count; ++other) {
+      if (siblings_[lane][other]->*counted < needed[other]) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /// Puts as many of the lane's tasks into its stream as can be; whether there were any.
+  bool enqueue(std::size_t lane) {
+    LaneWalk& walk = lanes_[lane];
+    bool moved = false;
+    while (walk.enqueued < walk.tasks.size()) {
+      const TaskId id = walk.tasks[walk.enqueued];
+      if (!walk.begun) {
+        if (!follows(lane, id, &LaneWalk::enqueued)) {
+          break;
+        }
+        begin(walk, id);
+        moved = true;
+        continue;
+      }
+      if (!exchanges_[id.index()]) {
+        break;  // it waits for other devices of this rank
+      }
+      slice_.place(walk.device).enter();
+      if (!exchanges_[id.index()]->progress()) {
+        break;
+      }
+      slice_.place(walk.device).enter();
+      finish(walk, id);
+      moved = true;
+    }
+    return moved;
+  }
+
+  StreamWalk::Times times() const { return traced_ ? StreamWalk::Times::recorded : StreamWalk::Times::none; }
+
+  void begin(LaneWalk& walk, TaskId id) {
+    const Task& task = plan_[id];
+    const MeetingId meeting = plan::meeting_of(task);
+    changed_ = changed_ || changes_[id.index()];
+    slice_.place(walk.device).enter();
+    stream_walk_.begin(id, times());
+    if (!meeting.valid()) {
+      slice_.launch(id);
+      finish(walk, id);
+      return;
+    }
+    walk.begun = true;
+    if (exchanges_[id.index()]) {
+      exchanges_[id.index()]->begin();
+      return;
+    }
+    stream_walk_.come(id, [this](TaskId member) { finish(lanes_[lane_of_[member.index()]], member); });
+  }
+
+  /// All that the task does is in the stream.
+  void finish(LaneWalk& walk, TaskId id) {
+    stream_walk_.finish(id, times());
+    walk.begun = false;
+    ++walk.enqueued;
+  }
+
+  /// Says of the lane's tasks which are under way and which are done; whether something has changed.
+  bool retire(std::size_t lane) {
+    LaneWalk& walk = lanes_[lane];
+    bool moved = false;
+    while (walk.retired < walk.tasks.size()) {
+      const TaskId id = walk.tasks[walk.retired];
+      const bool all_in = walk.retired < walk.enqueued;
+      if (!walk.started) {
+        const bool is_begun = all_in || (walk.retired == walk.enqueued && walk.begun);
+        if (!is_begun || !follows(lane, id, &LaneWalk::retired) ||
+            (exchanges_[id.index()] && !exchanges_[id.index()]->has_come())) {
+          break;
+        }
+        walk.progress->start(static_cast<std::size_t>(walk.lane));
+        walk.started = moved = true;
+      }
+      if (!all_in || !stream_walk_[id].done->passed()) {
+        break;
+      }
+      walk.progress->finish(static_cast<std::size_t>(walk.lane));
+      walk.started = false;
+      ++walk.retired;
+      moved = true;
+    }
+    return moved;
+  }
+
+  // ---- traced steps
+
+  /// A moment on a GPU's clock and on the host's.
+  struct StartTime {
+    std::unique_ptr<Event> event;
+    Nanoseconds host;
+  };
+
+  void read_start_times() {
+    for (const LaneWalk& walk : lanes_) {
+      const GpuPlace& place = slice_.place(walk.device);
+      StartTime& start = start_times_[place.ordinal()];
+      place.enter();
+      if (!start.event) {
+        start.event = std::make_unique<Event>(Event::Kind::timed);
+        start.event->record(place.stream(Lane::compute));  // what comes first may wait until it is set up
+        start.event->synchronize();
+      }
+      for (const TaskId id : walk.tasks) {
+        if (!stream_walk_[id].start) {
+          stream_walk_.add_times(id);
+        }
+      }
+    }
+    for (auto& [ordinal, start] : start_times_) {
+      const auto first = std::find_if(lanes_.begin(), lanes_.end(),
+                                      [&](const LaneWalk& walk) { return slice_.place(walk.device).ordinal() == ordinal; });
+      const GpuPlace& place = slice_.place(first->device);
+      place.enter();
+      start.event->record(place.stream(Lane::compute));
+      start.event->synchronize();
+      start.host = now();
+    }
+  }
+
+  /// This rank's part of the step that was walked last, from `start` on.
+  trace::StepTrace trace(Nanoseconds start, Nanoseconds duration) const {
+    trace::StepTrace result{.duration = duration, .events = std::vector<trace::Event>(plan_.tasks().size())};
+    for (const LaneWalk& walk : lanes_) {
+      const StartTime& origin = start_times_.at(slice_.place(walk.device).ordinal());
+      const auto time_of = [&](const Event& event) { return event.since(*origin.event) + origin.host - start; };
+      for (const TaskId id : walk.tasks) {
+        const TaskEvents& events = stream_walk_[id];
+        const plan::TaskWork work = plan::work(plan_, id);
+        const Nanoseconds begin = std::clamp(time_of(*events.start), Nanoseconds(0), duration);
+        result.events[id.index()] = {begin, std::clamp(time_of(*events.end), begin, duration), work.sent, work.received};
+      }
+    }
+    return result;
+  }
+
+  const plan::Plan& plan_;
+  plan::Ordering ordering_;
+  std::size_t progress_entry_ = 0;
+  std::int64_t loaded_for_ = -1;  // the step whose rows are there
+  exec::StepData data_;
+  std::optional<cluster::Link> link_;
+  ranks::World& world_;
+  std::vector<int> run_by_;  // by device: the rank
+  exec::StepReport report_;
+  Slice slice_;
+  std::vector<exec::Way> ways_;  // by meeting
+  Meetings meetings_;            // of this rank's devices alone
+  std::unique_ptr<StreamTransport> staged_;
+  std::unique_ptr<StreamTransport> nccl_;
+  std::vector<std::unique_ptr<StreamExchange>> exchanges_;  // by task; none where it meets nobody of another rank
+  StreamWalk stream_walk_;
+  std::vector<LaneWalk> lanes_;
+  std::vector<std::array<const LaneWalk*, plan::lane_count>> siblings_;  // by lane: those of its device
+  std::vector<std::size_t> lane_of_;                                     // by task
+  std::map<std::pair<DeviceId, Lane>, std::size_t> lane_at_;
+  std::vector<ranks::DeviceProgress*> progresses_;  // of the devices here
+  std::map<BufferId, std::int64_t> host_offset_;
+  std::unique_ptr<Pinned> host_;
+  std::map<int, StartTime> start_times_;  // by GPU
+  std::vector<bool> changes_;             // by task: what is kept from step to step
+  bool traced_ = false;                   // the step under way
+  bool changed_ = false;                  // it has begun to change what is kept
+  bool wants_no_more_ = false;
+  std::int64_t steps_before_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<exec::Engine> make_rank_engine(exec::Assignment assignment, const Capability& capability) {
+  return std::make_unique<RankEngine>(assignment, capability);
+}
+
+}  // namespace baton::cuda

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "baton/cuda/event.h"
+#include "baton/cuda/meetings.h"
+#include "baton/cuda/slice.h"
+
+namespace baton::cuda {
+
+/// The events of a task: where others wait for it, and where a traced step reads the time.
+struct TaskEvents {
+  std::unique_ptr<Event> come;  // a member has come to a meeting of this process alone
+  std::unique_ptr<Event> done;
+  std::unique_ptr<Event> start;
+  std::unique_ptr<Event> end;
+};
+
+/// How the tasks of a slice follow each other in its streams: by events. Both engines enqueue by it, the one of a process alone and
+/// the one of a rank.
+class StreamWalk {
+ public:
+  /// Whether start and end of tasks are recorded, and how: in a stream, or in one that is being captured into a graph.
+  enum class Times : std::uint8_t { none, recorded, in_graph };
+
+  /// Both must outlive it.
+  StreamWalk(const Slice& slice, const Meetings& meetings);
+
+  const TaskEvents& operator[](TaskId id) const { return events_[id.index()]; }
+  /// Makes the events of a task, its place entered. `comes`: it meets tasks of this process alone.
+  void add(TaskId id, bool comes);
+  /// Makes those that a traced step reads, its place entered.
+  void add_times(TaskId id);
+  /// A meeting of this process alone.
+  void add_meeting(MeetingId meeting);
+
+  /// To be called before the first task of each step.
+  void begin_step();
+  /// The task's stream waits for the tasks that it comes after. Its place is entered.
+  void begin(TaskId id, Times times) const;
+  /// All that the task does is in its stream, whose place is entered.
+  void finish(TaskId id, Times times) const;
+  /// A member of a meeting of this process alone has come. After the last has, each does its part, and when all are done,
+  /// `finished` is called with each member, its place entered.
+  void come(TaskId id, const std::function<void(TaskId member)>& finished);
+
+ private:
+  void wait_for_others(TaskId member) const;
+  static void record(Event& event, cudaStream_t stream, Times times);
+
+  const plan::Plan& plan_;
+  const Slice& slice_;
+  const Meetings& meetings_;
+  std::vector<TaskEvents> events_;                  // by task
+  std::vector<std::vector<cudaStream_t>> streams_;  // by meeting, of its members
+  std::vector<std::size_t> missing_;                // by meeting: members that have not come in this step
+};
+
+}  // namespace baton::cuda

@@ -1,0 +1,46 @@
+#include "baton/devices/backends.h"
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/cuda/cuda.h"
+#include "baton/exec/backend/host_backends.h"
+
+namespace baton::devices {
+
+const std::vector<BackendKind>& backends() {
+  const auto always = [] { return true; };
+  static const std::vector<BackendKind> list{
+      {"cpu", "fast", []() -> std::unique_ptr<exec::Backend> { return exec::make_cpu_backend(); }, always},
+      {"reference", "plain loops, the correctness reference",
+       []() -> std::unique_ptr<exec::Backend> { return exec::make_reference_backend(); }, always},
+      {"cuda", "NVIDIA GPUs", cuda::make_backend, cuda::has_gpu},
+  };
+  return list;
+}
+
+const std::vector<std::string>& backend_names() {
+  static const std::vector<std::string> here = [] {
+    std::vector<std::string> names;
+    for (const BackendKind& kind : backends()) {
+      if (kind.runs_here()) {
+        names.push_back(kind.name);
+      }
+    }
+    return names;
+  }();
+  return here;
+}
+
+std::unique_ptr<exec::Backend> make_backend(std::string_view name) {
+  const std::string wanted = canonical(name);
+  std::vector<std::string> names;
+  for (const BackendKind& kind : backends()) {
+    if (kind.name == wanted) {
+      return kind.make();
+    }
+    names.push_back(kind.name);
+  }
+  throw unknown_name("backend", name, names);
+}
+
+}  // namespace baton::devices

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/exec/backend.h"
+
+namespace baton::devices {
+
+/// A backend: its name and a short description.
+struct BackendKind {
+  std::string name;
+  std::string summary;
+  std::unique_ptr<exec::Backend> (*make)();  // throws a usage error if it does not run here
+  bool (*runs_here)();
+};
+
+/// Every backend, in the order in which help shows them.
+const std::vector<BackendKind>& backends();
+/// Those that run here, and one by its name; a usage error lists all, or says why it does not run.
+const std::vector<std::string>& backend_names();
+std::unique_ptr<exec::Backend> make_backend(std::string_view name);
+
+}  // namespace baton::devices

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/cluster/cluster.h"
+#include "baton/cluster/gpu.h"
+#include "baton/cluster/machine.h"
+#include "baton/ranks/world.h"
+
+namespace baton::devices {
+
+/// The devices that `text` names: cores of this machine (cluster/machine.h) or its GPUs (cluster/gpu.h),
+/// which are looked for only then.
+std::vector<cluster::Device> open_devices(std::string_view text, const cluster::Machine& machine,
+                                          std::optional<Bytes> memory = std::nullopt);
+
+/// The part of this machine that is this rank's: ranks that may use the same cores of one machine divide them
+/// among themselves. All ranks call it.
+cluster::Machine share_of(const cluster::Machine& machine, ranks::World& world);
+
+/// The devices of all ranks, in the order of the ranks: `text` names each rank's on its own share of its
+/// machine. All ranks call it and get the same.
+std::vector<cluster::Device> open_devices_of_ranks(std::string_view text, const cluster::Machine& share,
+                                                   std::optional<Bytes> memory, ranks::World& world);
+/// The same of GPUs, where this rank's process sees `gpus`: `cuda` is one of them for each rank of a machine, in turn. Ranks that
+/// have come to the same GPU share its memory evenly.
+std::vector<cluster::Device> open_gpus_of_ranks(std::string_view text, std::span<const cluster::Gpu> gpus,
+                                                std::optional<Bytes> memory, ranks::World& world);
+
+/// The backend for these devices: `wanted`, or the default if that is empty; a usage error if it cannot run
+/// them.
+std::string backend_for(const std::vector<cluster::Device>& devices, const std::string& wanted);
+
+}  // namespace baton::devices

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+
+#include "baton/exec/run.h"
+#include "baton/plan/plan.h"
+#include "baton/ranks/world.h"
+
+namespace baton::exec {
+
+/// Of the file that runs.
+std::uint64_t hash_program();
+
+/// What must be the same on all ranks that run a plan together.
+struct Fingerprint {
+  std::uint64_t plan = 0;     // of its text
+  std::uint64_t data = 0;     // of what its data are drawn from
+  std::string version;        // of Baton
+  std::uint64_t program = 0;  // of the file that runs: two builds of one version may differ in their last bits
+};
+Fingerprint fingerprint(const plan::Plan& plan, const DataOptions& data);
+
+/// All ranks call it. A usage error names the ranks whose fingerprint is not rank 0's, and in what.
+void require_agreement(ranks::World& world, const Fingerprint& mine);
+
+/// A setting of a rank besides the plan: an option and its value.
+struct Setting {
+  std::string flag;
+  std::string value;
+};
+/// All ranks call it, with the same flags. A usage error names the ranks whose value differs from rank 0's.
+void require_same(ranks::World& world, const std::vector<Setting>& mine);
+
+}  // namespace baton::exec

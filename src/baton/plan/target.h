@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "baton/base/units.h"
+#include "baton/plan/buffer.h"
+#include "baton/plan/task.h"
+
+namespace baton::plan {
+
+/// What the backend that will run the plan can do in one piece, and how it wants its weights laid out.
+struct Target {
+  std::vector<op::Op> joined = {};        // ops that do the work of two (op::joined)
+  bool gradient_with_sgd = false;         // gradients of parameters and the plain SGD step that follows (op::with_sgd)
+  bool narrow_gradient_with_sgd = false;  // the same where what is computed with has 16 bits and the parameters have 32
+  bool all_reduce_with_sgd = false;       // the sum of gradients and the plain SGD step that follows
+  bool tiled_weights = false;
+  bool loads = false;  // tasks that load the next step's rows beside the step
+  /// Workspace that a task needs on a device of so many cores; none where this is empty.
+  std::function<Bytes(std::span<const Buffer> buffers, const Task& task, std::size_t cores)> workspace;
+};
+
+}  // namespace baton::plan

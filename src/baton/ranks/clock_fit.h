@@ -1,0 +1,41 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "baton/base/units.h"
+#include "baton/ranks/world.h"
+
+namespace baton::ranks {
+
+/// A question to another rank for its time, and the answer.
+struct Echo {
+  Nanoseconds asked;     // on rank 0's clock
+  Nanoseconds there;     // on the other's
+  Nanoseconds answered;  // on rank 0's
+};
+
+/// The offset of another rank's clock from rank 0's at one moment of rank 0's clock.
+struct ClockReading {
+  Nanoseconds at;
+  Nanoseconds offset;
+  Nanoseconds error;  // at most: half of the time that the answer took
+};
+/// From the quickest answer, because its error is the smallest.
+ClockReading read_clock(std::span<const Echo> echoes);
+
+/// The same over a run, with a constant drift between the two clocks.
+struct ClockFit {
+  ClockReading first;
+  double drift = 0;   // nanoseconds per nanosecond
+  Nanoseconds error;  // of the offset at the first and at the last reading, the larger
+
+  /// Converts a time of the other clock to rank 0's clock.
+  Nanoseconds on_rank_0(Nanoseconds there) const;
+};
+ClockFit fit_clock(const ClockReading& before, const ClockReading& after);
+
+/// By rank, at rank 0. All ranks call it. Ranks of one machine have one clock, so those of rank 0's are asked only if `all`.
+std::vector<ClockReading> read_clocks(World& world, bool all = false);
+
+}  // namespace baton::ranks

@@ -1,0 +1,24 @@
+#include "baton/devices/backends.h"
+
+#include <gtest/gtest.h>
+
+#include "baton/base/text.h"
+#include "support/usage_sentence.h"
+
+namespace baton::devices {
+namespace {
+
+TEST(Backends, AreFoundByNameOrTheirNamesAreListed) {
+  std::vector<std::string> names;
+  for (const BackendKind& kind : backends()) {
+    names.push_back(kind.name);
+    if (kind.runs_here()) {
+      EXPECT_EQ(make_backend(kind.name)->name(), kind.name);
+    }
+  }
+  EXPECT_EQ(test::usage_sentence([] { make_backend("referense"); }),
+            "unknown backend 'referense' (did you mean reference?): choose " + either(names));
+}
+
+}  // namespace
+}  // namespace baton::devices
