@@ -46,7 +46,9 @@ endfunction()
 
 # For what is compiled far oftener than it is waited for: the command line, the laboratory around what it measures, and the tests.
 function(baton_optimize_lightly target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(NOT EMSCRIPTEN)  # there the linker keeps one version of each template for all, which may be this one's
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
 endfunction()
 
 # What every target of this project is compiled with. Contraction is off: whether a*b+c is fused must not depend on the
@@ -59,6 +61,7 @@ function(baton_compile_options target)
   endif()
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic ${alone} -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers
                                            $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds$<SEMICOLON>-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow>
+                                           $<$<PLATFORM_ID:Emscripten>:-Wno-shorten-64-to-32>
                                            -ffp-contract=off $<$<BOOL:${BATON_WERROR}>:-Werror>)
   if(BATON_MARCH)
     target_compile_options(${target} PRIVATE -march=${BATON_MARCH})

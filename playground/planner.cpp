@@ -5,9 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -87,7 +90,31 @@ job::JobWords words_of(const Json& question) {
   return words;
 }
 
-/// The events of the first devices by column, which is far shorter than one object per event.
+/// Texts that occur many times, each kept once and told by its number.
+class Texts {
+ public:
+  std::int64_t number(std::string_view text) {
+    const auto [found, fresh] = numbers_.try_emplace(std::string(text), static_cast<std::int64_t>(list_.size()));
+    if (fresh) {
+      list_.push_back(text);
+    }
+    return found->second;
+  }
+  const Json& list() const { return list_; }
+
+ private:
+  std::unordered_map<std::string, std::int64_t> numbers_;
+  Json list_ = Json::array();
+};
+
+/// What goes to the page as plain numbers, since JSON of so many takes as long as their simulation. An answer says where its own
+/// begin.
+std::vector<double>& numbers() {
+  static std::vector<double> list;
+  return list;
+}
+
+/// The events of the first devices by column, among `numbers`; names and phases by their place in a list.
 Json timeline(const job::Scenario& scenario, std::size_t shown) {
   const plan::Plan& plan = scenario.laid().plan;
   const trace::StepTrace& step = scenario.step();
@@ -96,38 +123,49 @@ Json timeline(const job::Scenario& scenario, std::size_t shown) {
     critical[segment.task.index()] = critical[segment.task.index()] || segment.kind != trace::PathSegment::Kind::overhead;
   }
   shown = std::min(shown, plan.devices().size());
-  Json columns{{"device", Json::array()}, {"lane", Json::array()},        {"name", Json::array()},  {"phase", Json::array()},
-               {"block", Json::array()},  {"micro_batch", Json::array()}, {"start", Json::array()}, {"end", Json::array()},
-               {"sent", Json::array()},   {"received", Json::array()},    {"met", Json::array()},   {"critical", Json::array()}};
+  Texts names;
+  Texts phases;
+  std::vector<TaskId> tasks;
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
-    const plan::Task& task = plan.tasks()[t];
-    if (task.device.index() >= shown) {
-      continue;
+    if (plan.tasks()[t].device.index() < shown) {
+      tasks.push_back(TaskId(t));
     }
-    const trace::Event& event = step.events[t];
-    columns["device"].push_back(task.device.value);
-    columns["lane"].push_back(static_cast<int>(task.lane));
-    columns["name"].push_back(plan::verb(task));
-    columns["phase"].push_back(plan::to_text(task.labels.phase));
-    columns["block"].push_back(task.labels.block);
-    columns["micro_batch"].push_back(task.labels.micro_batch);
-    columns["start"].push_back(event.start.count);
-    columns["end"].push_back(event.end.count);
-    columns["sent"].push_back(event.sent.count);
-    columns["received"].push_back(event.received.count);
-    columns["met"].push_back(plan::meeting_of(task).valid() ? trace::met_at(plan, step, TaskId(t)).count : event.start.count);
-    columns["critical"].push_back(static_cast<bool>(critical[t]));
   }
+  Json columns;
+  const auto column = [&](const char* title, auto value) {
+    columns[title] = numbers().size();
+    for (const TaskId id : tasks) {
+      numbers().push_back(static_cast<double>(value(id, plan[id], step.events[id.index()])));
+    }
+  };
+  using plan::Task;
+  using trace::Event;
+  column("device", [](TaskId, const Task& task, const Event&) { return task.device.index(); });
+  column("lane", [](TaskId, const Task& task, const Event&) { return static_cast<int>(task.lane); });
+  column("name", [&](TaskId, const Task& task, const Event&) { return names.number(plan::verb(task)); });
+  column("phase", [&](TaskId, const Task& task, const Event&) { return phases.number(plan::to_text(task.labels.phase)); });
+  column("block", [](TaskId, const Task& task, const Event&) { return task.labels.block; });
+  column("micro_batch", [](TaskId, const Task& task, const Event&) { return task.labels.micro_batch; });
+  column("start", [](TaskId, const Task&, const Event& event) { return event.start.count; });
+  column("end", [](TaskId, const Task&, const Event& event) { return event.end.count; });
+  column("sent", [](TaskId, const Task&, const Event& event) { return event.sent.count; });
+  column("received", [](TaskId, const Task&, const Event& event) { return event.received.count; });
+  column("met", [&](TaskId id, const Task& task, const Event& event) {
+    return plan::meeting_of(task).valid() ? trace::met_at(plan, step, id).count : event.start.count;
+  });
+  column("critical", [&](TaskId id, const Task&, const Event&) { return critical[id.index()] ? 1 : 0; });
   Json lanes = Json::array();
   for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
     lanes.push_back(plan::to_text(static_cast<plan::Lane>(lane)));
   }
   std::vector<std::string> devices(plan.devices().begin(), plan.devices().begin() + static_cast<std::ptrdiff_t>(shown));
-  return {{"label", plan.title()}, {"origin", "simulated"}, {"duration_ns", step.duration.count},
-          {"devices", devices},    {"lanes", lanes},        {"columns", columns}};
+  return {{"label", plan.title()},   {"origin", "simulated"}, {"duration_ns", step.duration.count},
+          {"devices", devices},      {"lanes", lanes},        {"names", names.list()},
+          {"phases", phases.list()}, {"count", tasks.size()}, {"columns", columns}};
 }
 
-/// Of a pipeline: when each action would run with equal stages, and the file of it. Null without one.
+/// Of a pipeline: when each action of the first devices would run with equal stages, five numbers per action among `numbers`, and
+/// the file of it. Null without one.
 Json grid_json(const strategy::Request& request) {
   const strategy::NamedLayout* layout = strategy::strategy_by_name(request.strategy).layout();
   if (layout == nullptr || strategy::axes_of(request, *layout).pp == 1) {
@@ -135,15 +173,18 @@ Json grid_json(const strategy::Request& request) {
   }
   const schedule::Grid grid = strategy::grid_of(request, *layout);
   const schedule::Timing timing = schedule::replay(grid);
+  constexpr std::size_t shown = 32;
   Json rows = Json::array();
-  for (const auto& row : timing.rows) {
-    Json cells = Json::array();
-    for (const schedule::Placed& placed : row) {
-      cells.push_back({schedule::to_text(placed.action), placed.start, placed.end});
+  for (std::size_t d = 0; d < std::min(shown, timing.rows.size()); ++d) {
+    rows.push_back({numbers().size(), timing.rows[d].size()});
+    for (const auto& [action, start, end] : timing.rows[d]) {
+      const std::array<std::int64_t, 5> five = {action.stage, static_cast<std::int64_t>(action.kind), action.micro_batch, start,
+                                                end};
+      numbers().insert(numbers().end(), five.begin(), five.end());
     }
-    rows.push_back(cells);
   }
   return {{"rows", rows},
+          {"devices", timing.rows.size()},
           {"makespan", timing.makespan},
           {"idle", timing.idle_share()},
           {"stages", schedule::stages(grid)},
@@ -252,6 +293,7 @@ Json answer(const Json& question) {
 extern "C" EMSCRIPTEN_KEEPALIVE const char* baton_ask(const char* question) {
   static std::string text;
   using baton::job::Json;
+  baton::numbers().clear();
   try {
     text = baton::answer(Json::parse(question)).dump();
   } catch (const std::bad_alloc&) {
@@ -261,3 +303,7 @@ extern "C" EMSCRIPTEN_KEEPALIVE const char* baton_ask(const char* question) {
   }
   return text.c_str();
 }
+
+/// The numbers that the last answer refers to.
+extern "C" EMSCRIPTEN_KEEPALIVE const double* baton_numbers() { return baton::numbers().data(); }
+extern "C" EMSCRIPTEN_KEEPALIVE std::size_t baton_number_count() { return baton::numbers().size(); }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <string_view>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
@@ -10,14 +11,19 @@
 namespace baton::app {
 namespace {
 
-/// The launcher of a clone builds the page before it starts the program, and says where it is.
+/// The launcher of a clone builds the page before it starts the program, and says where it is. Before that it calls the program once to
+/// learn whether the page could be written at all.
 constexpr const char* page_variable = "BATON_PLAYGROUND_PAGE";
+constexpr std::string_view not_built_yet = "later";
 
 void write_playground(std::string out) {
   settle_outputs({&out});
   const char* page = std::getenv(page_variable);
   if (page == nullptr || *page == '\0') {
     throw usage_error("the playground is built in a clone of Baton, with emscripten: call ./baton playground there");
+  }
+  if (page == not_built_yet) {
+    return;
   }
   write_output(out, read_file(page, fmt::format("the playground {}", page), Bytes(std::int64_t{64} << 20)));
   if (out != "-") {

@@ -20,7 +20,7 @@ async function openWorker() {
   worker = new Worker(address);
   URL.revokeObjectURL(address);
   worker.onmessage = ({data}) => {
-    const answer = JSON.parse(data.answer);
+    const answer = {...JSON.parse(data.answer), numbers: data.numbers};
     waiting.get(data.id)?.(answer);
     waiting.delete(data.id);
     if (answer.fatal) stopAsking();
@@ -37,6 +37,7 @@ export function stopAsking() {
   }
 }
 
+/** The answer's `numbers` are those that it refers to by their places. */
 export async function ask(question) {
   await openWorker();
   const id = ++number;

@@ -1,12 +1,15 @@
 import {h, prose} from './dom.js';
-import {startTheme, themeButton} from './theme.js';
+import {onTheme, startTheme, themeButton} from './theme.js';
 import {ask, stopAsking} from './asking.js';
 import {controlsOf} from './controls.js';
 import {Results} from './results.js';
 import {fragmentOf, readFragment} from './state.js';
 import {tours} from './tours.js';
 
-const debounce = 40;  // ms
+// A step that is being simulated when the choice changes is let finish, so that a slider on its way shows something; but not longer than:
+const patience = 300;  // ms
+// So long nothing changes before it is asked what takes several simulations.
+const pause = 120;  // ms
 
 const copyOf = (choice) => ({words: {...choice.words}, files: {...choice.files}});
 
@@ -23,9 +26,9 @@ class Playground {
     document.getElementById('playground').replaceChildren(
       h('header', {class: 'bar-top'}, h('h1', {}, 'Baton playground'), this.chooser, this.compareButton,
         h('button', {type: 'button', class: 'link-copy', onclick: (event) => this.copyLink(event.target)}, 'Copy link'), themeButton()),
-      h('div', {class: 'columns'}, this.controls, h('div', {class: 'right'}, this.tourPlace, this.busy, this.resultPlace,
+      this.columns = h('div', {class: 'columns'}, this.controls, h('div', {class: 'right'}, this.tourPlace, this.busy, this.resultPlace,
         h('footer', {}, 'All times are simulated from data sheets by the same C++ as the command line, in this browser. Nothing is sent anywhere.'))));
-    addEventListener('hashchange', () => { if (decodeURIComponent(location.hash) !== decodeURIComponent(`#${this.written}`)) this.read(); });
+    addEventListener('hashchange', () => this.read());  // by the user alone: what the page writes itself is no such event
     addEventListener('keydown', (event) => { if (event.key === 'Escape' && !this.busy.hidden) this.cancel(); });
     this.read();
   }
@@ -45,6 +48,8 @@ class Playground {
     this.compareButton.textContent = this.second ? 'Stop comparing' : 'Compare with …';
     this.form();
     this.showTour();
+    this.begin();
+    this.write();
     this.changed();
   }
 
@@ -58,26 +63,40 @@ class Playground {
 
   changed() {
     document.documentElement.dataset.ready = 'false';
+    this.wanted = true;
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.redraw(), debounce);
+    this.timer = setTimeout(() => this.redraw(), this.drawing ? patience : 0);
   }
 
   write() {
-    this.written = fragmentOf(this);
-    history.replaceState(null, '', `#${this.written}`);
+    history.replaceState(null, '', `#${fragmentOf(this)}`);
+  }
+
+  /** Ends what is under way. Returns the number of the round that begins. */
+  begin() {
+    stopAsking();
+    clearTimeout(this.timer);
+    clearTimeout(this.slow);
+    this.wanted = this.drawing = false;
+    this.round = (this.round ?? 0) + 1;
+    return this.round;
   }
 
   async redraw() {
-    stopAsking();
-    this.write();
-    const round = this.round = (this.round ?? 0) + 1;
-    const began = performance.now();
-    clearTimeout(this.slow);
+    const round = this.begin();
+    this.drawing = true;
+    performance.clearMeasures();
     this.slow = setTimeout(() => { this.busy.hidden = false; this.resultPlace.classList.add('stale'); }, 250);
     for (const result of this.results) await result.draw();
     if (round !== this.round) return;
+    this.drawing = false;
     this.settled();
-    document.documentElement.dataset.took = String(Math.round(performance.now() - began));
+    if (this.wanted) this.redraw();
+    else this.timer = setTimeout(() => this.drawRest(round), pause);
+  }
+
+  async drawRest(round) {
+    this.write();
     for (const result of this.results) await result.drawMore();
     for (const result of this.results) await result.drawScaling();
     if (round === this.round) document.documentElement.dataset.ready = 'true';
@@ -90,8 +109,7 @@ class Playground {
   }
 
   cancel() {
-    this.round++;
-    stopAsking();
+    this.begin();
     this.settled();
     this.results[0].sentence.textContent = 'Cancelled. What is shown below belongs to what was chosen before.';
     document.documentElement.dataset.ready = 'true';
@@ -129,6 +147,7 @@ class Playground {
 
   showTour() {
     this.chooser.value = this.tour?.id ?? '';
+    this.columns.classList.toggle('touring', Boolean(this.tour));
     if (!this.tour) {
       this.tourPlace.replaceChildren();
       return;
@@ -146,6 +165,7 @@ class Playground {
 
 async function startPlayground() {
   startTheme();
+  onTheme(() => { for (const grid of document.querySelectorAll('.grid')) grid.repaint(); });
   addEventListener('beforeprint', () => { for (const figure of document.querySelectorAll('figure.timeline')) figure.paintPrint(); });
   const place = document.getElementById('playground');
   if (typeof WebAssembly !== 'object' || typeof DecompressionStream !== 'function') {

@@ -1,6 +1,7 @@
 // Small charts as SVG and HTML: bars of shares, lines over the number of devices, and the grid of a schedule.
 import {h} from './dom.js';
 import {formatValue} from './format.js';
+import {paintBox, paletteOf} from './timeline_paint.js';
 import {hideTooltip, showTooltip} from './tooltip.js';
 
 const namespace = 'http://www.w3.org/2000/svg';
@@ -81,30 +82,81 @@ export function scalingChart(title, lines, {top, format}) {
 export const orderOf = (csv) => csv.trim().split('\n').map((line) => line.split(',').map((cell) => cell.trim()).filter(Boolean));
 export const csvOf = (rows) => `${rows.map((row) => row.join(',')).join('\n')}\n`;
 
+const letters = 'FBIW';
+const kindOfLetter = {F: 'forward', B: 'backward', I: 'backward', W: 'update'};
+const wordOfLetter = {F: 'forward', B: 'backward', I: 'backward for the input', W: 'backward for the weights'};
+
+/** The actions of a row, which come as five numbers each. */
+function actionsOf(numbers, device) {
+  return Array.from({length: numbers.length / 5}, (_, index) => {
+    const [stage, letter, batch, start, end] = numbers.slice(5 * index, 5 * index + 5);
+    const kind = letters[letter];
+    return {index, start, end, kind: kindOfLetter[kind], batch: String(batch), text: `${stage}${kind}${batch}`,
+      says: `device ${device}: ${wordOfLetter[kind]} of micro-batch ${batch} at stage ${stage}`};
+  });
+}
+
+/** Paints the actions of a row; where a box is too narrow for its label, without. */
+function paintActions(canvas, actions, makespan, labelOf, palette, font) {
+  const {clientWidth: width, clientHeight: height} = canvas;
+  const scale = Math.max(2, devicePixelRatio || 1);
+  canvas.width = Math.round(width * scale);
+  canvas.height = Math.round(height * scale);
+  const context = canvas.getContext('2d');
+  context.scale(scale, scale);
+  context.font = `11px ${font}`;
+  context.textAlign = 'center';
+  context.textBaseline = 'middle';
+  for (const action of actions) {
+    const x = (action.start / makespan) * width;
+    const wide = ((action.end - action.start) / makespan) * width;
+    paintBox(context, action.kind, x, 0, wide > 4 ? wide - 1 : wide, height, palette, scale);
+    const label = labelOf(action);
+    const room = context.measureText(label).width + 3;
+    if (room > wide) continue;
+    if (action.kind !== 'forward') {
+      context.fillStyle = palette[action.kind];
+      context.fillRect(x + (wide - room) / 2, 2, room, height - 4);
+    }
+    context.fillStyle = palette[`on-${action.kind}`];
+    context.fillText(label, x + wide / 2, height / 2 + 0.5);
+  }
+}
+
 /**
  * The grid of a schedule: each action as long as its kind takes with equal stages. With `onMove(device, index, by)` actions are buttons:
- * chosen by a click, moved within their row by the arrow keys.
+ * chosen by a click, moved within their row by the arrow keys. Without, `repaint()` of what it returns paints them in the colours of now.
  */
 export function gridPicture(grid, onMove, chosen) {
-  const unit = 100 / grid.makespan;
-  const kindOfAction = (text) => ({F: 'forward', B: 'backward', I: 'backward', W: 'update'})[text.replace(/\d/g, '')] ?? 'other';
-  const word = {F: 'forward', B: 'backward', I: 'backward for the input', W: 'backward for the weights'};
-  const rows = grid.rows.slice(0, 32).map((cells, device) => h('div', {class: 'grid-row'}, h('span', {class: 'grid-name'}, String(device)),
-    h('div', {class: 'grid-cells'}, cells.map(([text, start, end], index) => {
-      const [stage, kind, batch] = text.split(/([FBIW])/);
-      const says = `device ${device}: ${word[kind]} of micro-batch ${batch} at stage ${stage}`;
-      const style = `left:${start * unit}%;width:${(end - start) * unit}%`;
-      const label = grid.makespan > 120 ? '' : grid.stages > grid.rows.length ? text : batch;
-      if (!onMove) return h('span', {class: `cell ${kindOfAction(text)}`, style, title: says}, label);
-      return h('button', {type: 'button', class: `cell ${kindOfAction(text)}`, style, title: says, 'aria-label': says,
-        'aria-pressed': chosen && chosen[0] === device && chosen[1] === index ? 'true' : 'false',
-        onclick: () => onMove(device, index, 0),
-        onkeydown: (event) => {
-          const by = {ArrowLeft: -1, ArrowRight: 1}[event.key];
-          if (!by) return;
-          event.preventDefault();
-          onMove(device, index, by);
-        }}, label);
-    }))));
-  return h('div', {class: 'grid', style: `--least:${Math.min(1600, grid.makespan * 9)}px`}, rows);
+  const rows = grid.rows.map(actionsOf);
+  const labelOf = ({text, batch}) => (grid.stages > grid.devices ? text : batch);
+  const cells = (actions, device) => (onMove ? h('div', {class: 'grid-cells'}, actions.map((action) => actionButton(action, device, 100 / grid.makespan, grid.makespan > 120 ? '' : labelOf(action), onMove, chosen)))
+    : h('canvas', {class: 'grid-cells', role: 'img', 'aria-label': `device ${device}: ${actions.slice(0, 40).map(({text}) => text).join(' ')}${actions.length > 40 ? ' …' : ''}`,
+      onpointermove: (event) => {
+        const at = (event.offsetX / event.target.clientWidth) * grid.makespan;
+        const found = actions.find(({start, end}) => at >= start && at < end);
+        if (found) showTooltip([found.says], event.clientX, event.clientY);
+        else hideTooltip();
+      }, onpointerleave: hideTooltip}));
+  const element = h('div', {class: 'grid', tabindex: '0', role: 'group', 'aria-label': 'The grid of the schedule', style: `--least:${Math.min(1600, grid.makespan * 9)}px`},
+    rows.map((actions, device) => h('div', {class: 'grid-row'}, h('span', {class: 'grid-name'}, String(device)), cells(actions, device))));
+  element.repaint = () => {
+    const palette = paletteOf(element);
+    const font = getComputedStyle(element).fontFamily;
+    element.querySelectorAll('canvas').forEach((canvas, device) => paintActions(canvas, rows[device], grid.makespan, labelOf, palette, font));
+  };
+  if (!onMove) new ResizeObserver(element.repaint).observe(element);
+  return element;
+}
+
+function actionButton({index, kind, start, end, says}, device, unit, label, onMove, chosen) {
+  return h('button', {type: 'button', class: `cell ${kind}`, style: `left:${start * unit}%;width:${(end - start) * unit}%`, title: says, 'aria-label': says,
+    'aria-pressed': chosen && chosen[0] === device && chosen[1] === index ? 'true' : 'false',
+    onclick: () => onMove(device, index, 0),
+    onkeydown: (event) => {
+      const by = {ArrowLeft: -1, ArrowRight: 1}[event.key];
+      if (!by) return;
+      event.preventDefault();
+      onMove(device, index, by);
+    }}, label);
 }

@@ -16,9 +16,10 @@ const memoryParts = [
   {key: 'other', name: 'other', kind: 'other'}, {key: 'apart', name: 'kept apart by the plan', kind: 'idle'}];
 
 /** The events of a timeline from their columns. */
-function timelineOf({columns, ...rest}) {
-  const names = Object.keys(columns);
-  const events = columns.start.map((_, i) => Object.fromEntries(names.map((name) => [name, columns[name][i]])));
+function timelineOf({columns, count, names, phases, ...rest}, numbers) {
+  const c = Object.fromEntries(Object.entries(columns).map(([name, begin]) => [name, numbers.subarray(begin, begin + count)]));
+  const events = Array.from({length: count}, (_, i) => ({device: c.device[i], lane: c.lane[i], name: names[c.name[i]], phase: phases[c.phase[i]], block: c.block[i],
+    micro_batch: c.micro_batch[i], start: c.start[i], end: c.end[i], sent: c.sent[i], received: c.received[i], met: c.met[i], critical: c.critical[i] === 1}));
   return {...rest, events, gpus: []};
 }
 
@@ -65,7 +66,9 @@ export class Results {
   /** One step, then what takes longer. Resolves to the answer about the step. */
   async draw() {
     this.showCommand();
+    const asked = performance.now();
     const answer = await ask(this.question('step'));
+    const answered = performance.now();
     this.element.dataset.step = answer.error ? '' : String(answer.time_per_step_ns);
     this.element.classList.toggle('refused', Boolean(answer.error));
     if (answer.error) {
@@ -74,6 +77,8 @@ export class Results {
       return answer;
     }
     this.show(answer);
+    performance.measure('baton:answer', {start: asked, end: answered});
+    performance.measure('baton:draw', {start: answered});
     return answer;
   }
 
@@ -89,7 +94,7 @@ export class Results {
       figure('Sent per step', formatValue(answer.sent_bytes, 'bytes')), figure('Fullest device', formatValue(Math.max(...devices.map((device) => device.peak_bytes)), 'bytes')),
       figure('Parameters', formatValue(answer.parameters, 'integer')));
     this.sentence.replaceChildren(h('span', {class: 'tick-mark', 'aria-hidden': 'true'}, '✓ '), ...prose(shown.verdict));
-    const timeline = timelineOf(shown.timeline);
+    const timeline = timelineOf(shown.timeline, answer.numbers);
     if (this.timeline) this.timeline.show(timeline);
     else {
       this.timeline = timelineFigure([timeline], 'this step');
@@ -98,7 +103,7 @@ export class Results {
     const copies = devices[0].stands_for;
     this.rowsNote.textContent = [copies > 1 ? `Each row stands for ${copies} identical devices.` : '',
       shown.timeline.devices.length < devices.length ? `The first ${shown.timeline.devices.length} of ${devices.length} devices are drawn.` : ''].filter(Boolean).join(' ');
-    this.showGrid(shown.grid);
+    this.showGrid(shown.grid && {...shown.grid, rows: shown.grid.rows.map(([begin, count]) => answer.numbers.subarray(begin, begin + 5 * count))});
     const names = devices.map(({name}) => name);
     this.bars.replaceChildren(stackedBars('Where the time of each device goes', names, devices, timeParts, {format: 'percent', most: 1}),
       stackedBars('Memory per device, when it is fullest', names, shown.memory, memoryParts, {format: 'bytes', limit: shown.device_memory_bytes}));
@@ -124,7 +129,8 @@ export class Results {
       h('ul', {class: 'legend'}, [['forward', 'forward'], ['backward', 'backward'], ...(/W/.test(grid.csv) ? [['update', 'backward for the weights']] : [])]
         .map(([kind, name]) => h('li', {}, h('span', {class: `key ${kind}`}), name))),
       gridPicture(grid, drawn ? move : null, this.chosen),
-      h('p', {class: 'hint'}, `Idle in theory: ${formatValue(grid.idle, 'percent')}. Activations held at once, by device: ${grid.in_flight.slice(0, 16).join(', ')}.`
+      h('p', {class: 'hint'}, `Idle in theory: ${formatValue(grid.idle, 'percent')}. Activations held at once, by device: ${grid.in_flight.slice(0, 16).join(', ')}${grid.devices > 16 ? ', …' : ''}.`
+        + (grid.rows.length < grid.devices ? ` The first ${grid.rows.length} of ${grid.devices} devices are drawn.` : '')
         + (drawn ? ' Choose an action and move it with the left and right arrow keys.' : ''))));
     if (this.chosen && drawn) this.gridPlace.querySelector('[aria-pressed="true"]')?.focus();
   }

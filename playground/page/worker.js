@@ -12,10 +12,12 @@ onmessage = async ({data}) => {
   }
   const planner = await opened;
   let answer;
+  let numbers = new Float64Array();
   try {
     answer = planner.ccall('baton_ask', 'string', ['string'], [JSON.stringify(data.question)]);
+    numbers = new Float64Array(planner.HEAPF64.buffer, planner._baton_numbers(), planner._baton_number_count()).slice();
   } catch (error) {
     answer = JSON.stringify({error: `there is not enough memory in this browser for such a plan (${error.message ?? error})`, fatal: true});
   }
-  postMessage({id: data.id, answer});
+  postMessage({id: data.id, answer, numbers}, [numbers.buffer]);
 };

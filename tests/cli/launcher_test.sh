@@ -52,6 +52,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) std::printf(" <%s>", argv[i]);
   if (argc > 2 && argv[2][0] == '-') std::putchar(std::getchar());
   if (argc > 2 && argv[2][0] == '?') std::printf(" called as %s", std::getenv("BATON_CALLED_AS"));
+  if (argc > 2 && argv[1][0] == 'p') return std::printf(" with %s\\n", std::getenv("BATON_PLAYGROUND_PAGE")), argv[2][0] == 'x' ? 2 : 0;
   std::puts("");
   return argc > 1 ? std::atoi(argv[1]) : 0;
 }
@@ -166,8 +167,8 @@ errors_are_told_and_recovered_from() {
   check 'a compile error fails' test "$status" -ne 0
   check 'a compile error keeps stdout clean' stdout_is ''
   check 'a compile error names the log' contains "$scratch/err" "the build failed; its log is $tree/build"
-  check 'a compile error is shown' contains "$scratch/err" 'main.cpp:13'
-  check 'the log holds it too' contains "$tree/build/release/launcher.log" 'main.cpp:13'
+  check 'a compile error is shown' contains "$scratch/err" 'main.cpp:14'
+  check 'the log holds it too' contains "$tree/build/release/launcher.log" 'main.cpp:14'
   call
   check 'it fails again while it stays' test "$status" -ne 0
   greet repaired
@@ -314,6 +315,40 @@ the_python_package_is_built_and_named() {
   check 'all else works then' equal "$status" 0
 }
 
+# In a folder of PATH where emscripten is a stand-in, which does as it is told with the compiler of this machine.
+the_playground_is_built_after_what_was_asked_is_judged() {
+  local PATH=$PATH page=$tree/build/playground
+  if ! command -v emcc >/dev/null; then
+    call playground here.html
+    check 'without emscripten the playground is refused in one sentence' equal "$(<"$scratch/err")" \
+      'baton: the playground is compiled with emscripten, which is missing and cannot be installed (BATON_NO_INSTALL is set).'
+    check 'and with an exit code' equal "$status" 1
+  fi
+  shim emcc </dev/null
+  # shellcheck disable=SC2016  # for the stand-in
+  shim emcmake <<<'exec "$@"'
+  PATH=$scratch/bin:$PATH
+  # shellcheck disable=SC2016  # CMake expands it
+  printf 'add_custom_command(OUTPUT playground.html COMMAND ${CMAKE_COMMAND} -E touch playground.html)
+add_custom_target(playground DEPENDS playground.html)\n' >>"$tree/CMakeLists.txt"
+  call playground x
+  check 'what the program refuses is not built for' equal "$status$(ls -d "$page" 2>&-)" 2
+  check 'it is asked before there is a page' stdout_is "locked in $PWD: <playground> <x> with later"
+  call playground here.html
+  check 'the page is built' test -e "$page/playground.html"
+  check 'and the program told where it is' contains "$scratch/out" "<here.html> with $page/playground.html"
+  check 'it says that this takes long' contains "$scratch/err" 'which takes some minutes'
+  call playground here.html
+  check 'the second time it does not' silent
+  printf 'half a cac' >"$page/CMakeCache.txt"
+  rm "$page/playground.html"
+  call playground here.html
+  check 'a broken cache of it recovers' test "$status" -eq 0 -a -e "$page/playground.html"
+  call playground --help
+  check 'help is the program'\''s alone, and asked for once' equal "$(grep -c '<--help>' "$scratch/out")" 1
+  rm "$scratch/bin/emcc" "$scratch/bin/emcmake"
+}
+
 a_moved_tree_recovers() {
   local old=$tree
   tree="$scratch/moved"
@@ -444,6 +479,7 @@ killed_builds_recover
 the_lock_is_not_inherited
 tests_are_run
 the_python_package_is_built_and_named
+the_playground_is_built_after_what_was_asked_is_judged
 a_moved_tree_recovers
 missing_packages_are_installed_or_named
 

@@ -1,6 +1,7 @@
 /// A result can be trained again: what agrees is told, and what was changed is found.
 
 #include <fstream>
+#include <map>
 
 #include "baton/lab/json.h"
 #include "program.h"
@@ -49,6 +50,28 @@ TEST_F(VerifyResult, FindsLossesOfAnotherSeedOrSetting) {
   const Outcome outcome = verify(result);
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.out.find("No: 8 of 8 losses have other bits, from step 0 on"), std::string::npos) << outcome.out;
+}
+
+TEST_F(VerifyResult, RefusesAClaimAboutTheJobThatItsSettingsDoNotGive) {
+  const lab::Json result = train("");
+  for (const auto& [key, claim] : std::map<std::string, lab::Json>{{"precision", "bf16"},
+                                                                   {"model", "mlp:dim=2048,depth=8"},
+                                                                   {"strategy", "ddp"},
+                                                                   {"optimizer", "adam"},
+                                                                   {"global_batch", 4096}}) {
+    lab::Json changed = result;
+    changed[key] = claim;
+    const Outcome outcome = verify(changed);
+    EXPECT_EQ(outcome.code, 2) << key;
+    EXPECT_NE(outcome.err.find("the result says that its " + key + " is " + claim.dump() + ", and its settings give "),
+              std::string::npos)
+        << outcome.err;
+  }
+  lab::Json both = result;  // another training, of which these are not the losses
+  both["precision"] = both["settings"]["precision"] = "bf16";
+  const Outcome outcome = verify(both);
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_NE(outcome.out.find("No: 8 of 8 losses have other bits"), std::string::npos) << outcome.out;
 }
 
 TEST_F(VerifyResult, AllowsATenThousandthForWhatAGpuComputed) {

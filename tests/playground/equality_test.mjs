@@ -78,13 +78,14 @@ test('any simulated step has the numbers of baton simulate --json, and a refusal
     simulated++;
     assert.equal(ours.error, undefined, name);
     const {shown, title, ...rest} = ours;
+    const numbers = planner._baton_number_count();
     const {findings, ...more} = ask({ask: 'sensitivity', words});
     const same = {...rest, ...more};
     for (const key of Object.keys(same)) assert.deepEqual(same[key], theirs[key], `${key} of ${name}`);
     for (const key of ['time_per_step_ns', 'device_list', 'critical_path', 'sensitivity', 'sent_bytes', 'flops', 'samples_per_s', 'costs', 'arrivals']) {
       assert.ok(key in same, `${key} of ${name}`);
     }
-    assert.ok(findings.length > 1 && title.length > 0 && shown.timeline.columns.start.length > 0, name);
+    assert.ok(findings.length > 1 && title.length > 0 && shown.timeline.count > 0 && numbers >= 12 * shown.timeline.count, name);
   }
   console.log(`${simulated} simulated alike, ${refused} refused alike`);
   assert.ok(simulated > count / 5 && refused > count / 20, `${simulated} simulated and ${refused} refused say little`);
@@ -98,6 +99,71 @@ test('every step of every tour can be simulated', () => {
     });
   }
   assert.deepEqual(tours.map(({id}) => id), ['strong-scaling', 'communication', 'dp-ddp', 'delay', 'slow-device', 'pipelines', 'memory', 'tensor']);
+});
+
+/** What the texts of the tours say of their numbers, by tour and step: `a` is the step's, `b` what is compared, `of(n)` another step of the tour. */
+const mean = ({device_list: list}, key) => list.reduce((sum, device) => sum + device[key], 0) / list.length;
+const computing = (step) => mean(step, 'busy') * step.time_per_step_ns;
+const held = ({shown}, part) => Math.max(...shown.memory.map((device) => device[part]));
+const bubble = ({shown: {grid}}) => (grid.idle * grid.makespan) / grid.stages;  // in stages of the whole model
+const tasks = ({shown}) => shown.timeline.count / shown.timeline.devices.length;
+const near = (a, b, share) => Math.abs(a - b) <= share * Math.max(a, b);
+const claims = {
+  'strong-scaling': {
+    3: (a, b, of) => computing(a) < computing(of(2)),
+    6: (a, b) => near(computing(a), computing(b), 0.02) && mean(a, 'exposed') > mean(b, 'exposed') && a.time_per_step_ns > b.time_per_step_ns,
+  },
+  communication: {
+    2: (a, b, of) => a.sent_bytes === of(1).sent_bytes && computing(a) > computing(of(1)),
+    3: (a, b) => a.time_per_step_ns < b.time_per_step_ns && near(mean(a, 'exposed'), mean(b, 'exposed'), 0.15),
+    5: (a, b, of) => mean(a, 'exposed') > mean(of(2), 'exposed'),
+  },
+  'dp-ddp': {
+    4: (a, b) => mean(a, 'exposed') > mean(b, 'exposed'),
+    5: (a, b) => tasks(a) > tasks(b) && a.sent_bytes === b.sent_bytes && a.time_per_step_ns > b.time_per_step_ns,
+  },
+  delay: {
+    2: (a) => a.device_list.every(({waiting}, i) => (i === 1 ? waiting === 0 : waiting > 0.1)),
+    3: (a, b, of) => near(a.time_per_step_ns, of(2).time_per_step_ns, 0.05) && mean(a, 'waiting') === 0,
+    6: (a, b) => a.time_per_step_ns - b.time_per_step_ns < 0.5e6,
+  },
+  'slow-device': {
+    2: (a, b, of, findings) => findings.some((text) => /^A100:2 is slow: .* Its backward takes/.test(text)),
+    3: (a, b) => a.time_per_step_ns >= b.time_per_step_ns,
+    5: (a, b, of) => mean(a, 'delayed') < mean(of(1), 'delayed'),
+    6: (a, b) => a.time_per_step_ns > b.time_per_step_ns && a.device_list[0].busy > 0.9,
+  },
+  pipelines: {
+    1: (a) => Math.abs(a.shown.grid.idle - 0.75) < 1e-9,
+    3: (a, b) => a.shown.grid.idle < b.shown.grid.idle && a.time_per_step_ns > b.time_per_step_ns && computing(a) > computing(b),
+    4: (a, b) => near(a.shown.grid.idle, b.shown.grid.idle, 1e-9) && held(a, 'activations') < held(b, 'activations'),
+    5: (a, b) => near(bubble(a), bubble(b) / 2, 1e-9) && a.transfers > 2 * b.transfers,
+    6: (a, b) => a.time_per_step_ns < b.time_per_step_ns,
+  },
+  memory: {
+    1: (a) => held(a, 'activations') > 10 * held(a, 'gradients'),
+    2: (a, b) => near(8 * held(a, 'states'), held(b, 'states'), 0.02),
+    3: (a, b) => near(8 * held(a, 'gradients'), held(b, 'gradients'), 0.1),
+    4: (a, b) => held(a, 'parameters') < held(b, 'parameters') && a.sent_bytes > b.sent_bytes,
+    5: (a, b) => held(a, 'activations') < held(b, 'activations') && a.flops > b.flops,
+    6: (a, b) => held(a, 'activations') < held(b, 'activations'),
+  },
+  tensor: {
+    2: (a, b, of) => tasks(a) === tasks(of(1)) && computing(a) < computing(of(1)),
+    3: (a, b) => held(a, 'activations') < held(b, 'activations'),
+    4: (a, b) => a.time_per_step_ns > b.time_per_step_ns,
+  },
+};
+
+test('what a tour says of a step is true of its numbers', () => {
+  for (const {id, steps} of tours) {
+    const of = (n) => ask({ask: 'step', words: steps[n - 1].words});
+    for (const [n, claim] of Object.entries(claims[id])) {
+      const {words, other, text} = steps[n - 1];
+      const [a, b] = [of(n), other && ask({ask: 'step', words: other})];
+      assert.ok(claim(a, b, of, ask({ask: 'sensitivity', words}).findings), `${id}, step ${n}: ${text}`);
+    }
+  }
 });
 
 test('a pasted cluster and a schedule of one\'s own are read as files are', async () => {

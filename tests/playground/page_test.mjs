@@ -52,6 +52,34 @@ test('a slider changes timeline, numbers, command and fragment', async () => {
   assert.match(page.url(), /devices=5/);
 });
 
+test('a slider that is dragged through many steps ends with the numbers of its last one', async () => {
+  const page = await open(`${words}ddp`);
+  await page.locator('[data-slider="batch"]').evaluate((range) => {
+    for (let i = 0; i < 6; i++) {
+      range.value = String(Number(range.value) + 1);
+      range.dispatchEvent(new Event('input', {bubbles: true}));
+    }
+  });
+  await ready(page);
+  const batch = await page.inputValue('[data-word="batch"]');
+  assert.notEqual(batch, '256');
+  assert.match(page.url(), new RegExp(`batch=${batch}&`));
+  const fresh = await open(`${words.replace('batch=256', `batch=${batch}`)}ddp`);
+  assert.equal(await stepOf(page), await stepOf(fresh));
+});
+
+test('the grid of a schedule is painted in the colours of the theme, and says what is under the pointer', async () => {
+  const page = await open(`${words}1f1b`);
+  const row = page.locator('canvas.grid-cells').first();
+  const light = await row.evaluate((canvas) => canvas.toDataURL());
+  await page.click('button.theme');
+  assert.notEqual(await row.evaluate((canvas) => canvas.toDataURL()), light);
+  await row.scrollIntoViewIfNeeded();
+  const box = await row.boundingBox();
+  await page.mouse.move(box.x + 3, box.y + box.height / 2);
+  assert.equal(await page.textContent('.tooltip'), 'device 0: forward of micro-batch 0 at stage 0');
+});
+
 test('the command that is shown gives the step that is shown', async () => {
   const page = await open(`${words}1f1b&what-if=link%3D0.5x&delay=before%3Dbackward,device%3D1,ms%3D2`);
   const [, command, ...flags] = (await page.textContent('.command code')).split(' ');

@@ -27,20 +27,16 @@ export function metOf(event) {
 
 /** A row for each device and lane that has events, each with its events in order of time. */
 export function rowsOf(timeline) {
-  const rows = [];
-  timeline.devices.forEach((deviceName, device) => {
-    const events = timeline.events.filter((event) => event.device === device);
-    timeline.lanes.forEach((laneName, lane) => {
-      const own = events.filter((event) => event.lane === lane).sort((a, b) => a.start - b.start);
-      // A device that did nothing at all keeps its first lane: it is there, and idle.
-      if (own.length === 0 && (lane > 0 || events.length > 0)) return;
-      rows.push({
-        device, lane, laneName, deviceName, height: laneHeights[laneName],
-        events: own.map((event) => ({...event, kind: kindOf(event, laneName), met: metOf(event)})),
-      });
-    });
-  });
-  return rows;
+  const lanes = timeline.devices.map(() => timeline.lanes.map(() => []));
+  for (const event of timeline.events) {
+    const kind = kindOf(event, timeline.lanes[event.lane]);
+    lanes[event.device][event.lane].push({...event, kind, met: metOf(event)});
+  }
+  // A device that did nothing at all keeps its first lane: it is there, and idle.
+  const shown = (own, lane, device) => own.length > 0 || (lane === 0 && lanes[device].every((events) => events.length === 0));
+  return timeline.devices.flatMap((deviceName, device) => timeline.lanes.map((laneName, lane) => ({
+    device, lane, laneName, deviceName, height: laneHeights[laneName], events: lanes[device][lane].sort((a, b) => a.start - b.start),
+  })).filter(({events}, lane) => shown(events, lane, device)));
 }
 
 export function durationOf(timeline) {

@@ -11,6 +11,7 @@
 #include "baton/cluster/gpu.h"
 #include "baton/cuda/cuda.h"
 #include "baton/lab/training.h"
+#include "baton/lab/training_json.h"
 
 namespace baton::lab {
 namespace {
@@ -63,6 +64,16 @@ void require_consistent(const Json& result, const JobWords& words, std::size_t l
   }
   if (fmt::format("{}", whole_number(result, "seed")) != words.seed) {
     throw usage_error("the result says that its seed is {}, and its settings say {}", whole_number(result, "seed"), words.seed);
+  }
+}
+
+/// What the result says of its job beside its settings must follow from them.
+void require_the_same_job(const Json& result, const Training& run) {
+  const Json ours = result_json(run, "");
+  for (const char* key : {"model", "parameters", "strategy", "loss", "optimizer", "precision", "global_batch"}) {
+    if (result.contains(key) && result[key] != ours[key]) {
+      throw usage_error("the result says that its {} is {}, and its settings give {}", key, result[key].dump(), ours[key].dump());
+    }
   }
 }
 
@@ -130,6 +141,7 @@ Recomputed recompute(const Json& result, const cluster::Machine& machine,
     throw Stopped(
         fmt::format("interrupted after {} of {} steps, so that nothing is verified", run.losses().size(), claimed.size()));
   }
+  require_the_same_job(result, run);
   for (std::size_t s = 0; s < claimed.size(); ++s) {
     const double ours = run.losses()[s];
     if (same_bits(claimed[s], ours)) {
