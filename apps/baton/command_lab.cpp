@@ -440,8 +440,9 @@ void add_lab_flags(CLI::App& command, LabWords& words) {
       ->type_name("TYPE")
       ->capture_default_str();
   command
-      .add_option(
-          "--set", words.sets,
+      .add_option_function<std::vector<std::string>>(
+          "--set",
+          [&words](const std::vector<std::string>& sets) { words.sets.insert(words.sets.end(), sets.begin(), sets.end()); },
           "use these values of an axis, for example devices=1,2, in every experiment that has it; may be given several times")
       ->type_name("AXIS=VALUES")
       ->allow_extra_args(false);

@@ -117,6 +117,26 @@ TEST_F(Cli, AnEmptyValueIsAnErrorAndNotADefault) {
   EXPECT_EQ(run(trains + "--keep nan").code, 2) << "without --checkpoint too";
 }
 
+TEST_F(Cli, AFlagNeverTakesAnotherWordForItsMissingValue) {
+  const auto refused = [&](const std::string& words, const std::string& sentence) {
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, 2) << words;
+    EXPECT_EQ(outcome.err, "baton: " + sentence + "\n");
+  };
+  refused(trains + "--checkpoint= --keep 1", "--checkpoint is given, but empty");
+  refused(trains + "--json=", "--json is given, but empty");
+  refused("simulate --cluster= pcie-5", "--cluster is given, but empty");
+  refused("lab --out= run all-devices", "--out is given, but empty");
+  refused("bench collectives --sizes=", "--sizes is given, but empty");
+  refused(trains + "--checkpoint -q", "--checkpoint needs a value, but -q follows: write --checkpoint=-q if that is the value");
+  refused(trains + "--checkpoint --steps 3",
+          "--checkpoint needs a value, but --steps follows: write --checkpoint=--steps if that is the value");
+  refused(trains + "--json", "--json needs a value (FILE)");
+  EXPECT_TRUE(fs::is_empty(folder_));
+  EXPECT_EQ(run(trains + "--checkpoint=--keep").code, 0);
+  EXPECT_TRUE(fs::exists(folder_ / "--keep"));
+}
+
 TEST_F(Cli, NeedsNoFolderOfItsOwn) {
   for (const char* settings : {"HOME=/dev/null XDG_CACHE_HOME=/dev/null/cache", "HOME= XDG_CACHE_HOME= TMPDIR=/dev/null"}) {
     const Outcome outcome = run_with(settings, "simulate --model mlp:4-3 --batch 4");
@@ -212,6 +232,31 @@ TEST_F(Cli, TakesFlagsOfTheLaboratoryBeforeRunToo) {
   EXPECT_TRUE(fs::exists(folder_ / "elsewhere"));
   EXPECT_FALSE(fs::exists(folder_ / "runs"));
   EXPECT_EQ(run("lab --cluster pcie-5 list").code, 2);
+  const Outcome both = run("lab --cluster pcie-5 --set devices=1,3 run strong-scaling --set batch=48");
+  EXPECT_NE(both.out.find("2 points"), std::string::npos) << both.out << "a --set before run counts beside one after it";
+  EXPECT_NE(both.out.find("global batch 48"), std::string::npos) << both.out;
+}
+
+TEST_F(Cli, TakesFlagsOfABenchBeforeItsNameToo) {
+  const Outcome outcome = run("bench --json - --sizes 8:8 collectives --time-limit 1ms --operations broadcast");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(outcome.out.starts_with("{")) << outcome.out;
+}
+
+TEST_F(Cli, SaysWhereAFlagBeforeItsCommandBelongs) {
+  EXPECT_EQ(run("--json - train").err, "baton: --json belongs behind the command: baton train --json\n");
+  EXPECT_EQ(run("-q train").err, "baton: -q belongs behind the command: baton train -q\n");
+}
+
+TEST_F(Cli, ChecksNothingWithoutAnAnswerOnlyIfNothingElseIsAsked) {
+  for (const char* words : {"--json -", "--json marks.json", "--seed 3", "--csv marks.csv", "--exercise 01-spread-layers"}) {
+    const Outcome outcome = run(std::string("check ") + words);
+    EXPECT_EQ(outcome.code, 2) << words;
+    EXPECT_NE(outcome.err.find("no answer to check"), std::string::npos) << outcome.err;
+  }
+  EXPECT_EQ(run("check").code, 0);
+  std::ofstream(folder_ / "answer.cpp");
+  EXPECT_NE(run("check answer.cpp --jobs 2").err.find("--jobs goes with --class"), std::string::npos);
 }
 
 TEST_F(Cli, AnswersFlagsOfOtherProgramsWithItsOwn) {
