@@ -215,6 +215,9 @@ fs::path folder_to_resume(const std::string& out, const std::string& name, const
 std::map<std::string, Json> known_records(const lab::Store& store, const std::string& id, const Json& basis, std::string& note) {
   const std::optional<lab::RunSpec> before = store.spec(id);
   std::map<std::string, Json> known = store.records(id, true, lab::basis_name(basis));
+  if (const lab::Damage damage = before ? lab::damage_of(store, *before) : lab::Damage(); damage.lost) {
+    note += fmt::format("note: {}; points without a record are measured again\n", damage.sentence);
+  }
   if (before && lab::basis_name(before->basis) != lab::basis_name(basis)) {
     const std::size_t left = store.records(id, true, lab::basis_name(before->basis)).size();
     note += fmt::format("note: {} record{} of {} {} left, because {} measured with another {}\n", left, left == 1 ? "" : "s", id,

@@ -149,8 +149,8 @@ void add_commands(CLI::App& program, int& exit_code) {
   add_lab_command(program, exit_code);
   add_handin_command(program, exit_code);
   add_check_command(program, exit_code);
-  add_report_command(program);
-  add_compare_command(program);
+  add_report_command(program, exit_code);
+  add_compare_command(program, exit_code);
   add_verify_result_command(program, exit_code);
   end_chapter(program, "The laboratory");
   add_train_command(program, exit_code);

@@ -237,6 +237,40 @@ TEST_F(Cli, TakesFlagsOfTheLaboratoryBeforeRunToo) {
   EXPECT_NE(both.out.find("global batch 48"), std::string::npos) << both.out;
 }
 
+TEST_F(Cli, AReportAndAComparisonSayWhichRecordsAreLeftOut) {
+  for (const char* out : {"A", "B"}) {
+    ASSERT_EQ(run(std::string("lab run strong-scaling --cluster pcie-5 --set devices=1,2 --out ") + out).code, 0);
+  }
+  const fs::path a = fs::directory_iterator(folder_ / "A")->path();
+  const fs::path b = fs::directory_iterator(folder_ / "B")->path();
+  const std::string name = fs::relative(a, folder_).string();
+  const std::string compare = "compare " + a.string() + " " + b.string();
+  EXPECT_EQ(run("report " + name).code, 0);
+  EXPECT_EQ(run(compare).code, 0);
+  std::string lines = contents(a / "strong-scaling.jsonl");
+  const std::string left_out = "baton: 1 record of " + name + "/strong-scaling.jsonl is left out: line 1 is cut off or damaged\n";
+  std::ofstream(a / "strong-scaling.jsonl", std::ios::trunc) << "{cut" << lines.substr(lines.find('\n'));
+  const Outcome report = run("report " + name);
+  EXPECT_EQ(report.code, 1);
+  EXPECT_EQ(report.err, left_out);
+  EXPECT_NE(report.out.find("1 of 2 points has no result: model=mlp:dim=1024,depth=2 batch=64 devices=1."), std::string::npos)
+      << report.out;
+  EXPECT_NE(contents(a / "report.md").find("line 1 is cut off or damaged"), std::string::npos) << "the report says so itself";
+  EXPECT_EQ(run(compare).code, 1);
+  const Outcome resumed = run("lab run strong-scaling --cluster pcie-5 --set devices=1,2 --resume --out A");
+  EXPECT_EQ(resumed.code, 0);
+  EXPECT_NE(resumed.out.find("line 1 is cut off or damaged; points without a record are measured again"), std::string::npos)
+      << resumed.out;
+  const Outcome again = run("report " + name);
+  EXPECT_EQ(again.code, 0) << "no point is without a result";
+  EXPECT_EQ(again.err, left_out);
+  fs::remove(a / "strong-scaling.spec.json");
+  std::ofstream(a / "split.spec.json") << R"({"points":[]})";
+  const Outcome without = run("report " + name);
+  EXPECT_EQ(without.code, 1);
+  EXPECT_NE(without.err.find("strong-scaling.jsonl is left out: strong-scaling.spec.json"), std::string::npos) << without.err;
+}
+
 TEST_F(Cli, TakesFlagsOfABenchBeforeItsNameToo) {
   const Outcome outcome = run("bench --json - --sizes 8:8 collectives --time-limit 1ms --operations broadcast");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
