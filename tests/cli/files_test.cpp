@@ -237,6 +237,37 @@ TEST_F(Cli, TakesFlagsOfTheLaboratoryBeforeRunToo) {
   EXPECT_NE(both.out.find("global batch 48"), std::string::npos) << both.out;
 }
 
+bool has_browser() { return std::system("command -v chromium >/dev/null || command -v google-chrome >/dev/null") == 0; }
+
+TEST_F(Cli, PrintsWithoutAHomeAndLeavesNothingBehind) {
+  if (!has_browser()) {
+    GTEST_SKIP() << "there is no Chromium";
+  }
+  ASSERT_EQ(run("lab run strong-scaling --cluster pcie-5 --set devices=1 --out A").code, 0);
+  const fs::path a = fs::directory_iterator(folder_ / "A")->path();
+  fs::create_directory(folder_ / "tmp");
+  const std::string temporary = "TMPDIR=" + (folder_ / "tmp").string();
+  for (const std::string& settings : {"HOME=/dev/null XDG_CONFIG_HOME= " + temporary, "HOME=/proc " + temporary, temporary}) {
+    fs::remove(a / "report.pdf");
+    const Outcome outcome = run_with(settings, "report --pdf " + a.string());
+    EXPECT_EQ(outcome.code, 0) << settings << ": " << outcome.err;
+    EXPECT_TRUE(contents(a / "report.pdf").starts_with("%PDF")) << settings;
+    EXPECT_TRUE(fs::is_empty(folder_ / "tmp"));
+  }
+}
+
+TEST_F(Cli, TheArchiveOfAHandInIsWrittenThoughPrintingFails) {
+  fs::create_directory(folder_ / "bin");
+  std::ofstream(folder_ / "bin/chromium") << "#!/bin/sh\nexit 3\n";
+  fs::permissions(folder_ / "bin/chromium", fs::perms::owner_all);
+  const Outcome outcome = run_with("PATH=" + (folder_ / "bin").string() + ":$PATH", "handin practical8 --cluster pcie-5 --out H");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("There is no handin.pdf: chromium could not print H/handin.html as PDF"), std::string::npos)
+      << outcome.out;
+  EXPECT_TRUE(fs::exists(folder_ / "H/practical8.tar.gz"));
+  EXPECT_FALSE(fs::exists(folder_ / "H/handin.pdf"));
+}
+
 TEST_F(Cli, AReportAndAComparisonSayWhichRecordsAreLeftOut) {
   for (const char* out : {"A", "B"}) {
     ASSERT_EQ(run(std::string("lab run strong-scaling --cluster pcie-5 --set devices=1,2 --out ") + out).code, 0);
