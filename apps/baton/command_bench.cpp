@@ -192,6 +192,26 @@ void bench_guarded(const BenchWords& words, int& exit_code) {
   }
 }
 
+void add_bench_flags(CLI::App& command, BenchWords& words) {
+  add_job_flags(command, words.job, {"devices", "link", "backend", "memory"});
+  command.add_option("--sizes", words.sizes, "smallest size, largest size and factor, for example 8:64MB:4 (M is 2^20)")
+      ->type_name("FROM:TO:FACTOR")
+      ->capture_default_str();
+  command
+      .add_option("--operations", words.operations,
+                  "any of all_reduce, reduce_scatter, all_gather, broadcast, reduce and "
+                  "send_receive, for example all_reduce,broadcast (default: all)")
+      ->type_name("NAMES");
+  command.add_option("--time-limit", words.limit, "approximate time for one size of one operation")
+      ->type_name("TIME")
+      ->capture_default_str();
+  command.add_option("--json", words.json, "write the rows to a file, or to standard output with -")->type_name("FILE");
+  command
+      .add_option("--write-cluster", words.cluster,
+                  "write a cluster file with the measured links, for baton simulate --cluster FILE")
+      ->type_name("FILE");
+}
+
 }  // namespace
 
 void add_bench_command(CLI::App& program, int& exit_code) {
@@ -201,23 +221,8 @@ void add_bench_command(CLI::App& program, int& exit_code) {
                                                   "Time collectives and transfers over a range of sizes, and check their results");
   auto words = std::make_shared<BenchWords>();
   words->job.devices = "cpu:2";
-  add_job_flags(*collectives, words->job, {"devices", "link", "backend", "memory"});
-  collectives->add_option("--sizes", words->sizes, "smallest size, largest size and factor, for example 8:64MB:4 (M is 2^20)")
-      ->type_name("FROM:TO:FACTOR")
-      ->capture_default_str();
-  collectives
-      ->add_option("--operations", words->operations,
-                   "any of all_reduce, reduce_scatter, all_gather, broadcast, reduce and "
-                   "send_receive, for example all_reduce,broadcast (default: all)")
-      ->type_name("NAMES");
-  collectives->add_option("--time-limit", words->limit, "approximate time for one size of one operation")
-      ->type_name("TIME")
-      ->capture_default_str();
-  collectives->add_option("--json", words->json, "write the rows to a file, or to standard output with -")->type_name("FILE");
-  collectives
-      ->add_option("--write-cluster", words->cluster,
-                   "write a cluster file with the measured links, for baton simulate --cluster FILE")
-      ->type_name("FILE");
+  add_bench_flags(*command, *words);  // flags may stand before `collectives` or after it
+  add_bench_flags(*collectives, *words);
   collectives->footer(
       "\nExamples:\n  baton bench collectives --devices cpu:2\n"
       "  baton bench collectives --devices cpu:4 --sizes 1K:16MB:2 --operations all_reduce\n"

@@ -140,9 +140,18 @@ void add_check_command(CLI::App& program, int& exit_code) {
       ->type_name("FILE");
   command->footer(
       "\nExamples:\n  baton check exercises/03-ring-all-reduce\n  baton check --class submissions --csv marks.csv --seed 7");
-  command->callback([words, &exit_code] {
+  command->callback([command, words, &exit_code] {
     if (!words->path.empty() && !words->folder.empty()) {
       throw usage_error("give the path of one answer or --class, not both");
+    }
+    for (const CLI::Option* option : words->folder.empty() ? command->get_options() : std::vector<CLI::Option*>()) {
+      const std::string name = option->get_name();
+      if (option->count() > 0 && words->path.empty()) {
+        throw usage_error("{} is given, but no answer to check: name its folder, or --class with the folder of a class", name);
+      }
+      if (option->count() > 0 && (name == "--jobs" || name == "--csv")) {
+        throw usage_error("{} goes with --class: leave it out for a single answer", name);
+      }
     }
     if (!words->folder.empty()) {
       check_class(*words);

@@ -6,6 +6,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
+#include "baton/base/stop.h"
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
 #include "baton/cluster/machine.h"
@@ -17,6 +18,7 @@
 #include "baton/report/table.h"
 #include "baton/sheet/handin.h"
 #include "baton/sheet/tarball.h"
+#include "browser.h"
 #include "called_as.h"
 #include "commands.h"
 #include "run_report.h"
@@ -298,29 +300,44 @@ void write_files(const fs::path& folder, const sheet::Files& files) {
 
 constexpr Bytes largest_pdf(std::int64_t{256} << 20);
 
-/// Prints handin.html as handin.pdf, with contents where it has many pages. Returns its pages; 0 where there is no browser.
-int write_handin_pdf(const fs::path& folder, const sheet::Document& document, sheet::Files& files) {
-  const std::optional<std::string> browser = find_browser();
-  if (!browser) {
-    return 0;
-  }
+struct Printed {
+  int pages = 0;
+  std::string obstacle;  // why there is no PDF; empty if there is one
+};
+
+/// Prints handin.html as handin.pdf, with contents if it has many pages.
+Printed write_handin_pdf(const fs::path& folder, const sheet::Document& document, sheet::Files& files) {
   const fs::path page = folder / "handin.html";
   const fs::path pdf = folder / "handin.pdf";
-  print_page(*browser, page, pdf);
-  std::string printed = read_file(pdf, "the PDF", largest_pdf);
-  // Contents take room themselves, so that the pages they name are read off a print that has them.
-  for (int round = 0; round < 2 && sheet::page_count(printed) >= pages_with_contents; ++round) {
-    const std::vector<int> pages = sheet::pages_of_sections(printed, document.sections.size());
-    if (pages.empty()) {
-      break;
-    }
-    files["handin.html"] = sheet::to_html(document, pages);
-    write_whole(page, files["handin.html"]);
+  std::error_code error;
+  fs::remove(pdf, error);  // of a run before
+  const std::optional<std::string> browser = find_browser();
+  if (!browser) {
+    return {0, "Chromium, which prints it, is not here; install the package chromium"};
+  }
+  std::string printed;
+  try {
     print_page(*browser, page, pdf);
     printed = read_file(pdf, "the PDF", largest_pdf);
+    // Contents take room themselves, so that the pages they name are read off a print that has them.
+    for (int round = 0; round < 2 && sheet::page_count(printed) >= pages_with_contents; ++round) {
+      const std::vector<int> pages = sheet::pages_of_sections(printed, document.sections.size());
+      if (pages.empty()) {
+        break;
+      }
+      files["handin.html"] = sheet::to_html(document, pages);
+      write_whole(page, files["handin.html"]);
+      print_page(*browser, page, pdf);
+      printed = read_file(pdf, "the PDF", largest_pdf);
+    }
+  } catch (const Error& failed) {
+    if (printed.empty()) {
+      return {0, fmt::format("{}; print handin.html in another way", failed.what())};
+    }
+    write_whole(pdf, printed);  // the print before is whole
   }
   files["handin.pdf"] = printed;
-  return sheet::page_count(printed);
+  return {sheet::page_count(printed), ""};
 }
 
 /// The document with the commands in its texts as a user types them.
@@ -435,15 +452,19 @@ void hand_in(const HandinWords& words, int& exit_code) {
   const sheet::Document document = with_commands_as_called(sheet::compose(sheet, tasks, cover, evidence));
   sheet::Files files = sheet::files_of(sheet, tasks, document, evidence);
   write_files(folder, files);
-  const int pages = write_handin_pdf(folder, document, files);
+  Printed print;
+  try {
+    print = write_handin_pdf(folder, document, files);
+  } catch (const Stopped&) {
+    throw Stopped(fmt::format("interrupted before the archive was written; this command goes on: {}", again));
+  }
   const std::string archive = sheet.id + ".tar.gz";
   write_whole(folder / archive, sheet::to_tarball(sheet.id, files));
-  if (pages == 0) {
-    fmt::print("There is no handin.pdf, since Chromium, which prints it, is not here: install the package chromium and say {}\n",
-               again);
+  if (!print.obstacle.empty()) {
+    fmt::print("There is no handin.pdf: {}. To try again: {}\n", print.obstacle, again);
   } else {
-    fmt::print("handin.pdf has {} page{}{}\n", pages, pages == 1 ? "" : "s",
-               pages > sheet.most_pages ? fmt::format(", more than the {} that the sheet wants", sheet.most_pages) : "");
+    fmt::print("handin.pdf has {} page{}{}\n", print.pages, print.pages == 1 ? "" : "s",
+               print.pages > sheet.most_pages ? fmt::format(", more than the {} that the sheet wants", sheet.most_pages) : "");
   }
   fmt::print("Hand in: {}\n", (folder / archive).string());
 }

@@ -215,6 +215,9 @@ fs::path folder_to_resume(const std::string& out, const std::string& name, const
 std::map<std::string, Json> known_records(const lab::Store& store, const std::string& id, const Json& basis, std::string& note) {
   const std::optional<lab::RunSpec> before = store.spec(id);
   std::map<std::string, Json> known = store.records(id, true, lab::basis_name(basis));
+  if (const lab::Damage damage = before ? lab::damage_of(store, *before) : lab::Damage(); damage.lost) {
+    note += fmt::format("note: {}; points without a record are measured again\n", damage.sentence);
+  }
   if (before && lab::basis_name(before->basis) != lab::basis_name(basis)) {
     const std::size_t left = store.records(id, true, lab::basis_name(before->basis)).size();
     note += fmt::format("note: {} record{} of {} {} left, because {} measured with another {}\n", left, left == 1 ? "" : "s", id,
@@ -440,8 +443,9 @@ void add_lab_flags(CLI::App& command, LabWords& words) {
       ->type_name("TYPE")
       ->capture_default_str();
   command
-      .add_option(
-          "--set", words.sets,
+      .add_option_function<std::vector<std::string>>(
+          "--set",
+          [&words](const std::vector<std::string>& sets) { words.sets.insert(words.sets.end(), sets.begin(), sets.end()); },
           "use these values of an axis, for example devices=1,2, in every experiment that has it; may be given several times")
       ->type_name("AXIS=VALUES")
       ->allow_extra_args(false);

@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "compare_results.h"
 #include "run_report.h"
+#include "terminal.h"
 
 namespace baton::app {
 namespace {
@@ -20,7 +21,23 @@ namespace {
 namespace fs = std::filesystem;
 using lab::Json;
 
-void show_report(const std::string& folder, bool pdf, const std::string& playground) {
+/// A line for each experiment of which records are left out as damaged. `exit_code` becomes 1 if a point has no result for it.
+std::string damages_of(const lab::Store& store, int& exit_code) {
+  std::string lines;
+  for (const std::string& id : store.experiments()) {
+    const lab::Damage damage = lab::damage_of(store, *store.spec(id));
+    lines += damage.sentence.empty() ? "" : fmt::format("baton: {}\n", printable(damage.sentence));
+    exit_code = damage.lost ? 1 : exit_code;
+  }
+  for (const std::string& id : store.without_spec()) {
+    lines += fmt::format("baton: {} is left out: {}.spec.json, which says what was measured, is not beside it\n",
+                         printable(store.records_path(id).string()), printable(id));
+    exit_code = 1;
+  }
+  return lines;
+}
+
+void show_report(const std::string& folder, bool pdf, const std::string& playground, int& exit_code) {
   if (!fs::is_directory(folder)) {
     throw usage_error("{} is not a folder of results: baton lab writes them under runs/", folder);
   }
@@ -29,6 +46,7 @@ void show_report(const std::string& folder, bool pdf, const std::string& playgro
   for (const lab::Result& result : write_report(store, {}, playground)) {
     fmt::print("{}\n", report::to_terminal(result));
   }
+  fmt::print(stderr, "{}", damages_of(store, exit_code));
   fmt::print("Report: {}\n", (fs::path(folder) / "report.html").string());
   if (pdf) {
     write_pdf(folder);
@@ -72,7 +90,7 @@ std::string not_alike(const lab::Store& a, const lab::Store& b, const std::strin
 }
 
 /// Two runs side by side, point by point.
-void compare(const std::string& first, const std::string& second) {
+void compare(const std::string& first, const std::string& second, int& exit_code) {
   for (const std::string& folder : {first, second}) {
     if (!fs::is_directory(folder)) {
       throw usage_error("{} is not a folder of results: baton lab writes them under runs/", folder);
@@ -106,14 +124,16 @@ void compare(const std::string& first, const std::string& second) {
     notes += any ? not_alike(a, b, id) : "";
   }
   if (shown == 0) {
+    fmt::print(stderr, "{}{}", damages_of(a, exit_code), damages_of(b, exit_code));
     throw usage_error("{} and {} have no measured point in common", first, second);
   }
   fmt::print("{}{}{}", table.text(), notes.empty() ? "" : "\n", notes);
+  fmt::print(stderr, "{}{}", damages_of(a, exit_code), damages_of(b, exit_code));
 }
 
 }  // namespace
 
-void add_report_command(CLI::App& program) {
+void add_report_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("report", "Write the report of a run again, from its stored results");
   auto folder = std::make_shared<std::string>();
   command->add_option("folder", *folder, "a folder under runs/")->type_name("FOLDER")->required();
@@ -122,10 +142,10 @@ void add_report_command(CLI::App& program) {
   command->add_flag("--pdf", *pdf, "also write it as PDF (needs Chromium)");
   auto playground = std::make_shared<std::string>();
   command->add_option("--playground", *playground, playground_help)->type_name("FILE");
-  command->callback([folder, pdf, playground] { show_report(*folder, *pdf, *playground); });
+  command->callback([folder, pdf, playground, &exit_code] { show_report(*folder, *pdf, *playground, exit_code); });
 }
 
-void add_compare_command(CLI::App& program) {
+void add_compare_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("compare", "Show two runs side by side, and which differences exceed the noise");
   auto first = std::make_shared<std::string>();
   auto second = std::make_shared<std::string>();
@@ -133,11 +153,11 @@ void add_compare_command(CLI::App& program) {
   command->add_option("B", *second, "another")->required();
   command->footer(
       "\nExamples:\n  baton compare runs/20261115-101500-lab runs/20261116-090000-lab\n  baton compare baton.json pytorch.json");
-  command->callback([first, second] {
+  command->callback([first, second, &exit_code] {
     if (fs::is_regular_file(*first) && fs::is_regular_file(*second)) {
       fmt::print("{}", compare_results(*first, *second));
     } else {
-      compare(*first, *second);
+      compare(*first, *second, exit_code);
     }
   });
 }

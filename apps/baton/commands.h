@@ -39,8 +39,8 @@ void add_handin_command(CLI::App& program, int& exit_code);
 void add_check_command(CLI::App& program, int& exit_code);
 /// Trains again what a result is of.
 void add_verify_result_command(CLI::App& program, int& exit_code);
-void add_report_command(CLI::App& program);
-void add_compare_command(CLI::App& program);
+void add_report_command(CLI::App& program, int& exit_code);
+void add_compare_command(CLI::App& program, int& exit_code);
 /// `man` and `completion`, which tell of all the others.
 void add_manual_commands(CLI::App& program);
 

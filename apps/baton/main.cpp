@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include <system_error>
 #include <vector>
 
+#include "arguments.h"
 #include "baton/base/error.h"
 #include "baton/base/stop.h"
 #include "baton/base/text.h"
@@ -39,20 +39,6 @@ Examples:
   baton simulate --strategy ddp --cluster dgx-a100 --devices 64 --batch 4096
 
 `baton COMMAND --help` shows the options of a command.)";
-
-/// `--global_batch` is `--global-batch`: dashes for underscores in the names of flags, not in their values.
-std::vector<std::string> arguments(int argc, char** argv) {
-  std::vector<std::string> list;
-  for (int i = argc - 1; i > 0; --i) {  // CLI11 takes them last first
-    std::string word = argv[i];
-    if (word.starts_with("--")) {
-      const std::size_t end = std::min(word.find('='), word.size());
-      std::replace(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
-    }
-    list.push_back(std::move(word));
-  }
-  return list;
-}
 
 // Neither allocates nor throws, unlike fmt.
 int complain(const char* sentence, int code) {
@@ -132,82 +118,6 @@ void require_one_process(const std::string& command) {
   }
 }
 
-/// What is given comes again in results, which are UTF-8, and on the terminal.
-void require_text(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (!is_utf8(word)) {
-      throw usage_error("'{}' is no text in UTF-8, which names and paths have to be", word);
-    }
-    std::string shown = word;
-    if (std::string_view(argv[1]) == "sample" && (word.starts_with("--prompt=") || std::string_view(argv[i - 1]) == "--prompt")) {
-      std::erase_if(shown, [](char c) { return c == '\n' || c == '\t'; });  // a prompt is a text of several lines
-    }
-    if (steers_terminal(shown)) {
-      throw usage_error("'{}' has signs that no terminal shows: give it another name", word);
-    }
-  }
-}
-
-void require_command(const CLI::App& program, const std::string& word) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : program.get_subcommands({})) {
-    names.push_back(command->get_name());
-  }
-  if (std::find(names.begin(), names.end(), word) == names.end()) {
-    throw usage_error("there is no command '{}'{}: choose {}", word, did_you_mean(word, names), either(names));
-  }
-}
-
-/// What to type instead of a flag that other programs have; empty if none is known.
-std::string meant_by(std::string_view flag) {
-  constexpr std::array<std::array<std::string_view, 2>, 9> hints{
-      {{"--epochs", "give the length of a run in steps, for example --steps 100; --samples is the size of the data set"},
-       {"--num-epochs", "give the length of a run in steps, for example --steps 100; --samples is the size of the data set"},
-       {"--iterations", "write --steps"},
-       {"--nproc-per-node",
-        "several processes are started as baton launch -n 2 -- train ...; several devices in one are --devices cpu:2"},
-       {"--nproc", "several processes are started as baton launch -n 2 -- train ...; several devices in one are --devices cpu:2"},
-       {"--world-size",
-        "several processes are started as baton launch -n 2 -- train ...; several devices in one are --devices cpu:2"},
-       {"--gpus", "GPUs are given as --devices cuda, or cuda:0,1"},
-       {"--num-gpus", "GPUs are given as --devices cuda, or cuda:0,1"},
-       {"--device", "write --devices"}}};
-  for (const auto& [theirs, ours] : hints) {
-    if (flag == theirs) {
-      return std::string(ours);
-    }
-  }
-  return "";
-}
-
-/// Says which word the command does not know.
-std::string unexpected(const CLI::App& program) {
-  const CLI::App* command = &program;
-  std::string path = program.get_name();
-  while (!command->get_subcommands().empty()) {
-    command = command->get_subcommands().front();
-    path += " " + command->get_name();
-  }
-  const std::string word = program.remaining(true).at(0);
-  if (const std::string hint = meant_by(word.substr(0, word.find('='))); !hint.empty()) {
-    return fmt::format("{} does not know '{}': {}", path, word, hint);
-  }
-  std::vector<std::string> names;
-  if (word.starts_with("-")) {
-    for (const CLI::Option* option : command->get_options()) {
-      for (const std::string& name : option->get_lnames()) {
-        names.push_back("--" + name);
-      }
-    }
-  } else {
-    for (const CLI::App* one : command->get_subcommands({})) {
-      names.push_back(one->get_name());
-    }
-  }
-  return fmt::format("{} does not know '{}'{}: see {} --help", path, word, did_you_mean(word, names), path);
-}
-
 /// If an option is given twice the last one counts, so that a command can be changed by adding to its end. A flag without a value
 /// does not accept one.
 void let_last_count(CLI::App& app) {
@@ -239,8 +149,8 @@ void add_commands(CLI::App& program, int& exit_code) {
   add_lab_command(program, exit_code);
   add_handin_command(program, exit_code);
   add_check_command(program, exit_code);
-  add_report_command(program);
-  add_compare_command(program);
+  add_report_command(program, exit_code);
+  add_compare_command(program, exit_code);
   add_verify_result_command(program, exit_code);
   end_chapter(program, "The laboratory");
   add_train_command(program, exit_code);
@@ -307,6 +217,7 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
     require_command(program, words.back());
     require_one_process(words.back());
   }
+  require_values(program, words);
   try {
     program.parse(words);
     return exit_code;

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/report/page.h"
 #include "baton/report/report.h"
+#include "browser.h"
 #include "called_as.h"
 #include "terminal.h"
 
@@ -68,29 +68,6 @@ std::vector<lab::Result> write_report(const lab::Store& store, const std::vector
   write_whole(store.folder() / "report.md", report::to_markdown(results, report));
   write_whole(store.folder() / "report.html", report::to_page(report));
   return results;
-}
-
-std::optional<std::string> find_browser() {
-  for (const char* browser : {"chromium", "chromium-browser", "google-chrome"}) {
-    const std::string found = fmt::format("command -v {} >/dev/null 2>&1", browser);
-    if (std::system(found.c_str()) == 0) {
-      return browser;
-    }
-  }
-  return std::nullopt;
-}
-
-void print_page(const std::string& browser, const fs::path& page, const fs::path& pdf) {
-  std::error_code error;
-  fs::remove(pdf, error);
-  const std::string command = fmt::format(
-      "{} --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
-      "--disable-sync --no-pdf-header-footer --generate-pdf-document-outline --virtual-time-budget=20000 --print-to-pdf={} {} "
-      ">/dev/null 2>&1",
-      browser, shell_word(fs::absolute(pdf).string()), shell_word("file://" + fs::absolute(page).string()));
-  if (std::system(command.c_str()) != 0 || !fs::exists(pdf)) {
-    throw failure("{} could not print {} as PDF", browser, page.string());
-  }
 }
 
 void write_pdf(const fs::path& folder) {

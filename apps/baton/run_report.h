@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +17,6 @@ constexpr const char* playground_help =
     "link timelines to this page of the playground, a file or an address (default: playground.html beside the report or here)";
 /// A usage error if it is neither an address nor a file that is there.
 void require_playground(const std::string& playground);
-/// The browser that prints pages; nothing where there is none.
-std::optional<std::string> find_browser();
-/// Prints a page of HTML as PDF; a failure where the browser could not.
-void print_page(const std::string& browser, const std::filesystem::path& page, const std::filesystem::path& pdf);
 /// Prints the page there into report.pdf beside it.
 void write_pdf(const std::filesystem::path& folder);
 

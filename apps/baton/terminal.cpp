@@ -121,9 +121,14 @@ std::string shell_word(const std::string& word) {
   if (!word.empty() && word.find_first_of(" \t\n'\"\\$&;|<>*?()[]{}`#~!") == std::string::npos) {
     return word;
   }
-  std::string quoted = "'";
+  // A backquote would end the code in a document that shows the word, so it is written as its number.
+  const bool numbered = word.find('`') != std::string::npos;
+  std::string quoted = numbered ? "$'" : "'";
   for (const char c : word) {
-    quoted += c == '\'' ? "'\\''" : std::string(1, c);
+    quoted += c == '\'' && !numbered                 ? "'\\''"
+              : c == '`'                             ? "\\x60"
+              : numbered && (c == '\'' || c == '\\') ? std::string("\\") + c
+                                                     : std::string(1, c);
   }
   return quoted + "'";
 }

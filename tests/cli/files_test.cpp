@@ -117,6 +117,26 @@ TEST_F(Cli, AnEmptyValueIsAnErrorAndNotADefault) {
   EXPECT_EQ(run(trains + "--keep nan").code, 2) << "without --checkpoint too";
 }
 
+TEST_F(Cli, AFlagNeverTakesAnotherWordForItsMissingValue) {
+  const auto refused = [&](const std::string& words, const std::string& sentence) {
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, 2) << words;
+    EXPECT_EQ(outcome.err, "baton: " + sentence + "\n");
+  };
+  refused(trains + "--checkpoint= --keep 1", "--checkpoint is given, but empty");
+  refused(trains + "--json=", "--json is given, but empty");
+  refused("simulate --cluster= pcie-5", "--cluster is given, but empty");
+  refused("lab --out= run all-devices", "--out is given, but empty");
+  refused("bench collectives --sizes=", "--sizes is given, but empty");
+  refused(trains + "--checkpoint -q", "--checkpoint needs a value, but -q follows: write --checkpoint=-q if that is the value");
+  refused(trains + "--checkpoint --steps 3",
+          "--checkpoint needs a value, but --steps follows: write --checkpoint=--steps if that is the value");
+  refused(trains + "--json", "--json needs a value (FILE)");
+  EXPECT_TRUE(fs::is_empty(folder_));
+  EXPECT_EQ(run(trains + "--checkpoint=--keep").code, 0);
+  EXPECT_TRUE(fs::exists(folder_ / "--keep"));
+}
+
 TEST_F(Cli, NeedsNoFolderOfItsOwn) {
   for (const char* settings : {"HOME=/dev/null XDG_CACHE_HOME=/dev/null/cache", "HOME= XDG_CACHE_HOME= TMPDIR=/dev/null"}) {
     const Outcome outcome = run_with(settings, "simulate --model mlp:4-3 --batch 4");
@@ -212,6 +232,96 @@ TEST_F(Cli, TakesFlagsOfTheLaboratoryBeforeRunToo) {
   EXPECT_TRUE(fs::exists(folder_ / "elsewhere"));
   EXPECT_FALSE(fs::exists(folder_ / "runs"));
   EXPECT_EQ(run("lab --cluster pcie-5 list").code, 2);
+  const Outcome both = run("lab --cluster pcie-5 --set devices=1,3 run strong-scaling --set batch=48");
+  EXPECT_NE(both.out.find("2 points"), std::string::npos) << both.out << "a --set before run counts beside one after it";
+  EXPECT_NE(both.out.find("global batch 48"), std::string::npos) << both.out;
+}
+
+bool has_browser() { return std::system("command -v chromium >/dev/null || command -v google-chrome >/dev/null") == 0; }
+
+TEST_F(Cli, PrintsWithoutAHomeAndLeavesNothingBehind) {
+  if (!has_browser()) {
+    GTEST_SKIP() << "there is no Chromium";
+  }
+  ASSERT_EQ(run("lab run strong-scaling --cluster pcie-5 --set devices=1 --out A").code, 0);
+  const fs::path a = fs::directory_iterator(folder_ / "A")->path();
+  fs::create_directory(folder_ / "tmp");
+  const std::string temporary = "TMPDIR=" + (folder_ / "tmp").string();
+  for (const std::string& settings : {"HOME=/dev/null XDG_CONFIG_HOME= " + temporary, "HOME=/proc " + temporary, temporary}) {
+    fs::remove(a / "report.pdf");
+    const Outcome outcome = run_with(settings, "report --pdf " + a.string());
+    EXPECT_EQ(outcome.code, 0) << settings << ": " << outcome.err;
+    EXPECT_TRUE(contents(a / "report.pdf").starts_with("%PDF")) << settings;
+    EXPECT_TRUE(fs::is_empty(folder_ / "tmp"));
+  }
+}
+
+TEST_F(Cli, TheArchiveOfAHandInIsWrittenThoughPrintingFails) {
+  fs::create_directory(folder_ / "bin");
+  std::ofstream(folder_ / "bin/chromium") << "#!/bin/sh\nexit 3\n";
+  fs::permissions(folder_ / "bin/chromium", fs::perms::owner_all);
+  const Outcome outcome = run_with("PATH=" + (folder_ / "bin").string() + ":$PATH", "handin practical8 --cluster pcie-5 --out H");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("There is no handin.pdf: chromium could not print H/handin.html as PDF"), std::string::npos)
+      << outcome.out;
+  EXPECT_TRUE(fs::exists(folder_ / "H/practical8.tar.gz"));
+  EXPECT_FALSE(fs::exists(folder_ / "H/handin.pdf"));
+}
+
+TEST_F(Cli, AReportAndAComparisonSayWhichRecordsAreLeftOut) {
+  for (const char* out : {"A", "B"}) {
+    ASSERT_EQ(run(std::string("lab run strong-scaling --cluster pcie-5 --set devices=1,2 --out ") + out).code, 0);
+  }
+  const fs::path a = fs::directory_iterator(folder_ / "A")->path();
+  const fs::path b = fs::directory_iterator(folder_ / "B")->path();
+  const std::string name = fs::relative(a, folder_).string();
+  const std::string compare = "compare " + a.string() + " " + b.string();
+  EXPECT_EQ(run("report " + name).code, 0);
+  EXPECT_EQ(run(compare).code, 0);
+  std::string lines = contents(a / "strong-scaling.jsonl");
+  const std::string left_out = "baton: 1 record of " + name + "/strong-scaling.jsonl is left out: line 1 is cut off or damaged\n";
+  std::ofstream(a / "strong-scaling.jsonl", std::ios::trunc) << "{cut" << lines.substr(lines.find('\n'));
+  const Outcome report = run("report " + name);
+  EXPECT_EQ(report.code, 1);
+  EXPECT_EQ(report.err, left_out);
+  EXPECT_NE(report.out.find("1 of 2 points has no result: model=mlp:dim=1024,depth=2 batch=64 devices=1."), std::string::npos)
+      << report.out;
+  EXPECT_NE(contents(a / "report.md").find("line 1 is cut off or damaged"), std::string::npos) << "the report says so itself";
+  EXPECT_EQ(run(compare).code, 1);
+  const Outcome resumed = run("lab run strong-scaling --cluster pcie-5 --set devices=1,2 --resume --out A");
+  EXPECT_EQ(resumed.code, 0);
+  EXPECT_NE(resumed.out.find("line 1 is cut off or damaged; points without a record are measured again"), std::string::npos)
+      << resumed.out;
+  const Outcome again = run("report " + name);
+  EXPECT_EQ(again.code, 0) << "no point is without a result";
+  EXPECT_EQ(again.err, left_out);
+  fs::remove(a / "strong-scaling.spec.json");
+  std::ofstream(a / "split.spec.json") << R"({"points":[]})";
+  const Outcome without = run("report " + name);
+  EXPECT_EQ(without.code, 1);
+  EXPECT_NE(without.err.find("strong-scaling.jsonl is left out: strong-scaling.spec.json"), std::string::npos) << without.err;
+}
+
+TEST_F(Cli, TakesFlagsOfABenchBeforeItsNameToo) {
+  const Outcome outcome = run("bench --json - --sizes 8:8 collectives --time-limit 1ms --operations broadcast");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(outcome.out.starts_with("{")) << outcome.out;
+}
+
+TEST_F(Cli, SaysWhereAFlagBeforeItsCommandBelongs) {
+  EXPECT_EQ(run("--json - train").err, "baton: --json belongs behind the command: baton train --json\n");
+  EXPECT_EQ(run("-q train").err, "baton: -q belongs behind the command: baton train -q\n");
+}
+
+TEST_F(Cli, ChecksNothingWithoutAnAnswerOnlyIfNothingElseIsAsked) {
+  for (const char* words : {"--json -", "--json marks.json", "--seed 3", "--csv marks.csv", "--exercise 01-spread-layers"}) {
+    const Outcome outcome = run(std::string("check ") + words);
+    EXPECT_EQ(outcome.code, 2) << words;
+    EXPECT_NE(outcome.err.find("no answer to check"), std::string::npos) << outcome.err;
+  }
+  EXPECT_EQ(run("check").code, 0);
+  std::ofstream(folder_ / "answer.cpp");
+  EXPECT_NE(run("check answer.cpp --jobs 2").err.find("--jobs goes with --class"), std::string::npos);
 }
 
 TEST_F(Cli, AnswersFlagsOfOtherProgramsWithItsOwn) {

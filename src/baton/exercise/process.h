@@ -23,8 +23,9 @@ struct Ended {
   std::string printed;  // on both outputs
 };
 /// Runs a command with these limits of time and memory (0: none), in a process group of its own, of which nothing is left.
-/// It is not confined further: compilers write files and start processes.
-Ended run_command(const std::vector<std::string>& words, double seconds, std::int64_t memory);
+/// It is not confined further: compilers write files and start processes. If `given_up` says so while it runs, it is ended as if it
+/// were late.
+Ended run_command(const std::vector<std::string>& words, double seconds, std::int64_t memory, bool (*given_up)() = nullptr);
 
 /// A checked program while it runs: confined, in a process of its own. It is told cases and heard over the channel; what it prints
 /// is kept aside. It ends with this value.

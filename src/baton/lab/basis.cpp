@@ -9,11 +9,15 @@
 #include "baton/base/text.h"
 #include "baton/cluster/gpu.h"
 #include "baton/exec/fingerprint.h"
+#include "baton/lab/job.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/spec.h"
 
 namespace baton::lab {
 namespace {
+
+constexpr std::string_view of_job = "[job] ";         // begins the key of a word of a spec's job
+constexpr std::string_view of_file = "contents of ";  // and of a file
 
 constexpr Bytes most_hashed(std::int64_t{4} << 20);  // of a schedule, the largest of such files
 
@@ -36,6 +40,21 @@ Json contents_of(const std::vector<std::string>& words) {
   return files;
 }
 
+/// What a word of a job is that a spec does not give.
+std::string job_default(std::string_view name) {
+  const JobField* field = find_field(name);
+  return field == nullptr ? "" : JobWords().*field->word;
+}
+
+/// The value of a key, also of a word of a job that is not given.
+std::string value_in(const Json& basis, const std::string& key) {
+  if (basis.contains(key)) {
+    return word_of(basis[key]);
+  }
+  const std::string usual = key.starts_with(of_job) ? job_default(std::string_view(key).substr(of_job.size())) : "";
+  return usual.empty() ? "the default" : usual + " by default";
+}
+
 }  // namespace
 
 Json run_basis(const Settings& settings) {
@@ -44,13 +63,12 @@ Json run_basis(const Settings& settings) {
              {"preset", to_text(settings.preset)},
              {"devices", settings.devices}};
   const bool elsewhere = !settings.cluster.empty() && !is_this_machine(settings.cluster);
-  if (!elsewhere) {
-    basis["machine"] = fmt::format("{}, {}, {} cores", settings.machine.host, settings.machine.cpu, settings.machine.cores.size());
-  }
-  if (settings.cluster.empty()) {
-    basis["time limit"] = to_text(settings.time_limit);
-    basis["precise"] = settings.precise ? "yes" : "no";
-  }
+  const std::string machine = fmt::format("{}, {}, {} cores", settings.machine.host, settings.machine.cpu,
+                                          settings.machine.cores.size());
+  basis["machine"] = elsewhere ? "none: another one is simulated" : machine;
+  const bool measured = settings.cluster.empty();
+  basis["time limit"] = measured ? to_text(settings.time_limit) : "none: simulated";
+  basis["precise"] = measured && settings.precise ? "yes" : "no";
   basis["cluster"] = settings.cluster.empty() ? "none: measured" : settings.cluster;
   if (elsewhere) {
     std::vector<std::string> parts;
@@ -59,7 +77,7 @@ Json run_basis(const Settings& settings) {
     }
     const Json files = contents_of(parts);
     for (const auto& [file, hash] : files.items()) {
-      basis["contents of " + file] = hash;
+      basis[std::string(of_file) + file] = hash;
     }
   }
   basis["what-if"] = settings.what_if.empty() ? "none" : settings.what_if;
@@ -80,7 +98,7 @@ Json experiment_basis(const Settings& settings, const std::vector<Point>& points
   }
   if (toml) {
     for (const auto& [key, value] : spec_job(*toml)) {
-      own["[job] " + key] = value;
+      own[std::string(of_job) + key] = value;
       words.push_back(value);
     }
   }
@@ -89,7 +107,7 @@ Json experiment_basis(const Settings& settings, const std::vector<Point>& points
   }
   const Json files = contents_of(words);
   for (const auto& [file, hash] : files.items()) {
-    own["contents of " + file] = hash;
+    own[std::string(of_file) + file] = hash;
   }
   return {{"run", run_basis(settings)}, {"own", own}};
 }
@@ -98,16 +116,20 @@ std::string basis_name(const Json& basis) { return basis.empty() ? "" : hash_tex
 
 std::vector<std::string> differences(const Json& before, const Json& now) {
   std::vector<std::string> found;
-  for (const auto& [key, value] : now.items()) {
-    const std::string old = before.contains(key) ? word_of(before[key]) : "not given";
-    if (old != word_of(value)) {
-      found.push_back(
-          key == "program" || key.starts_with("contents of ") ? key : fmt::format("{} ({}, now {})", key, old, word_of(value)));
+  Json all = now;
+  all.update(before);
+  for (const auto& [key, value] : all.items()) {
+    const bool in_both = before.contains(key) && now.contains(key);
+    if (in_both && before[key] == now[key]) {
+      continue;
     }
-  }
-  for (const auto& [key, value] : before.items()) {
-    if (!now.contains(key)) {
-      found.push_back(fmt::format("{} ({}, now not given)", key, word_of(value)));
+    if (key == "program" || (key.starts_with(of_file) && in_both)) {
+      found.push_back(key);
+    } else if (key.starts_with(of_file)) {
+      const std::string file = key.substr(of_file.size());
+      found.push_back(fmt::format("choice of files ({} {})", file, now.contains(key) ? "is new" : "is no longer used"));
+    } else {
+      found.push_back(fmt::format("{} ({}, now {})", key, value_in(before, key), value_in(now, key)));
     }
   }
   return found;

@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -131,17 +132,31 @@ namespace {
 /// The latest record of each point, as lines come.
 class Latest {
  public:
-  Latest(bool only_final, std::string basis, std::string name)
-      : only_final_(only_final), basis_(std::move(basis)), name_(std::move(name)) {}
+  Latest(bool only_final, std::string basis, std::string name, std::vector<LeftOut>* left_out = nullptr)
+      : only_final_(only_final), basis_(std::move(basis)), name_(std::move(name)), left_out_(left_out) {}
 
+  /// The next line; one that is too long comes as its beginning.
   void add(std::string_view text) {
+    ++lines_;
+    if (text.empty()) {
+      return;
+    }
     if (too_large(text)) {
+      leave_out(fmt::format("is larger than the {} of a record", to_text(most_record)));
       return;
     }
     Json line = parse_json(text, most_values_kept);
+    if (line.is_discarded()) {
+      leave_out("is cut off or damaged");
+      return;
+    }
     if (!line.is_object() || !line.contains("point") || !line["point"].is_object() || !line.contains("record") ||
         !line["record"].is_object() || !line.contains("final") || !line["final"].is_boolean() ||
-        (only_final_ && !line["final"].get<bool>()) || line.value("basis", Json("")) != basis_) {
+        !line.value("basis", Json("")).is_string()) {
+      leave_out("is no record");
+      return;
+    }
+    if ((only_final_ && !line["final"].get<bool>()) || line.value("basis", Json("")) != basis_) {
       return;
     }
     Kept& one = kept_[line["point"].dump()];
@@ -161,6 +176,12 @@ class Latest {
   }
 
  private:
+  void leave_out(std::string why) {
+    if (left_out_ != nullptr) {
+      left_out_->push_back({lines_, std::move(why)});
+    }
+  }
+
   struct Kept {
     Json record;
     std::size_t bytes = 0;
@@ -168,6 +189,8 @@ class Latest {
   bool only_final_;
   std::string basis_;
   std::string name_;
+  std::vector<LeftOut>* left_out_;
+  std::size_t lines_ = 0;
   std::size_t bytes_ = 0;
   std::map<std::string, Kept> kept_;
 };
@@ -184,37 +207,36 @@ std::map<std::string, Json> parse_records(std::string_view lines, bool only_fina
   return latest.take();
 }
 
-std::map<std::string, Json> Store::records(const std::string& id, bool only_final, const std::string& basis) const {
-  const fs::path path = folder_ / (id + ".jsonl");
-  Latest latest(only_final, basis, path.string());
+std::map<std::string, Json> Store::records(const std::string& id, bool only_final, const std::string& basis,
+                                           std::vector<LeftOut>* left_out) const {
+  const fs::path path = records_path(id);
+  Latest latest(only_final, basis, path.string(), left_out);
+  std::error_code missing;
+  if (!fs::exists(path, missing)) {
+    return {};
+  }
   // Line by line: a record that a later one took the place of is not held.
   std::ifstream file(path, std::ios::binary);
   std::string line;
+  const std::size_t most = static_cast<std::size_t>(most_record.count) + 1;  // what is longer is cut, and still too large
   std::array<char, 1 << 16> block{};
-  bool skipping = false;  // a line that is too long to be a record
   while (file.read(block.data(), block.size()) || file.gcount() > 0) {
     std::string_view rest(block.data(), static_cast<std::size_t>(file.gcount()));
     while (!rest.empty()) {
       const std::size_t end = rest.find('\n');
-      const std::string_view part = rest.substr(0, end);
-      skipping = skipping || line.size() + part.size() > static_cast<std::size_t>(most_record.count);
-      if (!skipping) {
-        line += part;
-      }
+      line += rest.substr(0, std::min(end, most - line.size()));
       if (end == std::string_view::npos) {
         break;
       }
-      if (!skipping) {
-        latest.add(line);
-      }
+      latest.add(line);
       line.clear();
-      skipping = false;
       rest.remove_prefix(end + 1);
     }
   }
-  if (!skipping) {
-    latest.add(line);
+  if (!file.eof()) {
+    throw usage_error("{} cannot be read", path.string());
   }
+  latest.add(line);
   return latest.take();
 }
 
@@ -251,6 +273,18 @@ std::vector<std::string> Store::experiments() const {
   }
   std::sort(others.begin(), others.end());
   ids.insert(ids.end(), others.begin(), others.end());
+  return ids;
+}
+
+std::vector<std::string> Store::without_spec() const {
+  std::vector<std::string> ids;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+    const fs::path name = entry.path().filename();
+    if (name.extension() == ".jsonl" && !fs::exists(folder_ / (name.stem().string() + ".spec.json"))) {
+      ids.push_back(name.stem().string());
+    }
+  }
+  std::sort(ids.begin(), ids.end());
   return ids;
 }
 
@@ -299,7 +333,30 @@ std::vector<std::string> keys_of(const std::vector<Point>& points) {
   return keys;
 }
 
+/// The first of many, and how many more there are.
+std::string first_of(const std::vector<std::string>& all) {
+  constexpr std::size_t shown = 4;
+  const auto end = all.begin() + static_cast<std::ptrdiff_t>(std::min(shown, all.size()));
+  return fmt::format("{}{}", fmt::join(all.begin(), end, ", "),
+                     all.size() > shown ? fmt::format(" and {} more", all.size() - shown) : "");
+}
+
 }  // namespace
+
+Damage damage_of(const Store& store, const RunSpec& spec) {
+  std::vector<LeftOut> left_out;
+  const std::map<std::string, Json> final = store.records(spec.experiment, true, basis_name(spec.basis), &left_out);
+  if (left_out.empty()) {
+    return {};
+  }
+  std::vector<std::string> lines;
+  for (const LeftOut& one : left_out) {
+    lines.push_back(fmt::format("line {} {}", one.line, one.why));
+  }
+  return {fmt::format("{} record{} of {} {} left out: {}", lines.size(), lines.size() == 1 ? "" : "s",
+                      store.records_path(spec.experiment).string(), lines.size() == 1 ? "is" : "are", first_of(lines)),
+          std::any_of(spec.points.begin(), spec.points.end(), [&](const Point& point) { return !final.contains(point.dump()); })};
+}
 
 Result conclude(const Store& store, const std::string& id) {
   const std::optional<RunSpec> spec = store.spec(id);
@@ -310,10 +367,22 @@ Result conclude(const Store& store, const std::string& id) {
       extended(spec->toml ? parse_spec(*spec->toml, id) : experiment_by_id(id), keys_of(spec->points)));
   std::map<std::string, Json> kept = store.records(id, false, basis_name(spec->basis));
   std::vector<Json> records;
+  std::vector<std::string> missing;
   for (const Point& point : spec->points) {
     records.push_back(kept[point.dump()]);
+    if (records.back().is_null()) {
+      missing.push_back(to_words(point));
+    }
   }
-  return conclude_kept(experiment, spec->points, std::move(records), spec->command, spec->preset);
+  Result result = conclude_kept(experiment, spec->points, std::move(records), spec->command, spec->preset);
+  if (!missing.empty()) {
+    result.details.push_back(fmt::format("{} of {} points {} no result: {}.", missing.size(), spec->points.size(),
+                                         missing.size() == 1 ? "has" : "have", first_of(missing)));
+  }
+  if (const Damage damage = damage_of(store, *spec); !damage.sentence.empty()) {
+    result.details.push_back(damage.sentence + ".");
+  }
+  return result;
 }
 
 }  // namespace baton::lab

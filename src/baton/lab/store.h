@@ -27,6 +27,12 @@ struct RunSpec {
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };
 
+/// A line of an experiment's file that holds no record that can be read.
+struct LeftOut {
+  std::size_t line = 0;  // from 1
+  std::string why;
+};
+
 /// What is kept of a run on disk: a folder with, for each experiment, its spec and a line for each record as it was
 /// measured. A run that is killed loses at most the instance under way. Whatever is written can be read again: a record that is too
 /// large for that is refused when it is kept.
@@ -43,12 +49,16 @@ class Store {
   std::size_t keep(const std::string& id, const Point& point, const Json& record, bool final, const std::string& basis = "") const;
 
   /// The records of an experiment that belong to the basis, or only the final ones, as `parse_records` has them. A usage error if
-  /// they are more than a report can be made from.
-  std::map<std::string, Json> records(const std::string& id, bool only_final, const std::string& basis = "") const;
+  /// they are more than a report can be made from, or cannot be read. Damaged lines are added to `left_out`.
+  std::map<std::string, Json> records(const std::string& id, bool only_final, const std::string& basis = "",
+                                      std::vector<LeftOut>* left_out = nullptr) const;
+  std::filesystem::path records_path(const std::string& id) const { return folder_ / (id + ".jsonl"); }
   /// Its spec; nothing where there is none. A usage error where it is damaged.
   std::optional<RunSpec> spec(const std::string& id) const;
   /// The experiments that have a spec here, in the order of the course.
   std::vector<std::string> experiments() const;
+  /// Those whose records are here without a spec, so that nothing says what they are of.
+  std::vector<std::string> without_spec() const;
 
  private:
   std::filesystem::path folder_;
@@ -67,7 +77,15 @@ inline constexpr Bytes most_record(std::int64_t{16} << 20);
 /// basis. Lines that were cut off or are no records are passed over. A usage error if they take more than `most_records`.
 std::map<std::string, Json> parse_records(std::string_view lines, bool only_final, const std::string& basis = "");
 
-/// Rows, answers and timelines of an experiment out of what was kept. A usage error where that is damaged.
+/// Damaged lines of an experiment's file.
+struct Damage {
+  std::string sentence;  // says which lines are left out and why; empty if none is
+  bool lost = false;     // a point has no final record, which may have been one of them
+};
+Damage damage_of(const Store& store, const RunSpec& spec);
+
+/// Rows, answers and timelines of an experiment out of what was kept; the details say which lines were left out as damaged and
+/// which points have no result. A usage error where a record does not hold what it should.
 Result conclude(const Store& store, const std::string& id);
 
 }  // namespace baton::lab

@@ -21,16 +21,32 @@ Overloaded(Visits...) -> Overloaded<Visits...>;
 
 // ------------------------------------------------------------------------------------------- Markdown
 
+/// What would begin a tag, as in the name of a device, stays text; `…` marks code, in which nothing does.
+std::string markdown_words(std::string_view text) {
+  return with_code(
+      text, [](std::string_view code) { return "`" + std::string(code) + "`"; },
+      [](std::string_view plain) {
+        std::string out;
+        for (std::size_t at = 0; at < plain.size(); ++at) {
+          const char next = at + 1 < plain.size() ? plain[at + 1] : ' ';
+          const bool begins_tag = plain[at] == '<' && (std::isalpha(static_cast<unsigned char>(next)) != 0 || next == '/' ||
+                                                       next == '!' || next == '?');
+          out += begins_tag ? "&lt;" : std::string(1, plain[at]);
+        }
+        return out;
+      });
+}
+
 std::string markdown_cell(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : markdown_words(text)) {
     out += c == '|' ? "\\|" : c == '\n' ? "<br>" : std::string(1, c);
   }
   return out;
 }
 
 std::string markdown_grid(const Grid& grid) {
-  std::string out = grid.caption.empty() ? "" : "**" + grid.caption + "**\n\n";
+  std::string out = grid.caption.empty() ? "" : "**" + markdown_words(grid.caption) + "**\n\n";
   const auto line = [&](const std::vector<std::string>& cells) {
     for (const std::string& text : cells) {
       out += "| " + markdown_cell(text) + " ";
@@ -209,19 +225,20 @@ std::size_t words_in(std::string_view text) {
 }
 
 std::string to_markdown(const Document& document, std::map<std::string, std::string>& files) {
-  std::string out = fmt::format("# {}\n\n{}{}{}\n\n", document.title, document.name, document.name.empty() ? "" : ", ",
-                                document.date);
+  std::string out = fmt::format("# {}\n\n{}{}{}\n\n", markdown_words(document.title), markdown_text(document.name),
+                                document.name.empty() ? "" : ", ", document.date);
   for (const Paragraph& note : document.notes) {
-    out += "> " + note.text + "\n\n";
+    out += "> " + markdown_words(note.text) + "\n\n";
   }
   std::size_t pictures = 0;
   for (const Section& section : document.sections) {
-    out += fmt::format("## {}\n\n", section.heading);
+    out += fmt::format("## {}\n\n", markdown_words(section.heading));
     for (const Block& block : section.blocks) {
-      std::visit(Overloaded{[&](const Paragraph& paragraph) { out += paragraph.text + "\n\n"; },
+      std::visit(Overloaded{[&](const Paragraph& paragraph) { out += markdown_words(paragraph.text) + "\n\n"; },
                             [&](const Asked& asked) {
-                              out += fmt::format("**{}: {}**\n\n{}\n\n", asked.label, asked.question, asked.answer);
-                              out += asked.beside.empty() ? "" : "> " + asked.beside + "\n\n";
+                              out += fmt::format("**{}: {}**\n\n{}\n\n", asked.label, markdown_words(asked.question),
+                                                 markdown_words(asked.answer));
+                              out += asked.beside.empty() ? "" : "> " + markdown_words(asked.beside) + "\n\n";
                             },
                             [&](const Grids& grids) {
                               for (const Grid& grid : grids.row) {
@@ -232,12 +249,13 @@ std::string to_markdown(const Document& document, std::map<std::string, std::str
                               for (const Picture& picture : row.row) {
                                 const std::string file = fmt::format("picture-{}.svg", ++pictures);
                                 files[file] = to_svg(picture);
-                                out += fmt::format("![{}]({})\n", picture.title, file);
+                                out += fmt::format("![{}]({})\n", markdown_words(picture.title), file);
                               }
                               out += "\n";
                             },
                             [&](const Listing& listing) {
-                              out += (listing.caption.empty() ? "" : listing.caption + "\n\n") + "```\n" + listing.code + "```\n\n";
+                              out += (listing.caption.empty() ? "" : markdown_words(listing.caption) + "\n\n") + "```\n" +
+                                     listing.code + "```\n\n";
                             }},
                  block);
     }
@@ -252,7 +270,7 @@ std::string to_latex(const Document& document) {
       "\n"
       "\\setlength{\\textheight}{250mm}\\setlength{\\topmargin}{-18mm}\n\\sloppy\n";
   out += fmt::format("\\title{{{}}}\n\\author{{{}}}\n\\date{{{}}}\n\\begin{{document}}\n\\maketitle\n", latex_words(document.title),
-                     latex_words(document.name), latex_words(document.date));
+                     latex_text(document.name), latex_words(document.date));
   if (document.sections.size() > 4) {
     out += "\\tableofcontents\n";
   }

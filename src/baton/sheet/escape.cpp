@@ -8,7 +8,7 @@
 namespace baton::sheet {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 40> latex_signs{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 41> latex_signs{{
     {"\\", "\\textbackslash{}"},
     {"{", "\\{"},
     {"}", "\\}"},
@@ -19,6 +19,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 40> latex_si
     {"_", "\\_"},
     {"^", "\\^{}"},
     {"~", "\\~{}"},
+    {"`", "\\`{}"},
     {"<", "$<$"},
     {">", "$>$"},
     {"×", "$\\times$"},
@@ -89,6 +90,18 @@ std::string html_text(std::string_view text) {
       default:
         out += c;
     }
+  }
+  return out;
+}
+
+std::string markdown_text(std::string_view text) {
+  constexpr std::string_view marks = "\\`*_[]<>#$~|&";
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    const bool begins_list = (at == 0 && (c == '-' || c == '+' || c == '=')) || (at == digits && at > 0 && (c == '.' || c == ')'));
+    out += (begins_list || marks.find(c) != std::string_view::npos ? "\\" : "") + std::string(1, c);
   }
   return out;
 }

@@ -7,6 +7,8 @@ namespace baton::sheet {
 
 /// Text as HTML has it.
 std::string html_text(std::string_view text);
+/// Text as Markdown has it, none of whose signs mark anything: a name, as a user gave it, at the beginning of a line.
+std::string markdown_text(std::string_view text);
 /// Text as LaTeX has it: its own signs escaped, and those beyond ASCII that pdflatex does not know written with what it knows.
 std::string latex_text(std::string_view text);
 

@@ -84,8 +84,29 @@ TEST(Differences, AreNamedWithBothValues) {
   EXPECT_EQ(differences({{"cluster", "pcie-5"}, {"what-if", "none"}}, {{"cluster", "dgx-a100"}, {"what-if", "none"}}),
             std::vector<std::string>{"cluster (pcie-5, now dgx-a100)"});
   EXPECT_EQ(differences({{"program", "1"}}, {{"program", "2"}}), std::vector<std::string>{"program"});
-  EXPECT_EQ(differences({{"a", "1"}}, {{"b", "2"}}), (std::vector<std::string>{"b (not given, now 2)", "a (1, now not given)"}));
+  EXPECT_EQ(differences({{"contents of a.csv", "1"}}, {{"contents of a.csv", "2"}}), std::vector<std::string>{"contents of a.csv"});
+  EXPECT_EQ(differences({{"contents of a.csv", "1"}}, {{"contents of b.csv", "1"}}),
+            (std::vector<std::string>{"choice of files (b.csv is new)", "choice of files (a.csv is no longer used)"}));
   EXPECT_TRUE(differences({{"a", "1"}}, {{"a", "1"}}).empty());
+}
+
+TEST(Differences, OfWordsThatAreNotGivenNameTheDefault) {
+  EXPECT_EQ(differences({{"[job] batch", "16"}}, Json::object()), std::vector<std::string>{"[job] batch (16, now 64 by default)"});
+  EXPECT_EQ(differences(Json::object(), {{"[job] strategy", "ddp"}}),
+            std::vector<std::string>{"[job] strategy (the default, now ddp)"});
+}
+
+TEST(Differences, OfRunsSayWhatBothHave) {
+  for (const std::string& one : differences(run_basis(simulated("machine")), run_basis(simulated("pcie-5")))) {
+    EXPECT_EQ(one.find("default"), std::string::npos) << one;
+    EXPECT_EQ(one.find("not given"), std::string::npos) << one;
+  }
+  EXPECT_EQ(differences(run_basis(simulated("machine")), run_basis(simulated("pcie-5"))).size(), 2U);
+}
+
+TEST(Basis, IsTheSameForADefaultThatIsSpeltOut) {
+  EXPECT_EQ(name({}, {}, "[job]\nbatch = 64\n[axes]\nseed = [1]\n"), name({}, {}, "[job]\n[axes]\nseed = [1]\n"));
+  EXPECT_NE(name({}, {}, "[job]\nbatch = 32\n[axes]\nseed = [1]\n"), name({}, {}, "[job]\n[axes]\nseed = [1]\n"));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "baton/lab/store.h"
 
+#include <fmt/format.h>
+
 #include <fstream>
 #include <limits>
 #include <set>
@@ -97,6 +99,39 @@ TEST_F(StoreTest, LinesThatAreNotRecordsArePassedOver) {
   std::ofstream(folder_ / "delay.jsonl") << "nonsense\n[1,2]\n\n{\"point\":{}}\n";
   store.keep("delay", first, {{"value", 1}}, true);
   EXPECT_EQ(store.records("delay", false).size(), 1U);
+}
+
+TEST_F(StoreTest, SaysWhichLinesAreLeftOutAndWhy) {
+  const Store store(folder_);
+  store.keep_spec(spec_of("delay", {first, second}));
+  EXPECT_EQ(damage_of(store, *store.spec("delay")).sentence, "");
+  store.keep("delay", first, {{"value", 1}}, true);
+  std::ofstream(folder_ / "delay.jsonl", std::ios::app) << "nonsense\n[1,2]\n\n" << std::string(17 << 20, ' ') << "\n{\"po";
+  Damage damage = damage_of(store, *store.spec("delay"));
+  EXPECT_EQ(damage.sentence, fmt::format("4 records of {} are left out: line 2 is cut off or damaged, line 3 is no record, line 5 "
+                                         "is larger than the 16.0 MiB of a record, line 6 is cut off or damaged",
+                                         (folder_ / "delay.jsonl").string()));
+  EXPECT_TRUE(damage.lost) << "the second point has no record";
+  store.keep("delay", second, {{"value", 2}}, false);
+  EXPECT_TRUE(damage_of(store, *store.spec("delay")).lost) << "nor a final one";
+  store.keep("delay", second, {{"value", 2}}, true);
+  damage = damage_of(store, *store.spec("delay"));
+  EXPECT_NE(damage.sentence, "");
+  EXPECT_FALSE(damage.lost);
+}
+
+TEST_F(StoreTest, RecordsThatCannotBeReadAreNoEmptyOnes) {
+  const Store store(folder_);
+  fs::create_directories(folder_ / "delay.jsonl");
+  EXPECT_TRUE(test::says(test::usage_sentence([&] { store.records("delay", true); }), "cannot be read"));
+}
+
+TEST_F(StoreTest, RecordsWithoutASpecAreNamed) {
+  const Store store(folder_);
+  store.keep("delay", first, {{"value", 1}}, true);
+  EXPECT_EQ(store.without_spec(), std::vector<std::string>{"delay"});
+  store.keep_spec(spec_of("delay", {first}));
+  EXPECT_TRUE(store.without_spec().empty());
 }
 
 TEST_F(StoreTest, ASpecComesBackAsItWas) {

@@ -36,15 +36,27 @@ TEST(ToMarkdown, HasEveryPartInOrderAndPicturesInFiles) {
   EXPECT_TRUE(says(files.at("picture-1.svg"), "<svg"));
   std::size_t at = 0;
   for (const char* part :
-       {"# Homework <1>\n\nAda & Grace, 2026-11-16\n", "> Made by `baton handin", "## Task 1: Start\n", "Trained: a_b.\n",
+       {"# Homework <1>\n\nAda \\& Grace, 2026-11-16\n", "> Made by `baton handin", "## Task 1: Start\n", "Trained: a_b.\n",
         "**Measured (cpu)**\n", "| case | time (ms) |\n|---|---:|\n| a\\|b | 1.50 |\n| 50 % & more | 2.00 |\n",
         "![Speedup](picture-1.svg)\n![Speedup](picture-2.svg)\n",
-        "**Q1: Why <so>?**\n\nBecause 3 < 4.\n\n> Simulated (pcie-5): else.\n", "## Task 2: End\n",
+        "**Q1: Why &lt;so>?**\n\nBecause 3 < 4.\n\n> Simulated (pcie-5): else.\n", "## Task 2: End\n",
         "**Q1: And?**\n\nThen.\n\nThe `__init__`:\n\n```\nif a < b:\n"}) {
     const std::size_t found = text.find(part, at);
     ASSERT_NE(found, std::string::npos) << part << "\nin\n" << text;
     at = found;
   }
+}
+
+TEST(Documents, HaveANameAsItIsWhateverItsSigns) {
+  Document document = sample();
+  document.name = "`A` <b>*x*</b> $y$";
+  document.notes = {{"On \"<script>x\" by `baton --name '<b>'`, 3 < 4."}};
+  std::map<std::string, std::string> files;
+  const std::string markdown = to_markdown(document, files);
+  EXPECT_TRUE(says(markdown, "\\`A\\` \\<b\\>\\*x\\*\\</b\\> \\$y\\$, 2026-11-16\n"));
+  EXPECT_TRUE(says(markdown, "> On \"&lt;script>x\" by `baton --name '<b>'`, 3 < 4.\n"));
+  EXPECT_TRUE(says(to_html(document), "`A` &lt;b&gt;*x*&lt;/b&gt; $y$, 2026"));
+  EXPECT_TRUE(says(to_latex(document), "\\author{\\`{}A\\`{} $<$b$>$*x*$<$/b$>$ \\$y\\$}"));
 }
 
 TEST(ToHtml, EscapesWhatIsTextAndMarksCode) {

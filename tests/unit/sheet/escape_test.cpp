@@ -14,6 +14,15 @@ TEST(HtmlText, KeepsTextFromBeingMarkup) {
   EXPECT_EQ(html_text(""), "");
 }
 
+TEST(MarkdownText, LeavesNoSignThatMarksAnything) {
+  EXPECT_EQ(markdown_text("Ada M. O'Brien-King (née Ö)"), "Ada M. O'Brien-King (née Ö)");
+  EXPECT_EQ(markdown_text("*a*_b_`c`[d](e)<b>#$x$~|&amp;\\"), "\\*a\\*\\_b\\_\\`c\\`\\[d\\](e)\\<b\\>\\#\\$x\\$\\~\\|\\&amp;\\\\");
+  EXPECT_EQ(markdown_text("1. Ada"), "1\\. Ada");
+  EXPECT_EQ(markdown_text("12) Ada 1."), "12\\) Ada 1.");
+  EXPECT_EQ(markdown_text("- Ada - Grace"), "\\- Ada - Grace");
+  EXPECT_EQ(markdown_text(""), "");
+}
+
 TEST(LatexText, EscapesItsOwnSigns) {
   EXPECT_EQ(latex_text("50 % of a_b & #3 for $4"), "50 \\% of a\\_b \\& \\#3 for \\$4");
   EXPECT_EQ(latex_text("{x}"), "\\{x\\}");
@@ -30,8 +39,8 @@ TEST(LatexText, WritesSignsBeyondAsciiWithWhatPdflatexKnows) {
 
 TEST(LatexText, LeavesNoSignThatStopsLatexInAnyText) {
   std::mt19937_64 random(3);
-  const std::vector<std::string> signs{"\\", "{", "}", "$", "&", "#", "%",  "_",    "^", "~",
-                                       "a",  "7", " ", "µ", "−", "₅", "日", "\xc3", "😀"};
+  const std::vector<std::string> signs{"\\", "{", "}", "$", "&", "#", "%", "_",  "^",    "~",
+                                       "`",  "a", "7", " ", "µ", "−", "₅", "日", "\xc3", "😀"};
   for (int tries = 0; tries < 500; ++tries) {
     std::string text;
     for (std::size_t i = random() % 40; i > 0; --i) {
