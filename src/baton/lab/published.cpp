@@ -484,7 +484,7 @@ void read_training(const Reader& row, const PublishedDefaults& defaults, Publish
     words.micro_batches = "1";
     jobs.push_back(words);
   } else {
-    const std::int64_t largest = pp > 1 ? 4 : 16;
+    const std::int64_t largest = pp > 1 ? std::max<std::int64_t>(1, of_replica / (4 * pp)) : 16;  // so that few stages idle
     for (std::int64_t each = 1; each <= largest && of_replica % each == 0; each *= 2) {
       words.micro_batches = fmt::format("{}", of_replica / each);
       jobs.push_back(words);

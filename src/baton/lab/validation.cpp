@@ -38,13 +38,13 @@ JobWords with_micro_batches(JobWords words, std::int64_t count) {
   return words;
 }
 
-/// Plans that would take minutes each are left out of tables of many rows.
+/// Plans that would take minutes each are left out of tables of many rows. Of replicas and of tensor ranks two are compiled.
 void refuse_huge(const JobWords& words, std::int64_t micro_batches) {
   constexpr std::int64_t tasks_per_block = 30;
-  constexpr std::int64_t most = 1'500'000;
+  constexpr std::int64_t most = 5'000'000;
   const auto blocks = static_cast<std::int64_t>(model::parse_model(words.model).blocks().size());
-  const std::int64_t copies = (words.dp.empty() ? 1 : std::min<std::int64_t>(2, std::stoll(words.dp))) *
-                              std::stoll(words.tp.empty() ? "1" : words.tp);
+  const auto two_of = [](const std::string& word) { return word.empty() ? 1 : std::min<std::int64_t>(2, std::stoll(word)); };
+  const std::int64_t copies = two_of(words.dp) * two_of(words.tp);
   if (const std::int64_t tasks = blocks * tasks_per_block * copies * micro_batches; tasks > most) {
     throw usage_error("its plan of about {:.1f} million tasks is larger than validate simulates",
                       static_cast<double>(tasks) * 1e-6);
@@ -108,8 +108,9 @@ bool many_rows(const std::vector<ValidatedPoint>& points, const std::string& sou
 double simulated_step(const JobWords& words, const cluster::Machine& machine) {
   const std::int64_t count = words.micro_batches.empty() ? 1 : std::stoll(words.micro_batches);
   const std::int64_t stages = words.pp.empty() ? 1 : std::stoll(words.pp);
-  const std::int64_t few = stages > 1 ? 2 * stages : 2;
-  const std::int64_t more = stages > 1 ? 3 * stages : 3;
+  const bool rounds = words.schedule == "interleaved";  // whole rounds over the stages
+  const std::int64_t few = std::max<std::int64_t>(2, stages);
+  const std::int64_t more = few + (rounds ? stages : std::max<std::int64_t>(1, stages / 4));
   refuse_huge(words, std::min(count, more));
   if (count <= more) {
     return step_of(words, machine);

@@ -108,6 +108,29 @@ void all_reduce_group(Draft& draft, Insertions& insertions, const std::vector<Gr
   }
 }
 
+/// Where the collectives of a device end, of its latest cell of the schedule and of those before.
+class LastCollectives {
+ public:
+  void note(const plan::Labels& cell, std::size_t behind) {
+    if (!same_cell(cell, cell_)) {
+      before_ = behind_;
+      cell_ = cell;
+    }
+    behind_ = behind;
+  }
+  /// Behind the last one of the cells before this one.
+  std::size_t behind_those_before(const plan::Labels& cell) const { return same_cell(cell, cell_) ? before_ : behind_; }
+
+ private:
+  static bool same_cell(const plan::Labels& a, const plan::Labels& b) {
+    return a.phase == b.phase && a.micro_batch == b.micro_batch && a.stage == b.stage;
+  }
+
+  plan::Labels cell_;
+  std::size_t behind_ = 0;
+  std::size_t before_ = 0;
+};
+
 }  // namespace
 
 plan::Draft replicate_parameters(plan::Draft draft) {
@@ -149,11 +172,15 @@ plan::Draft replicate_parameters(plan::Draft draft) {
 
 plan::Draft add_transfers(plan::Draft draft) {
   std::vector<std::size_t> written_behind(draft.buffers.size(), 0);
+  std::vector<LastCollectives> collectives(draft.devices.size());
   std::map<std::pair<BufferId, DeviceId>, BufferId> copies;
   std::vector<bool> copied(draft.buffers.size(), false);
   Insertions insertions(draft);
   for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
     Task& task = draft.tasks[i];
+    if (std::holds_alternative<Collective>(task.action)) {
+      collectives[task.device.index()].note(task.labels, i + 1);
+    }
     for (BufferId& id : task.reads) {
       const DeviceId from = draft[id].device;
       if (from == task.device) {
@@ -166,9 +193,10 @@ plan::Draft add_transfers(plan::Draft draft) {
         copied.push_back(false);
         copied[id.index()] = true;
         const MeetingId meeting = draft.new_meeting();
-        const std::size_t at = written_behind[id.index()];
+        const std::size_t written = written_behind[id.index()];
+        const std::size_t at = std::max(written, collectives[task.device.index()].behind_those_before(task.labels));
         plan::Labels sent = task.labels;  // what it is for, but the stage it leaves
-        sent.stage = at == 0 ? -1 : draft.tasks[at - 1].labels.stage;
+        sent.stage = written == 0 ? -1 : draft.tasks[written - 1].labels.stage;
         insertions.add(at, communication(plan::Transfer{plan::Transfer::End::send, meeting, task.device}, from, sent, {id}, {}));
         insertions.add(at, communication(plan::Transfer{plan::Transfer::End::receive, meeting, from}, task.device, task.labels, {},
                                          {found->second}));

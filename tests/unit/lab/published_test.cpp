@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "baton/base/error.h"
+#include "baton/lab/simulation.h"
 #include "baton/lab/validation.h"
 #include "support/machine.h"
 
@@ -94,6 +95,25 @@ TEST(Validation, TwiceTheBytesTakeAboutTwiceTheTimeOnceTheyAreMany) {
   const double summed = simulated_time(PublishedAllReduce{.cluster = "dgx-h200", .devices = 8, .bytes = std::int64_t{1} << 33});
   EXPECT_NEAR(two / one, 2, 0.01);
   EXPECT_LT(summed, two) << "the switch sums faster than a ring";
+}
+
+TEST(Validation, AStepOfManyMicroBatchesIsThatOfTwoShorterOnesContinued) {
+  JobWords words;
+  words.model = "gpt:depth=8,heads=8,dim=512,context=256,vocab=1024";
+  words.cluster = "dgx-a100";
+  words.software = "megatron-2021";
+  words.devices = "8";
+  words.pp = "4";
+  words.tp = "2";
+  words.dp = "1";
+  words.schedule = "1f1b";
+  words.micro_batches = words.batch = "40";
+  words.precision = "fp16";
+  words.recompute = "full";
+  const Job job(words, baton::test::small_machine());
+  const plan::Plan plan = job.compile();
+  const double whole = static_cast<double>(Simulation(job, plan).step().duration.count) * 1e-9;
+  EXPECT_NEAR(simulated_step(words, baton::test::small_machine()) / whole, 1, 0.01);
 }
 
 TEST(Validation, ErrorsAreCountedPerSourceAndRefusedRowsApart) {

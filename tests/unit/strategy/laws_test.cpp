@@ -147,6 +147,28 @@ TEST(Activations, GpipeHoldsAllMicroBatchesAnd1f1bAsManyAsStagesAreStillToCome) 
 
 std::int64_t peak(const plan::Plan& plan, std::size_t device = 0) { return plan::verify(plan).memory.peak[device].count; }
 
+TEST(Pipelines, NoCollectiveOfDividedTensorsWaitsInTheLaneForAValueThatIsNeededAfterIt) {
+  for (const std::string schedule : {"gpipe", "1f1b"}) {
+    const plan::Plan plan = plan_of(schedule, 8, {.tp = 2, .micro_batches = 8});
+    int receives = 0;
+    for (std::size_t d = 0; d < plan.devices().size(); ++d) {
+      const plan::Task* awaited = nullptr;
+      for (const TaskId id : plan.lane(DeviceId(d), plan::Lane::communication)) {
+        const plan::Task& task = plan[id];
+        if (const auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
+          awaited = transfer->end == plan::Transfer::End::receive ? &task : awaited;
+          receives += transfer->end == plan::Transfer::End::receive ? 1 : 0;
+        } else if (awaited != nullptr) {
+          EXPECT_EQ(task.labels.phase, awaited->labels.phase) << schedule << ", device " << d;
+          EXPECT_EQ(task.labels.micro_batch, awaited->labels.micro_batch) << schedule << ", device " << d;
+          awaited = nullptr;
+        }
+      }
+    }
+    EXPECT_EQ(receives, 2 * 2 * 3 * 8);
+  }
+}
+
 TEST(Memory, OfGpipeGrowsWithMicroBatchesOfOneSizeAnd1f1bsDoesNot) {
   const auto grows = [](const std::string& strategy) {
     const auto at = [&](std::int64_t m) { return peak(plan_of(strategy, 4, {.micro_batches = m}, "mlp:dim=16,depth=8", 32 * m)); };
