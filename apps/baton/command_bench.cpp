@@ -177,8 +177,11 @@ void bench_collectives(BenchWords words, int& exit_code) {
 void bench_guarded(const BenchWords& words, int& exit_code) {
   {
     const StartLimit limit(!world().alone());
-    std::vector<exec::Setting> settings{
-        {"--sizes", words.sizes}, {"--operations", words.operations}, {"--time-limit", words.limit}};
+    std::vector<exec::Setting> settings{{"--sizes", words.sizes},
+                                        {"--operations", words.operations},
+                                        {"--time-limit", words.limit},
+                                        {"--json", words.json},
+                                        {"--write-cluster", words.cluster}};
     add_settings(words.job, settings);
     exec::require_same(world(), settings);
   }

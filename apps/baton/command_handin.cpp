@@ -497,8 +497,13 @@ void add_handin_command(CLI::App& program, int& exit_code) {
   command->footer(
       "\nExamples:\n  baton handin list\n  baton handin hw1 --name \"Ada Lovelace\" --option C\n  baton handin hw3 --cluster "
       "pcie-5");
-  command->callback([words, &exit_code] {
+  command->callback([command, words, &exit_code] {
     if (words->sheet == "list") {
+      for (const CLI::Option* option : command->get_options()) {
+        if (option->count() > 0 && option->get_name() != "sheet") {
+          throw usage_error("handin list takes no {}: leave it out", option->get_name());
+        }
+      }
       list_sheets();
     } else {
       hand_in(*words, exit_code);

@@ -53,6 +53,9 @@ struct LabWords {
 /// Timelines are kept of at most this many points of an experiment: a page with more of them could not be read.
 constexpr std::size_t most_timelines = 100;
 
+/// Of more points the limit on records is said before they are measured: of fewer, each may have more than any takes.
+constexpr std::int64_t many_points = 2000;
+
 /// The file's name without its ending; it must not be taken by an experiment of the course.
 std::string spec_id(const std::string& path) {
   std::string id = canonical(fs::path(path).stem().string());
@@ -322,6 +325,13 @@ void run_lab(LabWords words, int& exit_code) {
     if (points[i].size() > most_timelines) {
       notes += fmt::format("note: timelines are kept of the first {} of {} points of {}\n", most_timelines, points[i].size(),
                            chosen[i]->id);
+    }
+    if (const auto count = static_cast<std::int64_t>(points[i].size()); count > many_points) {
+      notes += fmt::format(
+          "note: a report is made from at most {} of records, which is {} for each of the {} points of {}; if the first are "
+          "larger, "
+          "the run ends with them\n",
+          to_text(lab::most_records), to_text(Bytes(lab::most_records.count / count)), count, chosen[i]->id);
     }
   }
   const bool say = words.json != "-";

@@ -216,6 +216,8 @@ std::string own_program() {
   return size > 0 ? std::string(path.data(), static_cast<std::size_t>(size)) : "baton";
 }
 
+constexpr int interrupted_exit_code = 128 + SIGINT;
+
 /// What a run's exit code says: whether another attempt may end otherwise.
 struct End {
   std::string words;
@@ -231,7 +233,7 @@ End explain(int code) {
   if (code == 127) {
     return {"it could not be started", false};
   }
-  if (code == 130) {
+  if (code == interrupted_exit_code) {
     return {"it was interrupted", false};
   }
   if (code > 128 && sigabbrev_np(code - 128) != nullptr) {  // mpirun has codes of its own, as 255
@@ -296,12 +298,16 @@ class Supervisor {
         return 128 + told;
       }
       const End end = explain(code);
+      if (code == interrupted_exit_code) {
+        say("{} after {}{}", end.words, took, how_to_go_on());
+        return code;
+      }
       if (!end.again) {
         say("{} after {}; a restart would not help", end.words, took);
         return code;
       }
       if (attempt == restarts_) {
-        say("{} after {}; that was the last of {} attempts{}", end.words, took, restarts_ + 1, where_to_go_on());
+        say("{} after {}; that was the last of {} attempts{}", end.words, took, restarts_ + 1, how_to_go_on());
         return code;
       }
       say("{} after {}", end.words, took);
@@ -317,9 +323,9 @@ class Supervisor {
     }
   }
 
-  static bool was_told() {
+  bool was_told() const {
     if (told != 0) {
-      say("ended by signal {}", told.load());
+      say("ended by SIG{}{}", sigabbrev_np(told), how_to_go_on());
     }
     return told != 0;
   }
@@ -355,6 +361,23 @@ class Supervisor {
     try {
       const auto found = checkpoint::newest_in(*folder_);
       return found ? fmt::format(", from {}", found->path.string()) : ", from the start: no checkpoint was written yet";
+    } catch (const Error& error) {
+      return fmt::format(": {}", error.what());
+    }
+  }
+
+  /// For a user whose run has ended before its last step.
+  std::string how_to_go_on() const {
+    if (!folder_) {
+      return "; train has no --checkpoint, so nothing is kept";
+    }
+    try {
+      if (const auto found = checkpoint::newest_in(*folder_)) {
+        const bool resumes = std::find(command_.begin(), command_.end(), "--resume") != command_.end();
+        return fmt::format("; the newest checkpoint is {}, and this command continues from it: {}{}", found->path.string(),
+                           command_line(), resumes ? "" : " --resume");
+      }
+      return "; no checkpoint was written yet";
     } catch (const Error& error) {
       return fmt::format(": {}", error.what());
     }

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "baton/base/error.h"
 #include "baton/model/zoo.h"
 #include "baton/report/table.h"
 #include "baton/strategy/strategy.h"
@@ -147,7 +148,12 @@ void add_models_command(CLI::App& program) {
   command->add_option("model", *name, "a model as --model takes it: its blocks, shapes and parameters")->type_name("MODEL");
   command->add_flag("--parameters", *parameters, "with a model: every block by itself, and the name and shape of every parameter");
   command->footer("\nExamples:\n  baton models\n  baton models gpt2\n  baton models resnet:50 --parameters");
-  command->callback([name, parameters] { name->empty() ? list_models() : show_model(*name, *parameters); });
+  command->callback([name, parameters] {
+    if (name->empty() && *parameters) {
+      throw usage_error("--parameters shows those of one model: name it");
+    }
+    name->empty() ? list_models() : show_model(*name, *parameters);
+  });
 }
 
 }  // namespace baton::app

@@ -21,20 +21,28 @@ namespace {
 namespace fs = std::filesystem;
 using lab::Json;
 
-/// A line for each experiment of which records are left out as damaged. `exit_code` becomes 1 if a point has no result for it.
-std::string damages_of(const lab::Store& store, int& exit_code) {
-  std::string lines;
+/// A sentence for each experiment of which records are left out as damaged. `exit_code` becomes 1 if a point has no result for it.
+std::vector<std::string> damages_of(const lab::Store& store, int& exit_code) {
+  std::vector<std::string> sentences;
   for (const std::string& id : store.experiments()) {
     const lab::Damage damage = lab::damage_of(store, *store.spec(id));
-    lines += damage.sentence.empty() ? "" : fmt::format("baton: {}\n", printable(damage.sentence));
+    if (!damage.sentence.empty()) {
+      sentences.push_back(damage.sentence);
+    }
     exit_code = damage.lost ? 1 : exit_code;
   }
   for (const std::string& id : store.without_spec()) {
-    lines += fmt::format("baton: {} is left out: {}.spec.json, which says what was measured, is not beside it\n",
-                         printable(store.records_path(id).string()), printable(id));
+    sentences.push_back(fmt::format("{} is left out: {}.spec.json, which says what was measured, is not beside it",
+                                    store.records_path(id).string(), id));
     exit_code = 1;
   }
-  return lines;
+  return sentences;
+}
+
+void say(const std::vector<std::string>& sentences) {
+  for (const std::string& sentence : sentences) {
+    fmt::print(stderr, "baton: {}\n", printable(sentence));
+  }
 }
 
 void show_report(const std::string& folder, bool pdf, const std::string& playground, int& exit_code) {
@@ -46,7 +54,7 @@ void show_report(const std::string& folder, bool pdf, const std::string& playgro
   for (const lab::Result& result : write_report(store, {}, playground)) {
     fmt::print("{}\n", report::to_terminal(result));
   }
-  fmt::print(stderr, "{}", damages_of(store, exit_code));
+  say(damages_of(store, exit_code));
   fmt::print("Report: {}\n", (fs::path(folder) / "report.html").string());
   if (pdf) {
     write_pdf(folder);
@@ -123,12 +131,15 @@ void compare(const std::string& first, const std::string& second, int& exit_code
     }
     notes += any ? not_alike(a, b, id) : "";
   }
+  std::vector<std::string> damages = damages_of(a, exit_code);
+  const std::vector<std::string> others = damages_of(b, exit_code);
+  damages.insert(damages.end(), others.begin(), others.end());
   if (shown == 0) {
-    fmt::print(stderr, "{}{}", damages_of(a, exit_code), damages_of(b, exit_code));
-    throw usage_error("{} and {} have no measured point in common", first, second);
+    throw usage_error("{} and {} have no measured point in common{}{}", first, second, damages.empty() ? "" : "; ",
+                      fmt::join(damages, "; "));
   }
   fmt::print("{}{}{}", table.text(), notes.empty() ? "" : "\n", notes);
-  fmt::print(stderr, "{}{}", damages_of(a, exit_code), damages_of(b, exit_code));
+  say(damages);
 }
 
 }  // namespace

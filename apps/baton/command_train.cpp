@@ -713,7 +713,10 @@ void train_guarded(const TrainWords& words, int& exit_code) {
   }
   {
     const StartLimit limit(!world().alone());
-    std::vector<exec::Setting> settings{{"--patience", words.patience}};
+    std::vector<exec::Setting> settings{{"--patience", words.patience}, {"--json", words.json},
+                                        {"--trace", words.trace},       {"--report", words.report},
+                                        {"--csv", words.csv},           {"--json-lines", words.json_lines},
+                                        {"--keep", words.keep},         {"--log-every", words.log_every}};
     add_settings(words.job, settings);
     exec::require_same(world(), settings);
   }

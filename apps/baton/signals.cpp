@@ -27,6 +27,9 @@ namespace {
 constexpr int grace_ms = 400;
 constexpr int end_ms = 900;
 constexpr int end_of_rank_ms = 600;
+/// How long a reader of a pipe may take for what is put together after a signal.
+constexpr int reader_ms = 400;
+constexpr int poll_ms = 50;
 /// Whoever signals a process and its group, as timeout(1) does, means one signal.
 constexpr int same_ms = 100;
 
@@ -34,6 +37,7 @@ std::array<int, 2> signal_pipe{-1, -1};  // a pipe, through which the handler te
 std::atomic<int> first_signal{0};        // as its number; 0: none yet
 std::atomic<bool> winding_up{false};
 std::atomic<int> kept_now{0};
+std::atomic<int> pipe_writes{0};
 std::mutex words_mutex;
 std::string last_words;
 std::function<void()> last_action;
@@ -91,8 +95,10 @@ void serve(int limit_ms) {
     }
     second = next_signal(limit_ms - grace_ms);
   }
-  while (!second && (winding_up || kept_now > 0)) {
-    second = next_signal(100);
+  int waited_ms = 0;
+  while (!second && (winding_up || kept_now > 0) && waited_ms < reader_ms) {
+    second = next_signal(poll_ms);
+    waited_ms = pipe_writes > 0 ? waited_ms + poll_ms : 0;
   }
   if (!second) {
     std::string words;
@@ -146,6 +152,9 @@ int Interrupt::exit_code_anywhere(ranks::World& world) const {
 
 Keeping::Keeping() { ++kept_now; }
 Keeping::~Keeping() { --kept_now; }
+
+PipeWrite::PipeWrite() { ++pipe_writes; }
+PipeWrite::~PipeWrite() { --pipe_writes; }
 
 void flush_output() {
   pollfd ready{STDOUT_FILENO, POLLOUT, 0};

@@ -35,6 +35,16 @@ class Keeping {
   Keeping& operator=(const Keeping&) = delete;
 };
 
+/// While it lives, a result is written to a pipe or a device, whose reader decides how long that takes. If it takes long, a first
+/// signal ends the process although the command keeps what it has.
+class PipeWrite {
+ public:
+  PipeWrite();
+  ~PipeWrite();
+  PipeWrite(const PipeWrite&) = delete;
+  PipeWrite& operator=(const PipeWrite&) = delete;
+};
+
 /// What was printed so far is let out, unless somebody is stuck printing it or nobody takes it.
 void flush_output();
 

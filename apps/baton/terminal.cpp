@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <system_error>
 
@@ -51,7 +52,14 @@ void ProgressBar::clear() {
 }
 
 void write_output(const std::string& path, const std::string& text) {
-  const Keeping keeping;
+  const Destination to = path == "-" ? Destination{path, STDOUT_FILENO} : destination_of(path);
+  std::optional<Keeping> keeping;
+  std::optional<PipeWrite> pipe_write;
+  if (to.descriptor >= 0 || to.written_into) {
+    pipe_write.emplace();
+  } else {
+    keeping.emplace();
+  }
   if (path == "-") {
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
       throw std::system_error(errno, std::generic_category(), "standard output cannot be written");

@@ -335,12 +335,13 @@ def hostile_files(case):
 
 def outputs(case):
     """Results written to what is no plain file."""
-    target = case.random.choice(["link", "dangling", "circle", "folder", "/dev/null", "/dev/full", "/dev/stdout", "/dev/fd/1", "none/r.json", "same"])
+    target = case.random.choice(["link", "dangling", "circle", "folder", "/dev/null", "/dev/full", "/dev/stdout", "/dev/fd/1", "none/r.json", "same", "pipe"])
     (case.folder / "folder").mkdir()
     (case.folder / "real").write_text("old")
     os.symlink("real", case.folder / "link")
     os.symlink("later", case.folder / "dangling")
     os.symlink("circle", case.folder / "circle")
+    os.mkfifo(case.folder / "pipe")
     flag, command = case.random.choice([("--json", "train"), ("--trace", "train"), ("--json", "simulate"), ("--trace", "simulate")])
     words = [command, *SMALL] + (["--steps", "3", "--warmup", "1", "-q"] if command == "train" else ["--cluster", "pcie-4", "--strategy", "ddp"])
     out = case.folder / "o"
@@ -361,8 +362,33 @@ def outputs(case):
         raise Broken(f"was not written through the link\n{run.describe()}")
     if target in ("/dev/stdout", "/dev/fd/1"):
         json.loads(out.read_text())
-    if target in ("circle", "folder", "/dev/full", "none/r.json") and run.code != 1:
+    if target in ("circle", "folder", "/dev/full", "none/r.json", "pipe") and run.code != 1:
         raise Broken(f"was said to be written\n{run.describe()}")
+
+
+def empty_values(case):
+    """A flag without a value, before others: none of them is taken for the value."""
+    command, flags = case.random.choice([("train", ["--checkpoint", "--json", "--trace", "--csv", "--steps", "--link"]), ("simulate", ["--json", "--cluster"]),
+                                         ("lab", ["--out", "--set", "--json"]), ("bench", ["--sizes", "--json"]), ("search", ["--json", "--memory"])])
+    flag = case.random.choice(flags)
+    words = case.random.choice([[flag + "="], [flag, ""], [flag, flag], [flag + "=", "x"], [flag]])
+    run = case.run(command, *words, codes={2})
+    if flag not in run.err or list(case.folder.iterdir()) not in ([], [case.folder / "home"]):
+        raise Broken(f"took a word for the value of {flag}\n{run.describe()}")
+
+
+def damaged_records(case):
+    """Records that were cut off or overwritten are named by the report, and by what goes on from them."""
+    words = ["lab", "run", "strong-scaling", "--cluster", "pcie-5", "--set", "devices=1,2,3", "--out", "runs"]
+    case.run(*words, codes={0})
+    file = next((case.folder / "runs").glob("*/strong-scaling.jsonl"))
+    lines = file.read_bytes().split(b"\n")[:-1]
+    which = case.random.randrange(len(lines))
+    lines[which] = case.random.choice([lines[which][:case.random.randrange(1, len(lines[which]))], b"[]", b"{}", b"\xff\x00", b"null"])
+    file.write_bytes(b"\n".join(lines) + case.random.choice([b"\n", b""]))
+    for run in (case.run("report", str(file.parent), codes={1}), case.run(*words, "--resume", codes={0})):
+        if f"line {which + 1} is " not in run.err + run.out:
+            raise Broken(f"does not say that line {which + 1} is left out\n{run.describe()}")
 
 
 def full_output(case):
@@ -664,6 +690,7 @@ def little_memory(case):
 
 
 ATTACKS = {"command-lines": (command_lines, 30), "bytes": (bytes_as_arguments, 3), "files": (hostile_files, 25), "outputs": (outputs, 12),
+           "empty-values": (empty_values, 6), "damaged-records": (damaged_records, 3),
            "full-output": (full_output, 4), "environments": (environments, 10), "signals": (signals, 12), "one-folder": (one_folder, 3),
            "one-laboratory": (one_laboratory, 1), "networks": (networks, 14), "ranks": (ranks, 2),
            "simulator": (simulator, 12), "searches": (searches, 3), "little-memory": (little_memory, 3)}

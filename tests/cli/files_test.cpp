@@ -5,9 +5,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "cli/program.h"
 
@@ -59,6 +61,21 @@ TEST_F(Cli, FindsBeforeTheFirstStepWhatCannotBeWritten) {
     EXPECT_EQ(outcome.code, 1) << where;
     EXPECT_EQ(lines(outcome.err), 1U) << outcome.err;
   }
+}
+
+TEST_F(Cli, SaysBeforeTheFirstStepThatNobodyReadsAPipe) {
+  ASSERT_EQ(std::system(("mkfifo '" + (folder_ / "pipe").string() + "'").c_str()), 0);
+  const Outcome outcome = run("train --model mlp:dim=8,depth=2 --steps 10000000 -q --json pipe");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(outcome.err, "baton: pipe cannot be written: it is a pipe that nobody reads\n");
+  // A reader that comes a little later gets the whole.
+  const std::string read = "cd '" + folder_.string() + "' && { sleep 0.2; cat pipe >read; } & ";
+  ASSERT_EQ(std::system((read + "true").c_str()), 0);
+  EXPECT_EQ(run(trains + "--json pipe").code, 0);
+  for (int tries = 0; tries < 50 && contents(folder_ / "read").find("\n}\n") == std::string::npos; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_NE(contents(folder_ / "read").find("\n}\n"), std::string::npos);
 }
 
 TEST_F(Cli, SaysThatStandardOutputIsFull) {
@@ -302,6 +319,20 @@ TEST_F(Cli, AReportAndAComparisonSayWhichRecordsAreLeftOut) {
   EXPECT_NE(without.err.find("strong-scaling.jsonl is left out: strong-scaling.spec.json"), std::string::npos) << without.err;
 }
 
+TEST_F(Cli, SaysTheLimitOnRecordsBeforeALargeSweepIsMeasured) {
+  std::ofstream spec(folder_ / "s.toml");
+  spec << "[job]\nmodel=\"mlp:dim=8,depth=1\"\n[axes]\nseed=[1";
+  for (int seed = 2; seed <= 2100; ++seed) {
+    spec << "," << seed;
+  }
+  spec << "]\n";
+  spec.close();
+  const Outcome outcome = run("lab run --spec s.toml --cluster pcie-5 --json -");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("at most 256 MiB of records, which is 125 KiB for each of the 2100 points of s"), std::string::npos)
+      << outcome.err;
+}
+
 TEST_F(Cli, TakesFlagsOfABenchBeforeItsNameToo) {
   const Outcome outcome = run("bench --json - --sizes 8:8 collectives --time-limit 1ms --operations broadcast");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -311,6 +342,12 @@ TEST_F(Cli, TakesFlagsOfABenchBeforeItsNameToo) {
 TEST_F(Cli, SaysWhereAFlagBeforeItsCommandBelongs) {
   EXPECT_EQ(run("--json - train").err, "baton: --json belongs behind the command: baton train --json\n");
   EXPECT_EQ(run("-q train").err, "baton: -q belongs behind the command: baton train -q\n");
+}
+
+TEST_F(Cli, RefusesFlagsThatAListWouldNotHeed) {
+  EXPECT_EQ(run("models --parameters").err, "baton: --parameters shows those of one model: name it\n");
+  EXPECT_EQ(run("handin list --cluster pcie-5").err, "baton: handin list takes no --cluster: leave it out\n");
+  EXPECT_EQ(run("handin list").code, 0);
 }
 
 TEST_F(Cli, ChecksNothingWithoutAnAnswerOnlyIfNothingElseIsAsked) {
@@ -369,6 +406,31 @@ TEST_F(Cli, RefusesRatesOfNoTypeAndRatesThatNothingEndsWith) {
     EXPECT_EQ(outcome.code, 2);
     EXPECT_NE(outcome.err.find("would take longer than"), std::string::npos) << outcome.err;
   }
+}
+
+TEST_F(Cli, NamesTheRateThatAClusterLacks) {
+  std::ofstream(folder_ / "c.toml") << "[device]\ncount = 2\n[device.rates]\nf16 = \"1Tflop/s\"\n[port]\nbandwidth = \"1GB/s\"\n";
+  std::ofstream(folder_ / "none.toml") << "[device]\ncount = 2\n[port]\nbandwidth = \"1GB/s\"\n";
+  for (const std::string& command :
+       {"simulate " + small + "--strategy ddp --cluster ./c.toml", "search " + small + "--cluster ./c.toml",
+        "simulate " + small + "--precision fp16 --cluster ./c.toml", "simulate " + small + "--cluster ./none.toml"}) {
+    const Outcome outcome = run(command);
+    EXPECT_EQ(outcome.code, 2) << command;
+    EXPECT_NE(outcome.err.find("gives no rate for f32, in which a step in fp"), std::string::npos) << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
+  EXPECT_EQ(run("simulate " + small + "--cluster pcie-4 --precision fp64").err,
+            "baton: the cluster pcie-4 gives no rate for f64, in which a step in fp64 computes: add f64 = \"...flop/s\" to "
+            "[device.rates]\n");
+  EXPECT_NE(run("simulate " + small + "--cluster dgx-v100 --precision bf16").err.find("no rate for bf16"), std::string::npos);
+  EXPECT_NE(run("simulate --model gpt:depth=1,heads=2,dim=32,context=16,vocab=50 --batch 8 --precision bf16 --cluster dgx-a100 "
+                "--software megatron-core+fp8")
+                .err.find("no rate for f8"),
+            std::string::npos);
+  for (const char* precision : {"fp64", "fp32", "bf16", "fp16"}) {
+    EXPECT_EQ(run("simulate " + small + "--cluster ideal --precision " + precision).code, 0) << precision;
+  }
+  EXPECT_EQ(run("plan " + small + "--cluster ./none.toml").code, 0) << "which needs no rates";
 }
 
 TEST_F(Cli, StopsAtTheStepWhoseLossIsNotFinite) {

@@ -75,13 +75,31 @@ TEST_F(Launch, GoesOnFromTheLastCheckpointWhenARankIsLostAndSaysSo) {
   EXPECT_NE(outcome.err.find("baton launch: done after 2 restarts\n"), std::string::npos) << outcome.err;
 }
 
+TEST_F(Launch, AnInterruptedOneSaysHowToGoOn) {
+  stand_in("130 130 130");
+  Outcome outcome = launch("-n 2 --restarts 0 -- train --strategy ddp");
+  EXPECT_EQ(outcome.code, 130);
+  EXPECT_NE(outcome.err.find("it was interrupted after "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("; train has no --checkpoint, so nothing is kept\n"), std::string::npos) << outcome.err;
+  outcome = launch("-n 2 " + job);
+  EXPECT_NE(outcome.err.find("; no checkpoint was written yet\n"), std::string::npos) << outcome.err;
+  ASSERT_EQ(run("train --model mlp:dim=8,depth=1 --batch 4 --steps 10 --checkpoint kept -q").code, 0);
+  outcome = launch("-n 2 " + job);
+  EXPECT_NE(
+      outcome.err.find("; the newest checkpoint is kept/step-000000000010.safetensors, and this command continues from it: baton "
+                       "launch --mpirun ./mpirun -n 2 " +
+                       job + " --resume\n"),
+      std::string::npos)
+      << outcome.err;
+  EXPECT_EQ(outcome.err.find("would not help"), std::string::npos) << outcome.err;
+}
+
 TEST_F(Launch, RestartsAreCounted) {
   stand_in("75 75 75 75 75");
   const Outcome outcome = launch("-n 2 --restarts 2 " + job);
   EXPECT_EQ(outcome.code, 75);
   EXPECT_EQ(calls().size(), 3U);
-  EXPECT_NE(outcome.err.find("that was the last of 3 attempts, from the start: no checkpoint was written yet"), std::string::npos)
-      << outcome.err;
+  EXPECT_NE(outcome.err.find("that was the last of 3 attempts; no checkpoint was written yet"), std::string::npos) << outcome.err;
 }
 
 TEST_F(Launch, WhatWouldEndAlikeIsNotTriedAgain) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -135,6 +136,19 @@ TEST_F(Signals, ThatComeWhileWeightsChangeSayHowManyStepsWereWhole) {
   EXPECT_EQ(ended.code, 130);
   EXPECT_NE(ended.err.find("baton: stopped in the middle of a step, after 1 of 9; nothing is saved\n"), std::string::npos)
       << ended.err;
+}
+
+TEST_F(Signals, AReaderThatReadsNothingKeepsNoProcess) {
+  ASSERT_EQ(mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  const int reader = open((folder_ / "pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  // It comes to an end of its own or by the signal, and then writes more than a pipe holds.
+  for (const char* steps : {"20000", "10000000"}) {
+    const Ended ended = stop({"train", "--model", "mlp:dim=8,depth=2", "--steps", steps, "-q", "--json", "pipe"}, {SIGTERM}, 1.5);
+    EXPECT_EQ(ended.code, 143) << ended.err;
+    EXPECT_LT(ended.seconds, patience);
+  }
+  close(reader);
 }
 
 TEST_F(Signals, ASecondOneEndsAtOnce) {

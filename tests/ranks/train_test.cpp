@@ -202,7 +202,8 @@ TEST_F(RanksTrain, RanksThatWereToldSomethingElseBesideThePlanAreNamedWithTheFla
   for (const Other& other :
        {Other{"--steps", "--steps 9"}, Other{"--warmup", "--warmup 3"}, Other{"--checkpoint", "--checkpoint kept"},
         Other{"--patience", "--patience 0"}, Other{"--link", "--link bandwidth=1GB/s"}, Other{"--backend", "--backend reference"},
-        Other{"--delay", "--delay before=forward,ms=1"}}) {
+        Other{"--delay", "--delay before=forward,ms=1"}, Other{"--json", "--json r.json"}, Other{"--trace", "--trace t.json"},
+        Other{"--csv", "--csv log.csv"}, Other{"--report", "--report r.html"}}) {
     const std::string first = "'" BATON_PROGRAM "' train --model mlp:dim=64,depth=4 --batch 16 --strategy ddp ";
     const Outcome outcome = start("-n 1 " + first + ": -n 2 " + first + other.words);
     EXPECT_EQ(outcome.code, 2) << other.words;

@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -58,6 +59,37 @@ void forget_temporary(const std::string& name) {
 
 std::string temporary_beside(const std::filesystem::path& path) {
   return fmt::format("{}.{}{}", path.string(), ::getpid(), temporary_ending);
+}
+
+bool is_pipe(const std::filesystem::path& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
+/// A named pipe, opened without waiting for a reader; -1 and ENXIO if there is none.
+Descriptor open_pipe(const std::filesystem::path& path) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  if (file.get() >= 0 && ::fcntl(file.get(), F_SETFL, 0) != 0) {  // writing then waits for the reader
+    file = Descriptor(-1);
+  }
+  return file;
+}
+
+/// Named pipes that are held open until they are written.
+std::mutex held_mutex;
+std::map<std::string, Descriptor>& held_pipes() {
+  static std::map<std::string, Descriptor> pipes;
+  return pipes;
+}
+
+Descriptor held_or_opened(const std::filesystem::path& path) {
+  const std::lock_guard lock(held_mutex);
+  auto found = held_pipes().extract(path.string());
+  return found.empty() ? open_pipe(path) : std::move(found.mapped());
+}
+
+std::string why_not_written(const std::filesystem::path& path, int error) {
+  return error == ENXIO && is_pipe(path) ? "it is a pipe that nobody reads" : std::strerror(error);
 }
 
 /// The number of an open file of this process, of whose folder in /proc the path is an entry; -1 if it is none.
@@ -157,6 +189,8 @@ WholeFile::WholeFile(const std::filesystem::path& path, std::string what) : to_(
   if (to_.descriptor >= 0) {
     std::fflush(stdout);  // what was printed before comes before
     file_ = Descriptor(::fcntl(to_.descriptor, F_DUPFD_CLOEXEC, 0));
+  } else if (is_pipe(to_.path)) {
+    file_ = held_or_opened(to_.path);
   } else if (to_.written_into) {
     file_ = Descriptor(::open(to_.path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
   } else {
@@ -185,7 +219,7 @@ void WholeFile::fail(int error) {
     ::unlink(temporary_.c_str());
     forget_temporary(std::exchange(temporary_, {}));
   }
-  throw failure("{} cannot be written: {}", what_, std::strerror(error));
+  throw failure("{} cannot be written: {}", what_, why_not_written(to_.path, error));
 }
 
 void WholeFile::append(std::span<const std::byte> bytes) {
@@ -237,7 +271,7 @@ void write_whole(const std::filesystem::path& path, std::string_view text) {
 
 void require_writable(const std::filesystem::path& path) {
   const Destination to = destination_of(path);
-  const auto refuse = [&](int error) { throw failure("{} cannot be written: {}", path.string(), std::strerror(error)); };
+  const auto refuse = [&](int error) { throw failure("{} cannot be written: {}", path.string(), why_not_written(to.path, error)); };
   struct stat status {};
   const bool there = ::stat(to.path.c_str(), &status) == 0;
   if (to.descriptor >= 0) {
@@ -252,6 +286,20 @@ void require_writable(const std::filesystem::path& path) {
   }
   if (there && ::access(to.path.c_str(), W_OK) != 0) {
     refuse(errno);
+  }
+  if (there && S_ISFIFO(status.st_mode)) {
+    constexpr int tries = 100;  // for a second: the reader may be about to start
+    Descriptor pipe = held_or_opened(to.path);
+    for (int i = 0; i < tries && pipe.get() < 0 && errno == ENXIO; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      pipe = open_pipe(to.path);
+    }
+    if (pipe.get() < 0) {
+      refuse(errno);
+    }
+    const std::lock_guard lock(held_mutex);
+    held_pipes().insert_or_assign(to.path.string(), std::move(pipe));
+    return;
   }
   if (!to.written_into) {
     const std::string temporary = temporary_beside(to.path);

@@ -79,7 +79,9 @@ class WholeFile {
 
 void write_whole(const std::filesystem::path& path, std::string_view text);
 
-/// Throws what writing the path would throw, before the work that it is to keep has begun: it is a folder, or nobody may write it.
+/// Throws what writing the path would throw, before the work that it is to keep has begun: it is a folder, or nobody may write it,
+/// or it is a named pipe that nobody reads within a second. A pipe is held open from then on, so that its reader waits for what is
+/// written.
 void require_writable(const std::filesystem::path& path);
 
 /// Removes the temporary files that this process is writing: it is about to end in the middle.

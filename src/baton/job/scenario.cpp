@@ -147,6 +147,7 @@ Scenario::Scenario(const JobWords& words)
       request_(make_request(words_, model_, cluster_, imagined_target())),
       laid_([&] {
         require_sense(words_, request_);
+        require_rates(words_, request_, software_);
         return lay_out(request_, strategy::strategy_by_name(request_.strategy), fold_beyond(words_), [&](const plan::Plan&) {
           plan::Limits limits;
           for (const cluster::Device& device : cluster_.devices()) {

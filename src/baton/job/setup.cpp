@@ -222,6 +222,23 @@ strategy::Request make_request(const JobWords& words, const model::Model& model,
           .delays = make_delays(words.delay)};
 }
 
+void require_rates(const JobWords& words, const strategy::Request& request, const cost::Software& software) {
+  const auto& rates = request.cluster.devices()[0].speed.rates;
+  const strategy::Precision precision = request.step.precision;
+  for (const DType type : {strategy::parameter_type(precision), strategy::dtype_of(precision)}) {
+    if (!rates.contains(to_text(type))) {
+      throw usage_error(
+          "the cluster {} gives no rate for {}, in which a step in {} computes: add {} = \"...flop/s\" to [device.rates]",
+          words.cluster, to_text(type), strategy::to_text(precision), to_text(type));
+    }
+  }
+  if (software.fp8 && !rates.contains("f8")) {
+    throw usage_error(
+        "the cluster {} gives no rate for f8, in which products of {} compute: add f8 = \"...flop/s\" to [device.rates]",
+        words.cluster, software.name);
+  }
+}
+
 void require_sense(const JobWords& words, const strategy::Request& request) {
   if (request.step.wide_gradients && request.step.precision == strategy::Precision::fp64) {
     throw usage_error("--gradients fp32 is for 16-bit training: with --precision fp64 gradients are fp64");

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "baton/cluster/cluster.h"
+#include "baton/cost/software.h"
 #include "baton/job/words.h"
 #include "baton/model/model.h"
 #include "baton/strategy/strategy.h"
@@ -29,6 +30,9 @@ std::size_t fold_beyond(const JobWords& words);
 /// Model and cluster must outlive it.
 strategy::Request make_request(const JobWords& words, const model::Model& model, const cluster::Cluster& cluster,
                                plan::Target target);
+/// A usage error if the cluster's file gives no rate for a type that the step computes in: its arithmetic would cost nothing, or as
+/// much as that of another type. Call it before a step is simulated with the file's figures.
+void require_rates(const JobWords& words, const strategy::Request& request, const cost::Software& software);
 /// A usage error if words that are right one by one do not go together.
 void require_sense(const JobWords& words, const strategy::Request& request);
 

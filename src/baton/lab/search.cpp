@@ -10,6 +10,7 @@
 #include "baton/base/stop.h"
 #include "baton/cost/roofline.h"
 #include "baton/lab/rows.h"
+#include "baton/lab/simulation.h"
 #include "baton/lab/training.h"
 #include "baton/schedule/schedule.h"
 
@@ -249,6 +250,7 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
   if (!job.imagined()) {
     throw usage_error("a search simulates hundreds of splits: give it a cluster with --cluster");
   }
+  require_rates(job);
   const BoundInputs inputs(job);
   const std::vector<cluster::Device>& devices = job.cluster().devices();
   const auto memory = static_cast<double>(

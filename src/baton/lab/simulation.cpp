@@ -5,10 +5,17 @@
 #include "baton/base/stop.h"
 #include "baton/cost/roofline.h"
 #include "baton/cost/scaled.h"
+#include "baton/job/setup.h"
 #include "baton/lab/rest.h"
 #include "baton/sim/crowded.h"
 
 namespace baton::lab {
+
+void require_rates(const Job& job) {
+  if (job.imagined() && !job.own().duration) {
+    job::require_rates(job.words(), job.request(), job.software());
+  }
+}
 
 Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for, const Calibration::Progress& progress)
     : job_(job), plan_(plan), stands_for_(std::move(stands_for)), what_if_(job.what_if()) {
@@ -16,6 +23,8 @@ Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor st
     calibration_ = std::make_unique<Calibration>(job.machine(), job.cluster(), job.backend());
     calibration_->measure(plan, job.cluster(), job.backend(), false, progress);
     end_if_asked();
+  } else {
+    require_rates(job);
   }
 }
 

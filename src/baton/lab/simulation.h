@@ -12,6 +12,9 @@
 
 namespace baton::lab {
 
+/// A usage error if the job is to be simulated on a cluster whose file lacks a rate that it needs (job/setup.h).
+void require_rates(const Job& job);
+
 /// A job's plan on a virtual clock: on this machine with the times of its tasks, each measured by itself, or on another
 /// cluster with the figures of its file.
 class Simulation {
