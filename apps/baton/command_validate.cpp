@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -95,6 +96,26 @@ void print_refused(const std::vector<lab::ValidatedPoint>& points) {
   }
 }
 
+/// Memory, where it is published.
+void print_memory(const std::vector<lab::ValidatedPoint>& points) {
+  std::map<std::string, std::vector<double>> errors;
+  for (const lab::ValidatedPoint& point : points) {
+    if (point.memory > 0) {
+      errors[point.published.source].push_back(point.memory / *point.published.memory - 1);
+    }
+  }
+  for (const auto& [source, list] : errors) {
+    double sum = 0;
+    double worst = 0;
+    for (const double error : list) {
+      sum += std::abs(error);
+      worst = std::abs(error) > std::abs(worst) ? error : worst;
+    }
+    fmt::print("\nMemory of the fullest device, {}: {} points, mean {:.1f} %, worst {}\n", source, list.size(),
+               sum / static_cast<double>(list.size()) * 100, signed_percent(worst));
+  }
+}
+
 void write_page(const std::string& path, const std::vector<lab::ValidatedPoint>& points) {
   const lab::Result result = lab::validation_result(points, command_line());
   lab::RunSpec spec;
@@ -144,6 +165,7 @@ void validate(ValidateWords words, int& exit_code) {
           "\nEvery tenth row of sources with at least 20, by which constants were chosen, is not in that; these rows alone\n");
       print_errors(fitted);
     }
+    print_memory(points);
     print_refused(points);
   }
   if (!words.out.empty()) {

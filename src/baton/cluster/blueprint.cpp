@@ -100,6 +100,53 @@ Link read_link(Section& section, const std::string& name) {
   return link;
 }
 
+/// "0-3 x2": two links between the devices 0 and 3 of a node.
+Mesh::Pair parse_pair(const std::string& text, const std::string& what, std::int64_t in_node) {
+  const std::size_t dash = text.find('-');
+  const std::size_t times = text.find(" x");
+  if (dash == std::string::npos) {
+    throw usage_error("{} has '{}': write two devices of a node, as in 0-3, or 0-3 x2 for two links", what, text);
+  }
+  const auto device = [&](const std::string& word) { return static_cast<int>(parse_integer(word, what, 0, in_node - 1)); };
+  const std::string second = text.substr(dash + 1, times == std::string::npos ? times : times - dash - 1);
+  Mesh::Pair pair{device(text.substr(0, dash)), device(second), 1};
+  if (times != std::string::npos) {
+    pair.links = static_cast<int>(parse_integer(text.substr(times + 2), what, 1, 64));
+  }
+  if (pair.a == pair.b) {
+    throw usage_error("{} joins device {} with itself", what, pair.a);
+  }
+  return pair;
+}
+
+Mesh read_mesh(const toml::table& root, const std::string& name, std::int64_t in_node) {
+  Section section(root, name, "mesh");
+  if (!section.given()) {
+    return {};
+  }
+  constexpr std::int64_t most = 16;
+  const std::string what = fmt::format("mesh.links of the cluster {}", name);
+  if (in_node > most) {
+    throw usage_error("a [mesh] joins at most {} devices, but the cluster {} has {} in a node", most, name, in_node);
+  }
+  Mesh mesh;
+  section.has_part("links");
+  const toml::node* links = section.table().get("links");
+  if (links == nullptr || !links->is_array() || links->as_array()->empty()) {
+    throw usage_error("{} must be a list of pairs of devices, as in [\"0-1\", \"0-3 x2\"]", what);
+  }
+  for (const toml::node& node : *links->as_array()) {
+    mesh.pairs.push_back(parse_pair(node.value_or(std::string()), what, in_node));
+  }
+  mesh.bandwidth = section.get("bandwidth", 0.0, parse_bandwidth) * section.get("efficiency", 1.0, share_of_one);
+  if (mesh.bandwidth == 0) {
+    throw usage_error("the [mesh] of the cluster {} has no bandwidth", name);
+  }
+  mesh.forwarded = section.get("forwarded", 1.0, share_of_one);
+  section.done();
+  return mesh;
+}
+
 /// Names and summaries are printed.
 void require_plain(const std::string& text, const std::string& what) {
   if (std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; })) {
@@ -209,10 +256,10 @@ Blueprint Blueprint::joined_by(const Blueprint& network) const {
 Blueprint parse_blueprint(std::string_view text, std::string name) {
   const toml::table root = parse_toml(text, "the cluster " + name);
   for (const auto& [key, node] : root) {
-    constexpr std::array<std::string_view, 6> known{"summary", "device", "port", "bus", "network", "collectives"};
+    constexpr std::array<std::string_view, 7> known{"summary", "device", "port", "mesh", "bus", "network", "collectives"};
     if (std::find(known.begin(), known.end(), key.str()) == known.end()) {
-      throw usage_error("the cluster {} has '{}', but takes summary, [device], [port], [bus], [network] and [collectives]", name,
-                        key.str());
+      throw usage_error("the cluster {} has '{}', but takes summary, [device], [port], [mesh], [bus], [network] and [collectives]",
+                        name, key.str());
     }
   }
   Blueprint blueprint;
@@ -224,6 +271,7 @@ Blueprint parse_blueprint(std::string_view text, std::string name) {
   }
   Section port(root, name, "port");
   blueprint.wiring.port = read_link(port, name);
+  blueprint.wiring.mesh = read_mesh(root, name, blueprint.in_node);
   Section bus(root, name, "bus");
   blueprint.wiring.bus = bus.get("bandwidth", 0.0, parse_bandwidth);
   Section network(root, name, "network");
@@ -235,11 +283,20 @@ Blueprint parse_blueprint(std::string_view text, std::string name) {
   blueprint.wiring.start = collectives.get("start", Nanoseconds(0), parse_time);
   blueprint.wiring.own_pass = collectives.get(
       "own_pass", 0.0, [](const std::string& word, const std::string& what) { return parse_number(word, what, 0, 10); });
-  blueprint.wiring.half_message = collectives.get("half_message", 0.0, [](const std::string& word, const std::string& what) {
+  const auto bytes_of = [](const std::string& word, const std::string& what) {
     return static_cast<double>(parse_bytes(word, what).count);
-  });
+  };
+  blueprint.wiring.half_message = collectives.get("half_message", 0.0, bytes_of);
   blueprint.wiring.switch_sums = collectives.get("switch_sums", 0.0, parse_bandwidth);
   blueprint.wiring.switch_from = collectives.get("switch_from", std::int64_t{2}, count_of);
+  const auto share_or_none = [](const std::string& word, const std::string& what) { return parse_number(word, what, 0, 1); };
+  blueprint.wiring.quick_start = collectives.get("quick_start", Nanoseconds(0), parse_time);
+  blueprint.wiring.quick_until = collectives.get("quick_until", 0.0, bytes_of);
+  blueprint.wiring.quick_latency = collectives.get("quick_latency", Nanoseconds(0), parse_time);
+  blueprint.wiring.quick_share = collectives.get("quick_share", 0.0, share_or_none);
+  blueprint.wiring.tree_level = collectives.get("tree_level", Nanoseconds(0), parse_time);
+  blueprint.wiring.tree_member = collectives.get("tree_member", Nanoseconds(0), parse_time);
+  blueprint.wiring.tree_share = collectives.get("tree_share", 0.0, share_or_none);
   for (const Section* section : {&port, &bus, &network, &collectives}) {
     section->done();
   }

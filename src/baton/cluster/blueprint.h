@@ -18,11 +18,15 @@ namespace baton::cluster {
 ///   [port]            bandwidth, latency: of each device, each direction; core = 0.2: the share of a core that messages take of
 ///                     each device whose lanes are shared, while they use the whole bandwidth; so for the network
 ///   [[port.piece]]    from, bandwidth, latency: other figures for messages from that size on; so for the network
+///   [mesh]            links = ["0-1", "0-3 x2"] between devices of a node, instead of a switch that joins all; bandwidth of a
+///   link,
+///                     efficiency, and forwarded as in Mesh; latency is the port's
 ///   [bus]             bandwidth: shared by all messages within a node
 ///   [network]         ports (of a node), bandwidth, latency
 ///                     efficiency (of the port and of the network): the share of the bandwidth that messages reach
-///   [collectives]     algorithm = "ring", "tree", "direct" or "hierarchical"; start, own_pass, half_message, switch_sums and
-///                     switch_from as in Wiring
+///   [collectives]     algorithm = "ring", "tree", "direct" or "hierarchical"; start, own_pass, half_message, switch_sums,
+///                     switch_from, quick_start, quick_latency, quick_share, quick_until, tree_level, tree_member and tree_share as
+///                     in Wiring
 /// A missing bandwidth has no limit. A file with only a network joins the nodes of another file.
 struct Blueprint {
   std::string name;

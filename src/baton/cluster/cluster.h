@@ -82,6 +82,18 @@ std::string_view to_text(Algorithm algorithm);
 /// A usage error lists the names.
 Algorithm algorithm_by_name(std::string_view name);
 
+/// Links between pairs of devices of a node, where no switch joins all of them.
+struct Mesh {
+  struct Pair {
+    int a = 0;
+    int b = 0;
+    int links = 1;
+  };
+  std::vector<Pair> pairs;  // empty: a switch joins all
+  double bandwidth = 0;     // bytes per second of a link, in each direction
+  double forwarded = 1;     // the share of it that is left where a device in between passes messages on
+};
+
 /// How devices are connected: each has a port to its node, and each node has ports to the network. A port has its
 /// bandwidth in each direction. A bandwidth of zero means no limit.
 struct Wiring {
@@ -94,6 +106,18 @@ struct Wiring {
   double half_message = 0;  // bytes: pieces of a ring that are as small as this reach half of the bandwidth
   double switch_sums = 0;   // bytes per second: the payload over the time of an all_reduce that a switch sums; 0: none does
   std::int64_t switch_from = 2;  // the least members of such an all_reduce
+  /// A second protocol of rings, for small messages: its start beside `start`, its latency per message, the share of the bandwidth
+  /// that it reaches (0: there is none), and the largest piece of a ring, in bytes, for which it is taken (0: where it is faster).
+  Nanoseconds quick_start = {};
+  Nanoseconds quick_latency = {};
+  double quick_share = 0;
+  double quick_until = 0;
+  /// An all_reduce of several nodes by two trees, each with half of the payload, which passes in pieces: the latency of a level
+  /// between nodes and of a member within one, and the share of the bandwidth; a share of 0: there are none.
+  Nanoseconds tree_level = {};
+  Nanoseconds tree_member = {};
+  double tree_share = 0;
+  Mesh mesh = {};
   Algorithm algorithm = Algorithm::hierarchical;
 };
 

@@ -20,6 +20,9 @@ class CostModel {
   /// The time that the host takes to issue the task. A device starts no task before its host has issued it, in the plan's order;
   /// the host runs ahead of the device.
   virtual Nanoseconds issuing(const plan::Plan& /*plan*/, TaskId /*task*/) const { return Nanoseconds(0); }
+  /// Whether a device goes on only when a message of a pipeline that it sends has been taken, and its host issues nothing while it
+  /// waits for one; otherwise messages travel beside what it computes.
+  virtual bool waits_for_messages() const { return false; }
   /// The formula, and the source of its figures: printed with every result.
   virtual std::string origin() const = 0;
 };

@@ -92,6 +92,32 @@ double product_time(const cluster::Speed& speed, double rate, double m, double n
   return least;
 }
 
+namespace {
+
+/// A cast of a parameter, which is done once for a step.
+bool casts_parameter(const plan::Plan& plan, const plan::Task& task) {
+  return task.reads.size() == 1 && plan[task.reads[0]].role == plan::Role::parameter;
+}
+
+}  // namespace
+
+/// Whether it is the first task of a stage's forward of a micro-batch.
+bool Roofline::begins_micro_batch(const plan::Plan& plan, TaskId id) const {
+  const plan::Task& task = plan[id];
+  if (task.labels.phase != plan::Phase::forward || task.lane != plan::Lane::compute) {
+    return false;
+  }
+  const TaskId before = plan.before(id);
+  if (!before.valid() || casts_parameter(plan, plan[before])) {
+    return true;
+  }
+  const plan::Labels& other = plan[before].labels;
+  return other.phase != task.labels.phase || other.micro_batch != task.labels.micro_batch || other.stage != task.labels.stage;
+}
+
+/// A program's kernel for scores may need a multiple of so many heads.
+bool Roofline::fuses_scores(const op::AttentionExtents& extents) const { return extents.heads % software_.scores_multiple == 0; }
+
 /// In nanoseconds.
 double Roofline::attention_time(const cluster::Device& device, const op::AttentionExtents& extents, double rate,
                                 double bytes) const {
@@ -103,7 +129,8 @@ double Roofline::attention_time(const cluster::Device& device, const op::Attenti
   const auto features = static_cast<double>(extents.features);
   const double products = extents.backward ? 5 : 2;
   const double memory = speed.memory_bandwidth * speed.memory_efficiency;
-  const double passes = extents.backward ? software_.scores_backward : software_.scores_forward;
+  const double fused_passes = extents.backward ? software_.scores_backward : software_.scores_forward;
+  const double passes = fused_passes + (fused_passes > 0 && !fuses_scores(extents) ? software_.unfused_passes : 0);
   if (passes >
       0) {  // all scores are computed and kept, whether a position sees them or not; the forward's are there in the backward
     const double flops = 2 * (extents.backward ? 4 : 2) * heads * queries * keys * features;
@@ -161,7 +188,10 @@ Nanoseconds Roofline::duration(const plan::Plan& plan, TaskId id) const {
     const bool norm = is_norm(compute->op);
     const double units = speed.multiprocessors > 0 ? speed.rate(DType::f32) : product_rate(speed, type, false, 0);
     const double computing = over(static_cast<double>(work.flops.count), units);
-    return speed.launch + to_duration(std::max(computing, over((norm ? software_.norms : software_.elementwise) * bytes, memory)));
+    const double passes = !norm                                        ? software_.elementwise
+                          : task.labels.phase == plan::Phase::backward ? software_.norm_gradients
+                                                                       : software_.norms;
+    return speed.launch + to_duration(std::max(computing, over(passes * bytes, memory)));
   }
   double computing = 0;
   const double smallest = static_cast<double>(std::min({extents->rows, extents->in, extents->out}));
@@ -173,13 +203,22 @@ Nanoseconds Roofline::duration(const plan::Plan& plan, TaskId id) const {
     computing = product_time(speed, fastest, whole.m, whole.n * joined, whole.k) / joined * 1e9;
     // Tensor cores read 16 bytes at a time: rows that do not begin there are read piece by piece.
     if (is_narrow(type) && (extents->in % 8 != 0 || extents->out % 8 != 0)) {
-      computing *= 2;
+      computing *= software_.on(device.name).unaligned;
     }
   } else {
     computing = over(static_cast<double>(work.flops.count), product_rate(speed, type, has(compute->op, "tf32"), smallest));
   }
+  double casting = 0;
+  if (software_.fp8 && software_.casts > 0 && is_narrow(type)) {
+    double elements = 0;
+    for (const op::Operand& one : reads) {
+      elements += static_cast<double>(one.shape.elements());
+    }
+    casting = over(software_.casts * elements, memory);
+  }
   const bool again = software_.recomputed_products > 0 && task.labels.phase == plan::Phase::forward;
-  return speed.launch + to_duration(std::max(computing, over(bytes, memory)) * (again ? 1 + software_.recomputed_products : 1));
+  return speed.launch +
+         to_duration((std::max(computing, over(bytes, memory)) + casting) * (again ? 1 + software_.recomputed_products : 1));
 }
 
 Nanoseconds Roofline::issuing(const plan::Plan& plan, TaskId id) const {
@@ -197,12 +236,24 @@ Nanoseconds Roofline::issuing(const plan::Plan& plan, TaskId id) const {
   if (compute == nullptr) {
     return Nanoseconds(0);
   }
+  if (task.labels.phase == plan::Phase::update || casts_parameter(plan, task)) {
+    return software_.host_update;  // casts and updates of all parameters together: kernels over lists of tensors
+  }
   const bool again = task.labels.phase == plan::Phase::backward && !task.writes.empty() &&
                      plan[task.writes[0]].role == plan::Role::activation;
-  const Nanoseconds time = task.labels.phase == plan::Phase::forward ? software_.host_forward
-                           : again                                   ? software_.host_recompute
-                                                                     : software_.host_backward;
-  return software_.joined_projections && has(compute->op, "out_heads") ? Nanoseconds(time.count / 3) : time;
+  Nanoseconds time = task.labels.phase == plan::Phase::forward ? software_.host_forward
+                     : again                                   ? software_.host_recompute
+                                                               : software_.host_backward;
+  if (software_.joined_projections && has(compute->op, "out_heads")) {
+    time = Nanoseconds(time.count / 3);
+  }
+  if (software_.unfused_ops > 0) {
+    if (const auto attention = op::attention_extents(compute->op, operands(plan, task.reads));
+        attention && !fuses_scores(*attention)) {
+      time = Nanoseconds(std::llround(static_cast<double>(time.count) * (1 + software_.unfused_ops)));
+    }
+  }
+  return software_.host_micro_batch.count > 0 && begins_micro_batch(plan, id) ? time + software_.host_micro_batch : time;
 }
 
 Nanoseconds Roofline::copying(const plan::Plan& plan, TaskId id) const {

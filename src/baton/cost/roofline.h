@@ -30,9 +30,12 @@ class Roofline final : public CostModel {
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override;
   Nanoseconds copying(const plan::Plan& plan, TaskId task) const override;
   Nanoseconds issuing(const plan::Plan& plan, TaskId task) const override;
+  bool waits_for_messages() const override { return software_.waits; }
   std::string origin() const override;
 
  private:
+  bool begins_micro_batch(const plan::Plan& plan, TaskId id) const;
+  bool fuses_scores(const op::AttentionExtents& extents) const;
   double attention_time(const cluster::Device& device, const op::AttentionExtents& extents, double rate, double bytes) const;
   double bytes_moved(const plan::Plan& plan, const plan::Task& task) const;
 

@@ -16,6 +16,7 @@ class Scaled final : public CostModel {
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override { return over(base_.duration(plan, task), compute_); }
   Nanoseconds copying(const plan::Plan& plan, TaskId task) const override { return over(base_.copying(plan, task), copying_); }
   Nanoseconds issuing(const plan::Plan& plan, TaskId task) const override { return base_.issuing(plan, task); }
+  bool waits_for_messages() const override { return base_.waits_for_messages(); }
   std::string origin() const override { return base_.origin() + ", scaled as asked"; }
 
  private:

@@ -71,6 +71,7 @@ class Entries {
 void read_kernels(const toml::table* table, const std::string& where, Kernels& kernels) {
   Entries entries(table, where);
   entries.number("products", kernels.products, 2);
+  entries.number("unaligned", kernels.unaligned, 100);
   entries.number("attention_forward", kernels.attention_forward, 1);
   entries.number("attention_backward", kernels.attention_backward, 1);
   entries.number("attention_half", kernels.attention_half, 1e6);
@@ -116,9 +117,11 @@ Software parse_software(std::string_view text, std::string name) {
   software.host_backward = software.host_forward;
   host.time("recompute", software.host_recompute);
   host.time("backward", software.host_backward);
+  host.time("micro_batch", software.host_micro_batch);
   host.time("collective", software.host_collective);
   host.time("message", software.host_message);
   host.time("update", software.host_update);
+  host.flag("waits", software.waits);
   host.done();
   const toml::table* kernels = table("kernels");
   read_kernels(kernels, where("kernels"), software.kernels);
@@ -134,21 +137,28 @@ Software parse_software(std::string_view text, std::string name) {
   Entries memory(table("memory"), where("memory"));
   memory.number("elementwise", software.elementwise, 100);
   memory.number("norms", software.norms, 100);
+  software.norm_gradients = software.norms;
+  memory.number("norm_gradients", software.norm_gradients, 100);
   memory.number("loss", software.loss_bytes, 1000);
   memory.number("update", software.update_passes, 100);
   memory.done();
   Entries scores(table("scores"), where("scores"));
   scores.number("forward", software.scores_forward, 100);
   scores.number("backward", software.scores_backward, 100);
+  scores.whole("multiple", software.scores_multiple);
+  scores.number("ops", software.unfused_ops, 100);
+  scores.number("passes", software.unfused_passes, 100);
   scores.done();
   Entries model(table("model"), where("model"));
   model.flag("joined_projections", software.joined_projections);
   model.flag("narrow_stream", software.narrow_stream);
   model.whole("vocabulary", software.vocabulary);
+  model.flag("pads_alone", software.pads_alone);
   model.done();
   Entries products(table("products"), where("products"));
   products.number("recomputed", software.recomputed_products, 1);
   products.flag("fp8", software.fp8);
+  products.number("casts", software.casts, 100);
   products.done();
   return software;
 }

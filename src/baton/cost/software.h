@@ -16,6 +16,7 @@ struct Kernels {
   double products = 1;            // of the efficiency that the device's file gives
   double attention_forward = 0;   // of the rate, with long sequences; 0: as the device's products
   double attention_backward = 0;  // likewise
+  double unaligned = 2;           // how much longer a product takes whose rows do not begin at multiples of 16 bytes
   double attention_half = 0;      // positions of a sequence at which half of that is reached; twice as many where it is causal
 };
 
@@ -24,42 +25,52 @@ struct Kernels {
 ///
 ///   summary = "what it is"
 ///   [job]          words of a job that the program has unless the user says otherwise, as recompute = "full"
-///   [host]         forward, backward, recompute: time to issue one op of the model; collective, message, update; waits = true if
-///   it
-///                  waits for messages of a pipeline
-///   [kernels]      products, attention_forward, attention_backward, attention_half; [kernels.A100] and so on for a device by name
-///   [memory]       elementwise, norms (passes per pass of the plan), loss (bytes per score), update (passes)
-///   [scores]       forward, backward: passes over the scores of an attention that keeps them in memory; 0: it does not
-///   [model]        joined_projections, narrow_stream, vocabulary (rounded up to a multiple of this and of the tensor ranks)
-///   [products]     recomputed (share of the forward's products), fp8
+///   [host]         forward, backward, recompute: time to issue one op of the model; micro_batch, collective, message, update;
+///   waits = true if a
+///                  stage goes on only when a message that it sends has been taken
+///   [kernels]      products, unaligned, attention_forward, attention_backward, attention_half; [kernels.A100] and so on for a
+///   device by name [memory]       elementwise, norms, norm_gradients (passes per pass of the plan), loss (bytes per score), update
+///   (passes) [scores]       forward, backward: passes over the scores of an attention that keeps them in memory; 0: it does not;
+///                  multiple, ops, passes: where the heads of a micro-batch are no multiple, so many more ops and passes
+///   [model]        joined_projections, narrow_stream, vocabulary (rounded up to a multiple of this and of the tensor ranks),
+///                  pads_alone = false if it is not with one tensor rank
+///   [products]     recomputed (share of the forward's products), fp8, casts (bytes moved per element of an operand in fp8)
 struct Software {
   std::string name = "baton";
   std::string summary;
   std::vector<std::pair<std::string, std::string>> job;
 
-  Nanoseconds host_forward;     // per op of the model,
-  Nanoseconds host_recompute;   // where it is computed again,
-  Nanoseconds host_backward;    // and in the backward
-  Nanoseconds host_collective;  // per collective
-  Nanoseconds host_message;     // per message of a pipeline
-  Nanoseconds host_update;      // per update
+  Nanoseconds host_forward;      // per op of the model,
+  Nanoseconds host_recompute;    // where it is computed again,
+  Nanoseconds host_backward;     // and in the backward
+  Nanoseconds host_collective;   // per collective
+  Nanoseconds host_message;      // per message of a pipeline
+  Nanoseconds host_update;       // per update, and per task that is done once for a step
+  Nanoseconds host_micro_batch;  // per micro-batch and stage, beside its ops
+  bool waits = false;            // for messages of a pipeline
 
   Kernels kernels;
   std::map<std::string, Kernels, std::less<>> kernels_of;  // by the name of a device
 
   double elementwise = 1;  // passes over memory per pass of the plan: ops that are neither products nor norms
   double norms = 1;
-  double loss_bytes = 0;  // that are moved per score; 0: the plan's
+  double norm_gradients = 1;  // likewise in the backward
+  double loss_bytes = 0;      // that are moved per score; 0: the plan's
   double update_passes = 1;
   double scores_forward = 0;  // passes over the scores of an attention; 0: the scores stay in the multiprocessors
   double scores_backward = 0;
+  std::int64_t scores_multiple = 1;  // of heads times samples: others are computed
+  double unfused_ops = 0;            // by so many more ops,
+  double unfused_passes = 0;         // with so many more passes
 
   bool joined_projections = false;  // queries, keys and values are one product
   bool narrow_stream = false;       // the residual stream has the type that is computed in
-  std::int64_t vocabulary = 1;      // is rounded up to a multiple of this
+  std::int64_t vocabulary = 1;      // is rounded up to a multiple of this,
+  bool pads_alone = true;           // also where tensors are not divided
 
   double recomputed_products = 0;  // the share of the forward's products that are computed twice
-  bool fp8 = false;                // products have 8-bit operands
+  bool fp8 = false;                // products have 8-bit operands,
+  double casts = 0;                // which are made of 16-bit ones: bytes moved per element
 
   const Kernels& on(std::string_view device) const;
 };

@@ -210,6 +210,10 @@ std::string cluster_for(const Reader& row, const PublishedDefaults& defaults) {
   known = known.empty() ? defaults.cluster : known;
   known = known.empty() ? cluster_of_device(row.source()) : known;
   if (known.empty()) {
+    const std::string given = row.text(gpu_names);
+    if (!given.empty()) {
+      throw usage_error("no cluster is known for the GPU '{}': add --cluster", given);
+    }
     throw usage_error("no column, and not the file's name, says which GPU it ran on: add --cluster");
   }
   return known;
@@ -356,6 +360,9 @@ std::string software_for(const Reader& row, const PublishedDefaults& defaults, c
       }
     }
   }
+  if (contains(squeezed(row.source()), "vtrain") || contains(squeezed(row.source()), "deepspeed")) {
+    return "megatron-deepspeed";  // what vTrain measured; its columns do not say
+  }
   if (row.has(image_rate_names) || row.has({"images_per_s_per_gpu"})) {
     return "mxnet-resnet";
   }
@@ -432,7 +439,9 @@ void read_training(const Reader& row, const PublishedDefaults& defaults, Publish
   std::int64_t layers = 0;
   const cost::Software software = cost::software_by_name(words.software);
   words.model = images ? "resnet50:group=1"
-                       : model_of(row, sequence, foundry, software.vocabulary * (software.vocabulary > 1 ? tp : 1), layers);
+                       : model_of(row, sequence, foundry,
+                                  tp == 1 && !software.pads_alone ? 1 : software.vocabulary * (software.vocabulary > 1 ? tp : 1),
+                                  layers);
   const std::int64_t micro = row.count(micro_names, 0);
   std::int64_t parts = row.count(parts_names, 0);
   const std::int64_t batch = row.count(batch_names, micro * std::max<std::int64_t>(1, parts) * dp);

@@ -14,6 +14,8 @@
 #include "baton/lab/collectives.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/simulation.h"
+#include "baton/plan/memory.h"
+#include "baton/plan/ordering.h"
 #include "baton/sim/simulate.h"
 
 namespace baton::lab {
@@ -51,6 +53,21 @@ void refuse_huge(const JobWords& words, std::int64_t micro_batches) {
   }
 }
 
+/// Without these figures of a cluster's file a step would take no time, or hardly any.
+void require_figures(const JobWords& words) {
+  const cluster::Blueprint blueprint = cluster::blueprint_by_name(words.cluster);
+  const auto require = [&](bool given, const char* what) {
+    if (!given) {
+      throw usage_error("the cluster {} has no {}, which a training step needs", words.cluster, what);
+    }
+  };
+  const std::int64_t devices = std::stoll(words.devices);
+  require(!blueprint.device.speed.rates.empty(), "[device.rates]");
+  require(blueprint.device.speed.memory_bandwidth > 0, "memory_bandwidth");
+  require(devices == 1 || blueprint.wiring.port.bandwidth > 0 || blueprint.in_node == 1, "[port] bandwidth");
+  require(devices <= blueprint.in_node || blueprint.wiring.network.bandwidth > 0, "[network] bandwidth");
+}
+
 std::string quoted(const std::string& cell) {
   if (cell.find_first_of(",\"\n;") == std::string::npos) {
     return cell;
@@ -74,11 +91,12 @@ std::string flags_of(const JobWords& words) {
 }
 
 /// A plan of one op on one device.
-plan::Plan one_op(const op::Op& op, const std::vector<op::Operand>& reads, const std::vector<op::Operand>& writes) {
+plan::Plan one_op(const op::Op& op, bool backward, const std::vector<op::Operand>& reads, const std::vector<op::Operand>& writes) {
   plan::Draft draft;
   draft.title = "one kernel";
   draft.devices = {"GPU:0"};
   plan::Task task{.action = plan::Compute{op}, .device = DeviceId(0), .labels = {}, .reads = {}, .writes = {}, .after = {}};
+  task.labels.phase = backward ? plan::Phase::backward : plan::Phase::forward;
   for (const op::Operand& one : reads) {
     task.reads.push_back(
         draft.add({.device = DeviceId(0), .dtype = one.dtype, .shape = one.shape, .content = {}, .label = "read"}));
@@ -108,6 +126,7 @@ bool many_rows(const std::vector<ValidatedPoint>& points, const std::string& sou
 double simulated_step(const JobWords& words, const cluster::Machine& machine) {
   const std::int64_t count = words.micro_batches.empty() ? 1 : std::stoll(words.micro_batches);
   const std::int64_t stages = words.pp.empty() ? 1 : std::stoll(words.pp);
+  require_figures(words);
   const bool rounds = words.schedule == "interleaved";  // whole rounds over the stages
   const std::int64_t few = std::max<std::int64_t>(2, stages);
   const std::int64_t more = few + (rounds ? stages : std::max<std::int64_t>(1, stages / 4));
@@ -118,6 +137,18 @@ double simulated_step(const JobWords& words, const cluster::Machine& machine) {
   const double base = step_of(with_micro_batches(words, few), machine);
   const double next = step_of(with_micro_batches(words, more), machine);
   return base + (next - base) * static_cast<double>(count - few) / static_cast<double>(more - few);
+}
+
+Bytes simulated_memory(const JobWords& words, const cluster::Machine& machine) {
+  const Job job(words, machine);
+  const std::optional<strategy::Folded> folded = job.fold();
+  const std::optional<plan::Plan> whole = folded ? std::nullopt : std::optional(job.compile());
+  const plan::Plan& plan = folded ? folded->plan : *whole;
+  std::vector<Bytes> peak = plan::plan_memory(plan, plan::order(plan)).peak;
+  if (folded) {
+    peak.insert(peak.end(), folded->peak_of_others.begin(), folded->peak_of_others.end());
+  }
+  return *std::max_element(peak.begin(), peak.end());
 }
 
 double simulated_time(const PublishedAllReduce& job) {
@@ -146,7 +177,7 @@ double simulated_time(const PublishedKernel& job) {
   const cost::Roofline roofline(cluster, cost::software_by_name(job.software));
   const DType type = job.precision == "fp16" ? DType::f16 : job.precision == "bf16" ? DType::bf16 : DType::f32;
   const auto time = [&](const op::Op& op, const std::vector<op::Operand>& reads, const std::vector<op::Operand>& writes) {
-    return in_seconds(roofline.duration(one_op(op, reads, writes), TaskId(0)));
+    return in_seconds(roofline.duration(one_op(op, job.backward, reads, writes), TaskId(0)));
   };
   if (job.kind == PublishedKernel::Kind::attention) {
     const std::int64_t wide = job.features * (job.heads / std::max<std::int64_t>(1, job.kv_heads));
@@ -180,6 +211,9 @@ ValidatedPoint validated(PublishedCase published, const cluster::Machine& machin
           point.seconds = seconds;
           point.words = words;
         }
+      }
+      if (point.published.memory && !point.words.cluster.empty()) {
+        point.memory = static_cast<double>(simulated_memory(point.words, machine).count) / (1 << 30);
       }
     } else if (const auto* meeting = std::get_if<PublishedAllReduce>(&point.published.job)) {
       point.seconds = simulated_time(*meeting);
@@ -249,13 +283,15 @@ std::vector<SourceErrors> errors_by_source(const std::vector<ValidatedPoint>& po
 }
 
 std::string to_csv(const std::vector<ValidatedPoint>& points) {
-  std::string text = "source,line,what,measured_s,simulated_s,error,fitted,reason,job\n";
+  std::string text = "source,line,what,measured_s,simulated_s,error,fitted,reason,job,measured_GiB,simulated_GiB\n";
   for (const ValidatedPoint& point : points) {
     const PublishedCase& one = point.published;
-    text += fmt::format("{},{},{},{:.6g},{},{},{},{},{}\n", quoted(one.source), one.line, quoted(one.what), one.seconds,
+    text += fmt::format("{},{},{},{:.6g},{},{},{},{},{},{},{}\n", quoted(one.source), one.line, quoted(one.what), one.seconds,
                         point.simulated() ? fmt::format("{:.6g}", point.seconds) : "",
                         point.simulated() ? fmt::format("{:.4f}", point.error()) : "", one.fitted ? "yes" : "no",
-                        quoted(one.reason), quoted(point.simulated() && !point.words.cluster.empty() ? flags_of(point.words) : ""));
+                        quoted(one.reason), quoted(point.simulated() && !point.words.cluster.empty() ? flags_of(point.words) : ""),
+                        one.memory ? fmt::format("{:.1f}", *one.memory) : "",
+                        point.memory > 0 ? fmt::format("{:.1f}", point.memory) : "");
   }
   return text;
 }

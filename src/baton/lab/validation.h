@@ -15,6 +15,7 @@ struct ValidatedPoint {
   PublishedCase published;
   double seconds = 0;  // simulated; 0 where it could not be: then the case has a reason
   JobWords words;      // of a training step: the job that was simulated, the fastest where the table leaves it open
+  double memory = 0;   // GiB of the fullest device, where it is published and the step is simulated
 
   bool simulated() const { return published.reason.empty(); }
   /// Simulated over measured, less one.
@@ -39,6 +40,8 @@ std::vector<SourceErrors> errors_by_source(const std::vector<ValidatedPoint>& po
 /// Seconds of a step of the job. Of a step of many micro-batches two with fewer are simulated: from one full pipeline on each
 /// further micro-batch adds the same time.
 double simulated_step(const JobWords& words, const cluster::Machine& machine);
+/// Bytes of the fullest device, as the plan lays them out.
+Bytes simulated_memory(const JobWords& words, const cluster::Machine& machine);
 double simulated_time(const PublishedAllReduce& job);
 double simulated_time(const PublishedKernel& job);
 
@@ -50,7 +53,7 @@ using ValidationProgress = std::function<bool(std::size_t done, std::size_t tota
 std::vector<ValidatedPoint> validate(std::vector<PublishedCase> cases, const cluster::Machine& machine,
                                      const ValidationProgress& progress);
 
-/// A line per point: source, line, what, measured_s, simulated_s, error, fitted, reason, job.
+/// A line per point: source, line, what, measured_s, simulated_s, error, fitted, reason, job, and the measured and simulated GiB.
 std::string to_csv(const std::vector<ValidatedPoint>& points);
 /// The points as a result of an experiment, for the page: a table, and simulated against measured times.
 Result validation_result(const std::vector<ValidatedPoint>& points, const std::string& command);

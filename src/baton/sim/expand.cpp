@@ -19,10 +19,12 @@ void sort_by_link(std::vector<Load>& loads) {
 /// Adds up what crosses in one leg.
 class LegWriter {
  public:
-  explicit LegWriter(const Links& links) : links_(links) {}
+  explicit LegWriter(const Links& links, double forwarded = 1) : links_(links), forwarding_(1 / forwarded) {}
 
   /// Before anything is sent.
   void wait(Nanoseconds time) { start_ += time; }
+  /// For messages that are sent in no rounds.
+  void wait_at_least(Nanoseconds time) { latency_ = std::max(latency_, time); }
 
   /// So many bytes, in as many messages one after the other as there are `rounds`. Where messages of that size reach less
   /// than the link's bandwidth, they count for more bytes.
@@ -31,17 +33,23 @@ class LegWriter {
     if (path.kind == nullptr) {
       return;
     }
-    const cluster::Link::Piece piece = path.kind->at(bytes / static_cast<double>(rounds));
+    const cluster::Link::Piece piece = path.kind->at(bytes / static_cast<double>(std::max<std::int64_t>(1, rounds)));
     latency_ = std::max(latency_, piece.latency * rounds);
-    const double slower = dearer * (piece.bandwidth > 0 ? path.kind->bandwidth / piece.bandwidth : 1);
+    const double slower = dearer * (piece.bandwidth > 0 ? path.kind->bandwidth / piece.bandwidth : 1) *
+                          (links_.forwards(from, to) ? forwarding_ : 1);
     for (const std::uint32_t link : path.through()) {
       loads_.push_back({link, bytes * slower});
     }
   }
-  /// Each to the next, the last to the first.
+  /// Each to the next, the last to the first; in a mesh by as many rings as it has, each with its share.
   void ring(const Members& members, double bytes, std::int64_t rounds, double dearer = 1) {
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      send(members[i], members[(i + 1) % members.size()], bytes, rounds, dearer);
+    const std::vector<Members> rings = links_.rings(members);
+    for (std::size_t r = 0; r < std::max<std::size_t>(1, rings.size()); ++r) {
+      const Members& order = rings.empty() ? members : rings[r];
+      const double share = bytes / static_cast<double>(std::max<std::size_t>(1, rings.size()));
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        send(order[i], order[(i + 1) % order.size()], share, rounds, dearer);
+      }
     }
   }
   /// The port of each member carries so many bytes each way, at once.
@@ -61,6 +69,7 @@ class LegWriter {
 
  private:
   const Links& links_;
+  double forwarding_;  // how much dearer messages are that a device in between passes on
   Nanoseconds start_;
   Nanoseconds latency_;
   std::vector<Load> loads_;  // a link may be there several times
@@ -71,9 +80,10 @@ class Expansion {
   Expansion(const Links& links, double bytes, const cluster::Wiring& wiring) : links_(links), bytes_(bytes), wiring_(wiring) {}
 
   /// All members pass `share` of the payload around in a ring, cut into as many pieces as there are members; once for a
-  /// sum or for a spreading of it, twice for both. Rings of several groups turn side by side.
-  void rings(const std::vector<Members>& groups, double share, std::int64_t turns) {
-    LegWriter writer(links_);
+  /// sum or for a spreading of it, twice for both. Rings of several groups turn side by side. The quick protocol waits less for
+  /// each message within a node.
+  void rings(const std::vector<Members>& groups, double share, std::int64_t turns, bool quick = false) {
+    LegWriter writer(links_, wiring_.mesh.forwarded);
     if (legs_.empty()) {
       writer.wait(wiring_.start);
     }
@@ -82,17 +92,49 @@ class Expansion {
       if (n > 1) {
         const auto rounds = static_cast<double>(turns * (n - 1));
         const double piece = share * bytes_ / static_cast<double>(n);
-        const double dearer = (1 + wiring_.own_pass / rounds) * (1 + (piece > 0 ? wiring_.half_message / piece : 0));
-        writer.ring(group, piece * rounds, turns * (n - 1), dearer);
+        const double own = 1 + wiring_.own_pass / rounds;
+        if (quick) {
+          writer.wait_at_least(wiring_.quick_start + wiring_.quick_latency * (turns * (n - 1)));
+          writer.ring(group, piece * rounds, 0, own / wiring_.quick_share);
+        } else {
+          writer.ring(group, piece * rounds, turns * (n - 1), own * (1 + (piece > 0 ? wiring_.half_message / piece : 0)));
+        }
       }
     }
     legs_.push_back(writer.leg());
   }
   /// The switch sums what all members send, and spreads the sum.
   void in_switch(const Members& members) {
-    LegWriter writer(links_);
+    LegWriter writer(links_, wiring_.mesh.forwarded);
     writer.wait(wiring_.start);
     writer.ports(members, bytes_ * wiring_.port.bandwidth / wiring_.switch_sums);
+    legs_.push_back(writer.leg());
+  }
+  /// Two trees over the nodes, each with half of the payload in pieces that follow one another: every node receives and sends twice
+  /// the payload, through all members' ports. Within a node a chain of members, or the switch, sums.
+  void trees(const std::vector<Members>& nodes, bool in_switch) {
+    LegWriter writer(links_, wiring_.mesh.forwarded);
+    const auto members = static_cast<double>(nodes[0].size());
+    const auto levels = static_cast<std::int64_t>(std::bit_width(nodes.size()) - 1);
+    writer.wait(wiring_.start + wiring_.tree_level * (2 * levels));
+    const double dearer = 1 / wiring_.tree_share;
+    for (const Members& node : nodes) {
+      if (in_switch) {
+        writer.ring(node, bytes_ * wiring_.port.bandwidth / wiring_.switch_sums, 0);
+      } else if (node.size() > 1) {
+        writer.wait_at_least(wiring_.tree_member * (2 * (static_cast<std::int64_t>(node.size()) - 1)));
+        writer.ring(node, 2 * bytes_ * (members - 1) / members, 0, dearer);
+      }
+    }
+    std::vector<Members> columns(nodes[0].size());
+    for (const Members& node : nodes) {
+      for (std::size_t k = 0; k < node.size(); ++k) {
+        columns[k].push_back(node[k]);
+      }
+    }
+    for (const Members& column : columns) {
+      writer.ring(column, 2 * bytes_ / members, 0, dearer);
+    }
     legs_.push_back(writer.leg());
   }
   /// Pairs, then pairs of pairs: towards the first member, or from it.
@@ -100,7 +142,7 @@ class Expansion {
     const auto rounds = static_cast<std::size_t>(std::bit_width(members.size() - 1));
     for (std::size_t r = 0; r < rounds; ++r) {
       const std::size_t reach = std::size_t{1} << (back ? r : rounds - 1 - r);
-      LegWriter writer(links_);
+      LegWriter writer(links_, wiring_.mesh.forwarded);
       for (std::size_t i = 0; i + reach < members.size(); i += 2 * reach) {
         writer.send(members[back ? i + reach : i], members[back ? i : i + reach], bytes_, 1);
       }
@@ -109,7 +151,7 @@ class Expansion {
   }
   /// Every one of `from` sends its `share` of the payload to each of `to` at once.
   void direct(const Members& from, const Members& to, double share) {
-    LegWriter writer(links_);
+    LegWriter writer(links_, wiring_.mesh.forwarded);
     for (const DeviceId a : from) {
       for (const DeviceId b : to) {
         if (a != b) {
@@ -154,29 +196,98 @@ std::vector<Members> across(const std::vector<Members>& groups) {
   return columns;
 }
 
-/// Whether all members are in one node, whose switch sums for so many of them.
-bool switch_sums(const Members& members, const cluster::Cluster& cluster) {
-  const cluster::Wiring& wiring = *cluster.wiring();
-  return wiring.switch_sums > 0 && wiring.port.bandwidth > 0 && static_cast<std::int64_t>(members.size()) >= wiring.switch_from &&
-         std::all_of(members.begin(), members.end(),
-                     [&](DeviceId one) { return cluster.device(one).node == cluster.device(members[0]).node; });
+/// Whether so many members of one node are summed by its switch.
+bool switch_sums(std::size_t members, const cluster::Wiring& wiring) {
+  return wiring.switch_sums > 0 && wiring.port.bandwidth > 0 && static_cast<std::int64_t>(members) >= wiring.switch_from;
 }
 
-void all_reduce(Expansion& expansion, const Members& members, const std::vector<Members>& nodes, const cluster::Cluster& cluster) {
-  const Algorithm algorithm = cluster.wiring()->algorithm;
-  if (algorithm == Algorithm::hierarchical && switch_sums(members, cluster)) {
-    expansion.in_switch(members);
-  } else if (algorithm == Algorithm::tree) {
+/// On idle links.
+double seconds_of(const std::vector<Leg>& legs, const Links& links) {
+  double sum = 0;
+  for (const Leg& leg : legs) {
+    double longest = 0;
+    for (const Load& load : leg.loads) {
+      longest = std::max(longest, load.bytes * load.flows / links.bandwidth(load.link));
+    }
+    sum += static_cast<double>(leg.latency.count) * 1e-9 + longest;
+  }
+  return sum;
+}
+
+/// The fastest of the ways that the wiring has, which depends on the size.
+class Fastest {
+ public:
+  Fastest(const Links& links, double bytes, const cluster::Wiring& wiring) : links_(links), bytes_(bytes), wiring_(wiring) {}
+
+  template <typename Write>
+  void consider(Write write) {
+    Expansion expansion(links_, bytes_, wiring_);
+    write(expansion);
+    std::vector<Leg> legs = expansion.legs();
+    if (const double seconds = seconds_of(legs, links_); best_.empty() || seconds < least_) {
+      least_ = seconds;
+      best_ = std::move(legs);
+    }
+  }
+  std::vector<Leg> legs() { return std::move(best_); }
+
+ private:
+  const Links& links_;
+  double bytes_;
+  const cluster::Wiring& wiring_;
+  double least_ = 0;
+  std::vector<Leg> best_;
+};
+
+/// Rings within nodes and between them, the quick rings of one node, trees between nodes, or sums in the switch.
+std::vector<Leg> hierarchical_all_reduce(const Members& members, const std::vector<Members>& nodes, double bytes,
+                                         const Links& links, const cluster::Cluster& cluster) {
+  const cluster::Wiring& wiring = *cluster.wiring();
+  Fastest fastest(links, bytes, wiring);
+  const bool one_node = std::all_of(members.begin(), members.end(),
+                                    [&](DeviceId one) { return cluster.device(one).node == cluster.device(members[0]).node; });
+  if (one_node && switch_sums(members.size(), wiring)) {
+    fastest.consider([&](Expansion& expansion) { expansion.in_switch(members); });
+    return fastest.legs();
+  }
+  const auto rings = static_cast<double>(std::max<std::size_t>(1, links.rings(members).size()));
+  const double piece = bytes / static_cast<double>(members.size()) / rings;
+  const bool quick = one_node && wiring.quick_share > 0 && (wiring.quick_until == 0 || piece <= wiring.quick_until);
+  if (quick) {
+    fastest.consider([&](Expansion& expansion) { expansion.rings({members}, 1, 2, true); });
+    if (wiring.quick_until > 0) {
+      return fastest.legs();
+    }
+  }
+  fastest.consider([&](Expansion& expansion) {
+    if (nodes.empty()) {
+      expansion.rings({members}, 1, 2);
+    } else {
+      expansion.rings(nodes, 1, 1);
+      expansion.rings(across(nodes), 1 / static_cast<double>(nodes[0].size()), 2);
+      expansion.rings(nodes, 1, 1);
+    }
+  });
+  if (!one_node && wiring.tree_share > 0) {
+    std::vector<Members> trees = nodes;
+    if (trees.empty()) {  // one member in each node, or nodes that are filled unevenly
+      for (const DeviceId member : members) {
+        trees.push_back({member});
+      }
+    }
+    fastest.consider([&](Expansion& expansion) { expansion.trees(trees, switch_sums(trees[0].size(), wiring)); });
+  }
+  return fastest.legs();
+}
+
+void all_reduce(Expansion& expansion, const Members& members, Algorithm algorithm) {
+  if (algorithm == Algorithm::tree) {
     expansion.tree(members, true);
     expansion.tree(members, false);
   } else if (algorithm == Algorithm::direct) {
     const double slice = 1 / static_cast<double>(members.size());
     expansion.direct(members, members, slice);
     expansion.direct(members, members, slice);
-  } else if (!nodes.empty()) {
-    expansion.rings(nodes, 1, 1);
-    expansion.rings(across(nodes), 1 / static_cast<double>(nodes[0].size()), 2);
-    expansion.rings(nodes, 1, 1);
   } else {
     expansion.rings({members}, 1, 2);
   }
@@ -218,7 +329,10 @@ std::vector<Leg> expand_one(const Collective* collective, const Members& members
   const plan::MoveRule& rule = plan::rule_of(collective->kind);
   switch (rule.owner) {
     case plan::MoveRule::Owner::share:
-      all_reduce(expansion, members, nodes, cluster);
+      if (algorithm == Algorithm::hierarchical) {
+        return hierarchical_all_reduce(members, nodes, bytes, links, cluster);
+      }
+      all_reduce(expansion, members, algorithm);
       break;
     case plan::MoveRule::Owner::root:
       rooted(expansion, members, algorithm, rule.sums);

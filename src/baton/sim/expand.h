@@ -53,7 +53,8 @@ struct Leg {
 /// and a transfer takes α + S/β. The latencies of a leg's rounds are taken together before its bytes flow. A broadcast and a
 /// reduction go through their root's port, as they are run and counted, unless in a tree. Hierarchical is a ring within every node,
 /// rings between the nodes (one for each place in a node, each with its part), and a ring within every node again; but an
-/// all_reduce within a node whose switch sums takes S over the rate of that. What else a ring costs is in Wiring.
+/// all_reduce within a node whose switch sums takes S over the rate of that, and where the wiring has a quick protocol or trees
+/// the fastest of these on idle links is taken. What else a ring costs is in Wiring.
 ///
 /// If devices stand for several, a meeting stands for as many meetings (`meetings_of`) that run at the same time and share the
 /// links.

@@ -35,7 +35,20 @@ struct Node {
   Number meeting = none;
   Number engine = none;  // which serves it; none where lanes are apart
   Kind kind = Kind::work;
-  Nanoseconds issued;  // by its host
+  Nanoseconds issued;  // by its host, after its cell has begun
+  Number cell = none;  // of the schedule, where hosts wait for messages
+};
+
+/// What a device computes for one micro-batch of one stage, in a row. Where hosts wait for messages, it begins when those before
+/// it have been sent and received.
+struct Cell {
+  plan::Labels labels;
+  Number first = none;
+  Number last = none;
+  bool waits = false;    // for messages
+  Number before = none;  // the cell of the device before it
+  Nanoseconds issuing;   // of all its tasks
+  Nanoseconds begun;     // of the step under way: when its host issues the first
 };
 
 /// What is to happen at some time. Of one time, in the order of `What` and then of numbers.
@@ -127,6 +140,9 @@ class Simulator::Walk {
     crossing_.resize(nodes_.size());
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
       prepare(TaskId(t), cost, engine_of_device, cluster.wiring().has_value());
+    }
+    if (cost.waits_for_messages()) {
+      find_cells();
     }
     issue(cost);
     connect();
@@ -229,19 +245,111 @@ class Simulator::Walk {
       if (nodes_[t].engine != none) {
         continue;  // its cores are the host
       }
-      spent[device] += cost.issuing(plan_, TaskId(t));
-      nodes_[t].issued = spent[device];
+      const Nanoseconds time = cost.issuing(plan_, TaskId(t));
+      if (const Number cell = nodes_[t].cell; cell != none) {
+        cells_[cell].issuing += time;
+        nodes_[t].issued = cells_[cell].issuing;
+      } else {
+        spent[device] += time;
+        nodes_[t].issued = spent[device];
+      }
     }
   }
+
+  using CellKey = std::tuple<std::uint32_t, plan::Phase, std::int32_t, std::int32_t>;
+  static CellKey key(DeviceId device, const plan::Labels& labels) {
+    return {device.value, labels.phase, labels.micro_batch, labels.stage};
+  }
+  static bool same_cell(const plan::Labels& a, const plan::Labels& b) {
+    return a.phase == b.phase && a.micro_batch == b.micro_batch && a.stage == b.stage;
+  }
+
+  /// The cells of each device, by what its lane computes.
+  void find_cells() {
+    for (std::size_t d = 0; d < plan_.devices().size(); ++d) {
+      Number cell = none;
+      for (const TaskId id : plan_.lane(DeviceId(d), Lane::compute)) {
+        const plan::Labels& labels = plan_[id].labels;
+        if (cell == none || !same_cell(cells_[cell].labels, labels)) {
+          cells_.push_back(
+              {.labels = labels, .first = id.value, .last = id.value, .waits = false, .before = cell, .issuing = {}, .begun = {}});
+          cell = static_cast<Number>(cells_.size() - 1);
+        }
+        cells_[cell].last = id.value;
+        nodes_[id.index()].cell = cell;
+      }
+    }
+    for (std::size_t c = 0; c < cells_.size(); ++c) {
+      cell_of_[key(plan_.tasks()[cells_[c].first].device, cells_[c].labels)] = static_cast<Number>(c);
+    }
+    for (std::size_t t = 0; t < nodes_.size(); ++t) {  // collectives are issued with what they belong to
+      if (const plan::Task& task = plan_.tasks()[t]; std::holds_alternative<plan::Collective>(task.action)) {
+        const auto found = cell_of_.find(key(task.device, task.labels));
+        nodes_[t].cell = found == cell_of_.end() ? none : found->second;
+      }
+    }
+  }
+
+  /// Where hosts wait for messages: a receive comes after the cell before the one that reads it, and that cell after it; a send is
+  /// over before the next cell begins. Lanes keep no order among messages.
+  template <typename Visit>
+  void each_edge_of_messages(Visit visit) {
+    std::vector<Number> reader(nodes_.size(), none);  // of a receive: the first cell that comes after it
+    for (std::size_t t = 0; t < nodes_.size(); ++t) {
+      for (const TaskId before : plan_.tasks()[t].after) {
+        if (nodes_[t].cell != none && reader[before.index()] == none) {
+          reader[before.index()] = nodes_[t].cell;
+        }
+      }
+    }
+    std::vector<Number> next(cells_.size(), none);
+    for (std::size_t c = 0; c < cells_.size(); ++c) {
+      if (cells_[c].before != none) {
+        next[cells_[c].before] = static_cast<Number>(c);
+      }
+    }
+    for (std::size_t t = 0; t < nodes_.size(); ++t) {
+      const auto* transfer = std::get_if<plan::Transfer>(&plan_.tasks()[t].action);
+      if (transfer == nullptr) {
+        continue;
+      }
+      const plan::Task& task = plan_.tasks()[t];
+      if (transfer->end == plan::Transfer::End::receive) {
+        if (const Number cell = reader[t]; cell != none) {
+          cells_[cell].waits = true;
+          visit(TaskId(t), TaskId(cells_[cell].first));
+          if (cells_[cell].before != none) {
+            visit(TaskId(cells_[cells_[cell].before].last), TaskId(t));
+          }
+        }
+      } else if (const auto written = cell_of_.find(key(task.device, task.labels));
+                 written != cell_of_.end() && next[written->second] != none) {
+        cells_[next[written->second]].waits = true;
+        visit(TaskId(t), TaskId(cells_[next[written->second]].first));
+      }
+    }
+  }
+
+  bool is_transfer(TaskId id) const { return std::holds_alternative<plan::Transfer>(plan_[id].action); }
 
   /// Successor lists: lane order plus reversed `after`.
   void connect() {
     first_next_.assign(nodes_.size() + 1, 0);
     const auto each_edge = [&](auto visit) {
       for (std::size_t t = 0; t < nodes_.size(); ++t) {
-        if (const TaskId before = plan_.before(TaskId(t)); before.valid()) {
+        if (!cells_.empty() && is_transfer(TaskId(t))) {
+          continue;
+        }
+        TaskId before = plan_.before(TaskId(t));
+        while (!cells_.empty() && before.valid() && is_transfer(before)) {
+          before = plan_.before(before);
+        }
+        if (before.valid()) {
           visit(before, TaskId(t));
         }
+      }
+      if (!cells_.empty()) {
+        each_edge_of_messages(visit);
       }
       for (std::size_t t = 0; t < nodes_.size(); ++t) {
         for (const TaskId before : plan_.tasks()[t].after) {
@@ -339,7 +447,16 @@ class Simulator::Walk {
   void become_ready(Number task) {
     const Node& node = nodes_[task];
     if (node.engine == none) {
-      events_[task].start = std::max(events_[task].start, node.issued);
+      Nanoseconds issued = node.issued;
+      if (node.cell != none) {
+        Cell& cell = cells_[node.cell];
+        if (cell.first == task) {
+          const Nanoseconds free = cell.before == none ? Nanoseconds(0) : cells_[cell.before].begun + cells_[cell.before].issuing;
+          cell.begun = cell.waits ? std::max(free, events_[task].start) : free;
+        }
+        issued += cell.begun;
+      }
+      events_[task].start = std::max(events_[task].start, issued);
       starting_.push_back(task);
     } else {
       fronts_[node.slot] = {task};
@@ -705,6 +822,8 @@ class Simulator::Walk {
   std::map<MeetingKind, Expanded> expanded_;
   std::vector<Meeting> meetings_;
   std::vector<Engine> engines_;
+  std::vector<Cell> cells_;  // where hosts wait for messages
+  std::map<CellKey, Number> cell_of_;
 
   // Of the step under way.
   Nanoseconds now_;

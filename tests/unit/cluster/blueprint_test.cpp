@@ -92,6 +92,26 @@ TEST(Blueprint, LinksMaySayWhatShareOfACoreTheirMessagesTake) {
   EXPECT_TRUE(says(usage_sentence([&] { wiring("[bus]\ncore = 1\n"); }), "'core'"));
 }
 
+TEST(Blueprint, AMeshSaysHowManyLinksJoinEachPair) {
+  const Mesh mesh = parse_blueprint(
+                        "[device]\ncount = 4\n[mesh]\nlinks = ['0-1', '2-3 x2']\nbandwidth = '25GB/s'\nefficiency = 0.9\n", "mine")
+                        .wiring.mesh;
+  ASSERT_EQ(mesh.pairs.size(), 2U);
+  EXPECT_EQ(mesh.pairs[0].links, 1);
+  EXPECT_EQ(mesh.pairs[1].a, 2);
+  EXPECT_EQ(mesh.pairs[1].b, 3);
+  EXPECT_EQ(mesh.pairs[1].links, 2);
+  EXPECT_EQ(mesh.bandwidth, 22.5e9);
+  const auto sentence = [](const std::string& text) {
+    return usage_sentence([&] { parse_blueprint("[device]\ncount = 4\n[mesh]\n" + text, "mine"); });
+  };
+  EXPECT_TRUE(says(sentence("links = ['0-1']"), "no bandwidth"));
+  EXPECT_TRUE(says(sentence("bandwidth = '1GB/s'"), "mesh.links of the cluster mine"));
+  EXPECT_TRUE(says(sentence("links = ['0-4']\nbandwidth = '1GB/s'"), "mesh.links"));
+  EXPECT_TRUE(says(sentence("links = ['2-2']\nbandwidth = '1GB/s'"), "itself"));
+  EXPECT_TRUE(says(sentence("links = ['23']\nbandwidth = '1GB/s'"), "'23'"));
+}
+
 TEST(Blueprint, SaysWhatIsWrongWithAFile) {
   const auto sentence = [](const std::string& text) { return usage_sentence([&] { parse_blueprint(text, "mine"); }); };
   EXPECT_TRUE(says(sentence("x = ["), "line 1"));

@@ -43,6 +43,62 @@ TEST(Software, ChangesStandBehindTheName) {
   EXPECT_THROW(software_by_name("torchtitan+fp7"), Error);
 }
 
+/// The time of one task of this plan on a device of 1 GB/s.
+Nanoseconds time_of(const char* profile, const op::Op& op, const std::vector<Shape>& reads, const Shape& written, plan::Phase phase,
+                    bool issue = false) {
+  plan::Draft draft;
+  draft.devices = {"d:0"};
+  plan::Task task{.action = plan::Compute{op}, .device = DeviceId(0), .labels = {}, .reads = {}, .writes = {}, .after = {}};
+  task.labels.phase = phase;
+  const auto buffer = [&](const Shape& shape) {
+    return draft.add({.device = DeviceId(0), .dtype = DType::f16, .shape = shape, .content = {}, .label = "buffer"});
+  };
+  for (const Shape& shape : reads) {
+    task.reads.push_back(buffer(shape));
+  }
+  task.writes.push_back(buffer(written));
+  draft.tasks.push_back(task);
+  const plan::Plan plan = plan::finish(std::move(draft));
+  const cluster::Cluster cluster(
+      {{.name = "d:0", .cores = {}, .memory = Bytes(1 << 30), .speed = {.memory_bandwidth = 1e9, .multiprocessors = 1}}});
+  const Roofline roofline(cluster, parse_software(profile, "mine"));
+  return issue ? roofline.issuing(plan, TaskId(0)) : roofline.duration(plan, TaskId(0));
+}
+
+TEST(Software, GradientsOfNormsMayTakeMorePassesThanNorms) {
+  const std::vector<Shape> reads{Shape{8, 100}, Shape{8, 100}, Shape{100}};
+  const char* const profile = "[memory]\nnorms = 2\nnorm_gradients = 3\n";
+  const Nanoseconds forward = time_of(profile, op::RmsNorm{}, {Shape{8, 100}, Shape{100}}, Shape{8, 100}, plan::Phase::forward);
+  EXPECT_EQ(forward.count, 2 * 2 * (800 + 100 + 800));
+  const Nanoseconds backward = time_of(profile, op::RmsNormBackwardInput{}, reads, Shape{8, 100}, plan::Phase::backward);
+  EXPECT_EQ(backward.count, 3 * 2 * (800 + 800 + 100 + 800));
+}
+
+TEST(Software, OperandsInEightBitsAreCastWhichMovesBytes) {
+  const std::vector<Shape> reads{Shape{64, 64}, Shape{64, 64}};
+  const auto time = [&](const char* profile) {
+    return time_of(profile, op::Linear{}, reads, Shape{64, 64}, plan::Phase::forward).count;
+  };
+  EXPECT_EQ(time("[products]\nfp8 = true\ncasts = 5\n") - time("[products]\nfp8 = true\n"), 5 * 2 * 64 * 64);
+  EXPECT_EQ(time("[products]\ncasts = 5\n"), time("[products]\nfp8 = false\n")) << "only in fp8";
+}
+
+TEST(Software, ScoresOfHeadsThatNoFusedKernelTakesAreIssuedOpByOp) {
+  const char* const profile = "[host]\nforward = \"10us\"\n[scores]\nforward = 2\nmultiple = 4\nops = 3\npasses = 5\n";
+  const auto issuing = [&](std::int64_t heads) {
+    const Shape q{16, 1, heads, 8};
+    return time_of(profile, op::Attention{}, {q, q, q}, q, plan::Phase::forward, true).count;
+  };
+  EXPECT_EQ(issuing(4), 10000);
+  EXPECT_EQ(issuing(2), 40000);
+}
+
+TEST(Software, WhatIsDoneOnceForAllParametersIsNotIssuedOpByOp) {
+  EXPECT_EQ(
+      time_of("[host]\nforward = \"10us\"\nupdate = \"1us\"\n", op::Relu{}, {Shape{4}}, Shape{4}, plan::Phase::update, true).count,
+      1000);
+}
+
 TEST(ProductTime, PassesInWholeWavesOfTiles) {
   const cluster::Speed speed{.multiprocessors = 10};
   const double ten = product_time(speed, 1e12, 256 * 10, 128, 4096);

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "baton/base/error.h"
 #include "baton/lab/simulation.h"
 #include "baton/lab/validation.h"
 #include "support/machine.h"
+#include "support/own_folder.h"
 
 namespace baton::lab {
 namespace {
@@ -73,7 +76,8 @@ TEST(PublishedCases, RowsWithoutAnAxisOrWithAnImpossibleLayoutAreNamed) {
   EXPECT_NE(cases_of(head + "64,4,7,8,a100,1,4,2,1,16,1,5\n")[0].reason.find("7 layers cannot be divided evenly"),
             std::string::npos);
   EXPECT_NE(cases_of(head + "64,4,8,8,a100,1,1,8,1,12,1,5\n")[0].reason.find("over 8 replicas"), std::string::npos);
-  EXPECT_NE(cases_of(head + "64,4,8,8,abacus,1,1,8,1,16,1,5\n")[0].reason.find("--cluster"), std::string::npos);
+  EXPECT_NE(cases_of(head + "64,4,8,8,abacus,1,1,8,1,16,1,5\n")[0].reason.find("the GPU 'abacus': add --cluster"),
+            std::string::npos);
   EXPECT_NE(cases_of(head + "64,4,,8,a100,1,1,8,1,16,1,5\n")[0].reason.find("layers"), std::string::npos);
 }
 
@@ -114,6 +118,26 @@ TEST(Validation, AStepOfManyMicroBatchesIsThatOfTwoShorterOnesContinued) {
   const plan::Plan plan = job.compile();
   const double whole = static_cast<double>(Simulation(job, plan).step().duration.count) * 1e-9;
   EXPECT_NEAR(simulated_step(words, baton::test::small_machine()) / whole, 1, 0.01);
+}
+
+class ValidationOfFiles : public baton::test::OwnFolder {};
+
+TEST_F(ValidationOfFiles, AClusterWithoutAFigureThatAStepNeedsIsNamed) {
+  const auto reason = [&](const std::string& text) {
+    const std::string file = (folder_ / "mine.toml").string();
+    std::ofstream(file) << text;
+    std::vector<PublishedCase> cases = cases_of(
+        "hidden,heads,layers,gpus,tp,pp,dp,global_batch,micro_batch,seq,vocab,iteration_ms\n64,4,2,2,1,1,2,4,1,16,100,5\n",
+        {.cluster = file, .software = ""});
+    return validated(std::move(cases[0]), baton::test::small_machine()).published.reason;
+  };
+  const std::string device = "[device]\ncount = 2\n";
+  EXPECT_NE(reason(device).find("no [device.rates]"), std::string::npos);
+  const std::string rates = "[device.rates]\nf32 = \"1Tflop/s\"\n";
+  EXPECT_NE(reason(device + rates).find("no memory_bandwidth"), std::string::npos);
+  const std::string memory = device + "memory_bandwidth = \"1TB/s\"\n" + rates;
+  EXPECT_NE(reason(memory).find("no [port] bandwidth"), std::string::npos);
+  EXPECT_EQ(reason(memory + "[port]\nbandwidth = \"10GB/s\"\n"), "");
 }
 
 TEST(Validation, ErrorsAreCountedPerSourceAndRefusedRowsApart) {

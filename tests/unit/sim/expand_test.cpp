@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <map>
 
 #include "unit/sim/by_hand.h"
 
@@ -103,6 +104,77 @@ TEST(Expand, MessagesOfASizeTakeTheFiguresOfTheirPieceOfTheLink) {
   wiring.port.pieces = {{Bytes(0), Nanoseconds(3), 0.25e9}, {Bytes(1000), Nanoseconds(50), 1e9}};
   EXPECT_EQ(time_of(Move::all_reduce, 4, 3200, wiring), 6 * (3 + 4 * 800)) << "messages of 800 bytes";
   EXPECT_EQ(time_of(Move::all_reduce, 4, 4000, wiring), 6 * (50 + 1000));
+}
+
+/// The hybrid cube mesh of eight devices with six links each, of one byte a nanosecond.
+cluster::Wiring cube_mesh() {
+  cluster::Wiring wiring{.port = slow(0)};
+  wiring.mesh = {{{0, 1, 1},
+                  {0, 2, 1},
+                  {0, 3, 2},
+                  {0, 4, 2},
+                  {1, 2, 2},
+                  {1, 3, 1},
+                  {1, 5, 2},
+                  {2, 3, 2},
+                  {2, 6, 1},
+                  {3, 7, 1},
+                  {4, 5, 1},
+                  {4, 6, 1},
+                  {4, 7, 2},
+                  {5, 6, 2},
+                  {5, 7, 1},
+                  {6, 7, 2}},
+                 1e9,
+                 0.5};
+  return wiring;
+}
+
+TEST(Expand, AMeshHasAsManyRingsAsItsLinksAllow) {
+  // What NCCL finds on a DGX-1 with V100, by the bandwidths that are measured there; of five, one has one neighbour only.
+  const std::map<std::int64_t, std::int64_t> rings{{2, 1}, {3, 2}, {4, 4}, {6, 2}, {7, 4}, {8, 6}};
+  for (const auto& [n, count] : rings) {
+    const std::int64_t bytes = n * 24000;
+    EXPECT_EQ(time_of(Move::all_reduce, n, bytes, cube_mesh()), 2 * (n - 1) * bytes / n / count) << n;
+  }
+  const std::int64_t bytes = 5 * 24000;
+  EXPECT_EQ(time_of(Move::all_reduce, 5, bytes, cube_mesh()), 2 * 4 * bytes / 5 / 2 * 2) << "two rings, at half the bandwidth";
+}
+
+TEST(Expand, MessagesBetweenDevicesOfAMeshTakeTheirOwnLinks) {
+  const auto sent = [](std::size_t to) {
+    ByHand hand{.devices = 8};
+    hand.send(0, to, 0, 12000);
+    hand.receive(to, 0, 0, 12000);
+    return hand.walk(wired(8, cube_mesh()))[0].second;
+  };
+  EXPECT_EQ(sent(1), 12000);
+  EXPECT_EQ(sent(3), 6000) << "two links";
+  EXPECT_EQ(sent(7), 12000) << "two links to 3 or 4 and on, at half the bandwidth";
+}
+
+TEST(Expand, TreesBetweenNodesTakeALogarithmOfLatenciesAndAreTakenWhereTheyAreFaster) {
+  cluster::Wiring wiring{.port = slow(7), .network = slow(100), .network_ports = 2};
+  const auto rings = [&](std::int64_t bytes) { return time_of(Move::all_reduce, 64, bytes, wiring, 2); };
+  const std::int64_t small = rings(640);
+  const std::int64_t large = rings(6400000);
+  wiring.tree_level = Nanoseconds(100);
+  wiring.tree_member = Nanoseconds(7);
+  wiring.tree_share = 0.5;
+  EXPECT_EQ(rings(640), 2 * 5 * 100 + 2 * 7 + 2 * (640 + 640)) << "32 nodes: five levels, up and down";
+  EXPECT_LT(rings(640), small);
+  EXPECT_EQ(rings(6400000), large) << "rings have more of the bandwidth";
+}
+
+TEST(Expand, SmallPiecesTakeTheQuickProtocol) {
+  cluster::Wiring wiring{.port = slow(100)};
+  const std::int64_t large = time_of(Move::all_reduce, 4, 400000, wiring);
+  wiring.quick_latency = Nanoseconds(10);
+  wiring.quick_share = 0.5;
+  EXPECT_EQ(time_of(Move::all_reduce, 4, 80, wiring), 6 * (10 + 2 * 20));
+  EXPECT_EQ(time_of(Move::all_reduce, 4, 400000, wiring), large);
+  wiring.quick_until = 1e6;
+  EXPECT_EQ(time_of(Move::all_reduce, 4, 400000, wiring), 6 * (10 + 2 * 100000)) << "as the program chooses, faster or not";
 }
 
 TEST(Expand, FreeLinksTakeNoTime) {
