@@ -425,3 +425,16 @@ def test_weights_are_evaluated_while_training_and_the_best_kept(tmp_path):
     assert abs(kept.evaluate()["loss"] - min(one["loss"] for one in run.evaluations)) < 1e-6
     with pytest.raises(baton.UsageError, match="eval_every"):
         baton.train(small, steps=2, keep_best=best)
+
+
+def test_a_simulation_takes_the_memory_that_the_one_before_freed():
+    import resource
+
+    def faults(calls):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(calls):
+            baton.simulate("mlp:dim=1024,depth=8", strategy="1f1b", devices=4, batch=64, cluster="dgx-a100")
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    faults(5)
+    assert faults(20) < 20 * 10
