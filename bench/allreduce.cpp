@@ -17,6 +17,7 @@
 #include "baton/exec/executor.h"
 #include "baton/plan/plan.h"
 #include "baton/threads/memory_arena.h"
+#include "baton/threads/team.h"
 #include "baton/trace/analysis.h"
 
 namespace {
