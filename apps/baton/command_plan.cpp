@@ -5,7 +5,11 @@
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
+#include "baton/base/text.h"
+#include "baton/cost/roofline.h"
+#include "baton/job/chakra.h"
 #include "baton/job/sentences.h"
+#include "baton/lab/json.h"
 #include "baton/plan/dot.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
@@ -28,6 +32,7 @@ struct PlanWords {
   bool verify = false;
   bool grid = false;
   bool csv = false;
+  std::vector<std::string> exported;  // format and file
 };
 
 /// "0-2", "3", "0,4-5": the blocks whose forward a device computes.
@@ -99,13 +104,33 @@ void show_grid(const lab::Job& job, bool csv) {
       schedule::to_text(grid), 100 * timing.idle_share(), fmt::join(alive, ", "));
 }
 
+/// Writes FILE.0.et, FILE.1.et and so on, one per device, and FILE.groups.json with the devices of each group of collectives.
+void export_chakra(const plan::Plan& plan, const lab::Job* job, const std::string& file) {
+  std::function<Nanoseconds(TaskId)> duration;
+  std::optional<cost::Roofline> roofline;
+  if (job != nullptr && job->imagined()) {
+    roofline.emplace(job->cluster(), job->software());
+    duration = [&](TaskId task) { return roofline->duration(plan, task); };
+  }
+  const job::Chakra chakra = job::to_chakra(plan, duration);
+  for (std::size_t d = 0; d < chakra.devices.size(); ++d) {
+    write_output(fmt::format("{}.{}.et", file, d), chakra.devices[d]);
+  }
+  write_output(file + ".groups.json", lab::Json(chakra.groups).dump() + "\n");
+  fmt::print("{}\n{} execution traces: {}.0.et to {}.{}.et; groups of collectives: {}.groups.json\n", plan.title(),
+             chakra.devices.size(), file, file, chakra.devices.size() - 1, file);
+}
+
 void show_plan(const PlanWords& words) {
   std::optional<lab::Job> job;
   if (words.file.empty()) {
     job.emplace(words.job, cluster::probe());
   }
-  if (words.text + words.dot + words.verify + words.grid + words.csv > 1) {
-    throw usage_error("choose one of --text, --dot, --verify, --grid and --csv");
+  if (words.text + words.dot + words.verify + words.grid + words.csv + !words.exported.empty() > 1) {
+    throw usage_error("choose one of --text, --dot, --verify, --grid, --csv and --export");
+  }
+  if (!words.exported.empty()) {
+    index_of_name({"chakra"}, words.exported[0], "format of --export");
   }
   if (words.grid || words.csv) {
     if (!job) {
@@ -137,6 +162,10 @@ void show_plan(const PlanWords& words) {
     return;
   }
   plan::require(verdict);
+  if (!words.exported.empty()) {
+    export_chakra(plan, job ? &*job : nullptr, words.exported[1]);
+    return;
+  }
   fmt::print("{}", summary(plan, verdict));
   if (job) {
     fmt::print("{}", unused_note(*job));
@@ -155,6 +184,11 @@ void add_plan_command(CLI::App& program) {
   command->add_flag("--grid", words->grid, "draw the schedule, one row per device of the pipeline");
   command->add_flag("--csv", words->csv, "print the schedule in PyTorch's notation, which --schedule FILE reads back");
   command->add_flag("--verify", words->verify, "check the plan against its rules and print every violation");
+  command
+      ->add_option("--export", words->exported,
+                   "chakra FILE: write execution traces for network simulators, FILE.0.et and so on, one per device")
+      ->expected(2)
+      ->type_name("FORMAT FILE");
   command->footer(
       "\nExamples:\n  baton plan --model mlp:dim=1024,depth=6 --strategy layers --devices cpu:2\n"
       "  baton plan --strategy ddp --devices cpu:2 --dot | dot -Tsvg > plan.svg");
