@@ -200,7 +200,7 @@ Json memory_json(const job::Scenario& scenario) {
     list.push_back({{"parameters", one.parameters},
                     {"gradients", one.gradients},
                     {"states", one.states},
-                    {"activations", one.activations},
+                    {"activations", one.activations + one.communication},
                     {"other", one.other},
                     {"apart", std::max<std::int64_t>(0, scenario.laid().peak[d].count - one.sum())}});
   }

@@ -31,6 +31,8 @@ void add_calibrate_command(CLI::App& program);
 void add_predict_command(CLI::App& program, int& exit_code);
 /// Published tables of measured times.
 void add_validate_command(CLI::App& program, int& exit_code);
+/// Does a job fit into the memory of a cluster's devices, and in which splits.
+void add_fit_command(CLI::App& program);
 void add_search_command(CLI::App& program, int& exit_code);
 void add_lab_command(CLI::App& program, int& exit_code);
 /// A homework sheet answered, as a folder to hand in.

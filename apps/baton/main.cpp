@@ -165,6 +165,7 @@ void add_commands(CLI::App& program, int& exit_code) {
   add_strategies_command(program);
   add_plan_command(program);
   add_simulate_command(program);
+  add_fit_command(program);
   add_search_command(program, exit_code);
   add_clusters_command(program);
   add_calibrate_command(program);

@@ -15,8 +15,9 @@ std::int64_t& part_of(Held& held, const plan::Buffer& buffer) {
       return held.states;
     case plan::Role::gradient:
       return parameter ? held.gradients : held.activations;
-    case plan::Role::activation:
     case plan::Role::communication:
+      return parameter ? held.parameters : held.communication;
+    case plan::Role::activation:
     case plan::Role::input:
     case plan::Role::target:
       return parameter ? held.parameters : held.activations;

@@ -14,9 +14,10 @@ struct Held {
   std::int64_t gradients = 0;
   std::int64_t states = 0;
   std::int64_t activations = 0;
-  std::int64_t other = 0;
+  std::int64_t communication = 0;  // what only messages read or write
+  std::int64_t other = 0;          // losses, and what tasks need while they run
 
-  std::int64_t sum() const { return parameters + gradients + states + activations + other; }
+  std::int64_t sum() const { return parameters + gradients + states + activations + communication + other; }
 };
 
 /// By device. Walks the tasks in the order of the plan; a buffer is there from the first task that touches it to the last.

@@ -61,11 +61,14 @@ Laid lay_out(plan::Plan plan, const LimitsOf& limits) {
   return laid;
 }
 
-Laid lay_out(const strategy::Request& request, const strategy::Strategy& strategy, std::size_t fold_beyond,
-             const LimitsOf& limits) {
+Laid lay_out(const strategy::Request& request, const strategy::Strategy& strategy, std::size_t fold_beyond, const LimitsOf& limits,
+             Unfolded unfolded) {
   std::optional<strategy::Folded> folded;
   if (request.cluster.size() > fold_beyond) {
     folded = strategy::fold(request, strategy);
+  }
+  if (!folded && unfolded == Unfolded::refused) {
+    throw usage_error("its devices are not alike, and the plan of all of them would be very large: simulate it by itself");
   }
   if (!folded) {
     return lay_out(strategy::compile(request, strategy), limits);

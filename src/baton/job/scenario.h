@@ -37,7 +37,10 @@ using LimitsOf = std::function<plan::Limits(const plan::Plan& plan)>;
 /// The plan of a request, folded if there are more devices than `fold_beyond` and replicas are alike; or a plan as it is. A usage
 /// error says why it cannot be run.
 constexpr std::size_t never_fold = std::numeric_limits<std::size_t>::max();
-Laid lay_out(const strategy::Request& request, const strategy::Strategy& strategy, std::size_t fold_beyond, const LimitsOf& limits);
+/// Whether a plan of a request that cannot be folded is written out, or refused because it would be very large.
+enum class Unfolded : std::uint8_t { written_out, refused };
+Laid lay_out(const strategy::Request& request, const strategy::Strategy& strategy, std::size_t fold_beyond, const LimitsOf& limits,
+             Unfolded unfolded = Unfolded::written_out);
 Laid lay_out(plan::Plan plan, const LimitsOf& limits);
 
 /// How the devices of a folded plan stand for those of the cluster.

@@ -1,0 +1,210 @@
+#include <fmt/format.h>
+
+#include "baton/base/error.h"
+#include "baton/job/fit.h"
+#include "baton/lab/json.h"
+#include "baton/report/table.h"
+#include "called_as.h"
+#include "commands.h"
+#include "options.h"
+#include "signals.h"
+#include "terminal.h"
+
+namespace baton::app {
+namespace {
+
+using lab::Json;
+
+struct FitWords {
+  lab::JobWords job;
+  std::string top = "10";
+  std::string json;
+};
+
+/// The flags of the split, behind those that all have in common.
+std::string split_flags(const lab::JobWords& words) {
+  std::string text;
+  for (const std::string_view name :
+       {"devices", "strategy", "dp", "pp", "tp", "sp", "zero", "schedule", "chunks", "micro-batches", "recompute"}) {
+    const lab::JobField* field = lab::find_field(name);
+    if (const std::string& word = words.*(field->word); word != lab::JobWords{}.*(field->word)) {
+      text += fmt::format("{}--{} {}", text.empty() ? "" : " ", name, shell_word(word));
+    }
+  }
+  return text;
+}
+
+/// Whether the words ask for a split.
+bool is_split(const lab::JobWords& words) {
+  const lab::JobWords usual;
+  return words.strategy != usual.strategy || words.dp != usual.dp || words.pp != usual.pp || words.tp != usual.tp ||
+         words.sp != usual.sp || words.zero != usual.zero || words.schedule != usual.schedule || words.chunks != usual.chunks ||
+         words.micro_batches != usual.micro_batches || words.recompute != usual.recompute || words.split != usual.split;
+}
+
+const std::vector<std::string> causes{"parameters", "gradients", "states", "activations", "communication", "other", "apart"};
+
+std::vector<std::int64_t> by_cause(const job::DeviceMemory& one) {
+  return {one.held.parameters,    one.held.gradients, one.held.states,  one.held.activations,
+          one.held.communication, one.held.other,     one.apart().count};
+}
+
+Json to_json(const job::Fit& fit) {
+  Json devices = Json::array();
+  for (const job::DeviceMemory& one : fit.devices) {
+    Json device{{"device", one.device}, {"stands_for", one.copies}, {"peak_bytes", one.peak.count}};
+    const std::vector<std::int64_t> bytes = by_cause(one);
+    for (std::size_t i = 0; i < causes.size(); ++i) {
+      device[causes[i] + "_bytes"] = bytes[i];
+    }
+    devices.push_back(std::move(device));
+  }
+  Json json{{"name", fit.name},
+            {"fits", fit.fits()},
+            {"peak_bytes", fit.fullest().peak.count},
+            {"limit_bytes", fit.limit.count},
+            {"flags", split_flags(fit.words)},
+            {"devices", std::move(devices)}};
+  if (fit.estimated_time > 0) {
+    json["estimated_step_ns"] = static_cast<std::int64_t>(fit.estimated_time);
+  }
+  return json;
+}
+
+void print_devices(const job::Fit& fit) {
+  report::Table table(
+      {"device", "memory", "bytes", "parameters", "gradients", "states", "activations", "communication", "other", "apart"});
+  for (const job::DeviceMemory& one : fit.devices) {
+    std::vector<std::string> row{one.device, to_text(one.peak), fmt::format("{}", one.peak.count)};
+    for (const std::int64_t bytes : by_cause(one)) {
+      row.push_back(to_text(Bytes(bytes)));
+    }
+    table.row(std::move(row), one.peak > fit.limit ? "(does not fit)" : "");
+  }
+  fmt::print("{}", table.text());
+  if (fit.devices[0].copies > 1) {
+    fmt::print("each row stands for {} identical devices\n", fit.devices[0].copies);
+  }
+  fmt::print("apart: what tasks that run side by side keep apart, and gaps between buffers\n");
+}
+
+void print_one(const job::Fit& fit, const std::vector<job::Fit>& smaller) {
+  const Bytes most = fit.fullest().peak;
+  fmt::print("{}: {} needs {} of {} on {}\n\n", fit.fits() ? "Yes, it fits" : "No, it does not fit", fit.name, to_text(most),
+             to_text(fit.limit), fit.fullest().device);
+  print_devices(fit);
+  if (!fit.fits()) {
+    fmt::print("\nWhat would make it smaller, one change at a time\n");
+    report::Table table({"split", "memory", "fits", "flags"});
+    for (const job::Fit& one : smaller) {
+      table.row({one.name, to_text(one.fullest().peak), one.fits() ? "yes" : "no", split_flags(one.words)});
+    }
+    fmt::print("{}", smaller.empty() ? "no single change of the split does\n" : table.text());
+  }
+}
+
+void print_rows(const std::vector<job::Fit>& list, std::size_t top) {
+  report::Table table({"split", "memory", "parameters", "gradients", "states", "activations", "rest", "step (by formula)"});
+  for (std::size_t i = 0; i < std::min(top, list.size()); ++i) {
+    const job::DeviceMemory& one = list[i].fullest();
+    const std::int64_t rest = one.held.communication + one.held.other + one.apart().count;
+    table.row({list[i].name, to_text(one.peak), to_text(Bytes(one.held.parameters)), to_text(Bytes(one.held.gradients)),
+               to_text(Bytes(one.held.states)), to_text(Bytes(one.held.activations)), to_text(Bytes(rest)),
+               to_text(Nanoseconds(static_cast<std::int64_t>(list[i].estimated_time)))});
+  }
+  fmt::print("{}", table.text());
+}
+
+void print_list(const job::FitList& list, const FitWords& words, std::size_t top) {
+  fmt::print(
+      "{} splits over all devices considered: {} need more than {} for parameters and states alone, {} fit by formula; {} are "
+      "compiled and laid out, {} are refused\n\n",
+      list.considered, list.impossible, to_text(list.limit), list.likely, list.laid_out, list.refused);
+  if (list.smallest.empty()) {
+    fmt::print("No: of the splits that were laid out none fits.{}\n",
+               list.nearest ? fmt::format(" The smallest is {}, which needs {} of {}.", list.nearest->name,
+                                          to_text(list.nearest->fullest().peak), to_text(list.limit))
+                            : "");
+    return;
+  }
+  fmt::print("Yes. The fastest by formula (the fullest device of each, to the byte in --json)\n");
+  print_rows(list.fastest, top);
+  fmt::print("\nThe smallest\n");
+  print_rows(list.smallest, top);
+  fmt::print("\nThe split of one: {} fit --model {} --cluster {} {}\n", called_as(), shell_word(words.job.model),
+             shell_word(words.job.cluster), split_flags(list.fastest[0].words));
+}
+
+void fit(FitWords words) {
+  const auto top = static_cast<std::size_t>(parse_integer(words.top, "--top", 1, 1000));
+  settle_outputs({&words.json});
+  const Interrupt interrupt;
+  if (words.job.cluster.empty() || lab::is_this_machine(words.job.cluster)) {
+    throw usage_error("whether a job fits is asked of a cluster: give it one with --cluster");
+  }
+  Json json{{"command", command_line()}, {"cluster", words.job.cluster}};
+  if (is_split(words.job)) {
+    const job::Fit one = job::fit(words.job);
+    const std::vector<job::Fit> smaller = one.fits() ? std::vector<job::Fit>{} : job::smaller_splits(one);
+    if (words.json != "-") {
+      print_one(one, smaller);
+    }
+    json["fit"] = to_json(one);
+    for (const job::Fit& other : smaller) {
+      json["smaller"].push_back(to_json(other));
+    }
+  } else {
+    std::optional<ProgressBar> bar;
+    const job::FitList list = job::fitting_splits(words.job, [&](std::size_t done, std::size_t total) {
+      if (!bar) {
+        bar.emplace("laying out", static_cast<std::int64_t>(total), true, "splits");
+      }
+      bar->show(static_cast<std::int64_t>(done));
+      return !interrupt.asked();
+    });
+    bar.reset();
+    interrupt.wind_up();
+    if (words.json != "-") {
+      print_list(list, words, top);
+    }
+    json["considered"] = list.considered;
+    json["impossible"] = list.impossible;
+    json["likely"] = list.likely;
+    json["laid_out"] = list.laid_out;
+    json["refused"] = list.refused;
+    json["fits"] = !list.smallest.empty();
+    json["smallest"] = Json::array();
+    json["fastest"] = Json::array();
+    for (const job::Fit& one : list.smallest) {
+      json["smallest"].push_back(to_json(one));
+    }
+    for (const job::Fit& one : list.fastest) {
+      json["fastest"].push_back(to_json(one));
+    }
+    if (list.nearest) {
+      json["nearest"] = to_json(*list.nearest);
+    }
+  }
+  if (!words.json.empty()) {
+    write_output(words.json, json.dump(2) + "\n");
+  }
+}
+
+}  // namespace
+
+void add_fit_command(CLI::App& program) {
+  CLI::App* command = program.add_subcommand("fit", "Does a job fit into the memory of a cluster's devices, and in which splits");
+  auto words = std::make_shared<FitWords>();
+  add_job_flags(*command, words->job);
+  hide_job_flags(*command, data_flags());
+  command->add_option("--top", words->top, "number of splits to show")->type_name("N")->capture_default_str();
+  command->add_option("--json", words->json, "write the answer to a file, or to standard output with -")->type_name("FILE");
+  command->footer(
+      "\nWith a strategy or a split: the memory of each device by cause, and if it does not fit what would make it smaller.\n"
+      "Without: which splits over all devices fit.\n"
+      "\nExamples:\n  baton fit --model llama3-70b --cluster dgx-h100 --devices 64 --precision bf16 --optimizer adam\n"
+      "  baton fit --model llama3-8b --cluster dgx-h100 --devices 8 --strategy zero-3 --precision bf16 --optimizer adam");
+  command->callback([words] { fit(*words); });
+}
+
+}  // namespace baton::app

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "baton/job/choice.h"
+#include "baton/job/held.h"
+#include "baton/job/words.h"
+
+namespace baton::job {
+
+/// The memory of one device, or of several that are alike.
+struct DeviceMemory {
+  std::string device;
+  std::int64_t copies = 1;  // devices of the cluster that it stands for
+  Bytes peak;               // what the plan lays out: what `plan` and `simulate` show
+  Held held;                // of that, by cause, at the moment when most is alive
+  /// What lanes that run side by side keep apart, and gaps between buffers: the rest of the peak.
+  Bytes apart() const { return Bytes(peak.count - held.sum()); }
+};
+
+/// Whether a split of a job fits into its devices.
+struct Fit {
+  JobWords words;
+  std::string name;  // as plans are described
+  std::vector<DeviceMemory> devices;
+  Bytes limit;                // of each device
+  double estimated_time = 0;  // of a step, in nanoseconds; 0: not estimated
+
+  const DeviceMemory& fullest() const;
+  bool fits() const { return fullest().peak <= limit; }
+};
+
+/// Compiles and verifies the plan of the words on a cluster, folded where devices are alike unless the words say otherwise, and
+/// lays out its memory. Nothing is simulated. A usage error says why there is no such plan.
+Fit fit(const JobWords& words);
+
+/// Splits of the same job with one thing changed that need less memory, those that fit first, and of these the smallest change of
+/// what the user asked for: recomputation, sequence, micro-batches, ZeRO, then more stages or parts for fewer replicas.
+std::vector<Fit> smaller_splits(const Fit& too_large);
+
+/// Which splits of a job over all its devices fit.
+struct FitList {
+  std::vector<Fit> smallest;   // that were laid out and fit, the smallest memory first
+  std::vector<Fit> fastest;    // likewise, the fastest by formula first
+  std::size_t considered = 0;  // all splits over all devices,
+  std::size_t impossible = 0;  // of which so many need more for parameters and states alone than a device has,
+  std::size_t likely = 0;      // and so many fit by formula
+  std::size_t laid_out = 0;    // were compiled
+  std::size_t refused = 0;     // are no plans: the model or the batch does not allow them
+  std::optional<Fit> nearest;  // if none fits: of those laid out the smallest
+  Bytes limit;
+};
+/// The words say nothing of the split. `go_on` is asked before each plan; false: end with what there is.
+FitList fitting_splits(const JobWords& words, const std::function<bool(std::size_t done, std::size_t total)>& go_on = {});
+
+}  // namespace baton::job

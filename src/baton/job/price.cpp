@@ -1,0 +1,448 @@
+#include "baton/job/price.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "baton/base/error.h"
+#include "baton/cost/roofline.h"
+#include "baton/schedule/schedule.h"
+#include "baton/strategy/stages.h"
+#include "baton/strategy/training_step.h"
+
+namespace baton::job {
+namespace {
+
+using strategy::Recompute;
+
+double over(double amount, double rate) { return rate > 0 ? amount / rate * 1e9 : 0; }
+
+/// The most that a port carries in a second, whatever the size of messages; 0: no limit.
+double widest_port(const cluster::Cluster& cluster) {
+  if (!cluster.wiring()) {
+    return 0;
+  }
+  const cluster::Link& port = cluster.wiring()->port;
+  double most = port.bandwidth;
+  for (const cluster::Link::Piece& piece : port.pieces) {
+    most = most == 0 || piece.bandwidth == 0 ? 0 : std::max(most, piece.bandwidth);
+  }
+  return most;
+}
+
+/// The first devices, with memory for anything.
+cluster::Cluster roomy(const cluster::Cluster& cluster, std::int64_t count) {
+  std::vector<cluster::Device> devices(cluster.devices().begin(), cluster.devices().begin() + count);
+  for (cluster::Device& device : devices) {
+    device.memory = Bytes(std::int64_t{1} << 60);
+  }
+  return cluster::Cluster(std::move(devices), cluster.emulated_link(), cluster.wiring());
+}
+
+double bytes_of(const model::Value& value, std::int64_t rows, const strategy::Step& step) {
+  const std::int64_t width = value.integers || value.statistics || value.wide ? 4 : size_of(strategy::dtype_of(step.precision));
+  return static_cast<double>(value.shape(rows).elements() * width);
+}
+
+/// How much of the idle time that 1f1b has in filling and draining is left under another schedule.
+double idle_share(std::string_view schedule, std::int64_t chunks) {
+  const auto each = static_cast<double>(chunks);
+  if (schedule == "interleaved" || schedule == "looped-bfs") {
+    return 1 / each;
+  }
+  return schedule == "zb-h1"                         ? 1.0 / 3
+         : schedule == "interleaved-zb"              ? 1 / (3 * each)
+         : schedule == "gpipe" || schedule == "1f1b" ? 1
+                                                     : 0.05;
+}
+
+}  // namespace
+
+std::optional<std::pair<std::int64_t, std::int64_t>> shorter_steps(const Choice& choice, std::int64_t batch) {
+  const std::int64_t few = std::max<std::int64_t>(2, choice.pp);
+  const std::int64_t more = choice.chunks > 1 ? 2 * few : few + std::max<std::int64_t>(1, few / 4);
+  const bool even = batch % choice.dp == 0 && batch / choice.dp % choice.micro_batches == 0;
+  return even && choice.micro_batches > few + more ? std::optional(std::pair(few, more)) : std::nullopt;
+}
+
+Pricer::Pricer(const strategy::Request& request, const WhatIf& what_if, const cost::Software& software, Duration own)
+    : request_(request),
+      cluster_(changed(request.cluster, what_if)),
+      what_if_(what_if),
+      software_(software),
+      own_(std::move(own)),
+      reduced_(reduced(request.model)),
+      port_(widest_port(cluster_)),
+      parameters_(static_cast<double>(request.model.parameter_count())) {
+  for (std::size_t block = 0; block < request.model.blocks().size(); ++block) {
+    for (const op::ProductExtents& one : request.model.products(block)) {
+      matrices_.push_back(
+          {static_cast<double>(one.rows), static_cast<double>(one.out), static_cast<double>(one.in), block == 0 ? 2.0 : 3.0});
+    }
+  }
+  const std::vector<cluster::Device>& devices = cluster_.devices();
+  in_node_ = static_cast<double>(
+      std::count_if(devices.begin(), devices.end(), [&](const cluster::Device& device) { return device.node == devices[0].node; }));
+}
+
+std::optional<std::string> Pricer::refused(std::int64_t tp, bool sp) {
+  if (tp == 1) {
+    return std::nullopt;
+  }
+  const auto [found, added] = refused_.try_emplace({tp, sp});
+  if (added) {
+    try {
+      unit({tp, sp, 1});
+    } catch (const Error& error) {
+      found->second = error.what();
+    }
+  }
+  return found->second;
+}
+
+const Pricer::Unit& Pricer::unit(const UnitKey& key) {
+  if (const auto found = units_.find(key); found != units_.end()) {
+    return found->second;
+  }
+  const auto& [tp, sp, rows] = key;
+  const std::int64_t below = std::int64_t{1} << (std::bit_width(static_cast<std::uint64_t>(rows)) - 1);
+  if (below == rows) {
+    return units_.emplace(key, make_unit(key)).first->second;
+  }
+  // Between two powers of two in proportion.
+  const Unit& less = unit({tp, sp, below});
+  const Unit& more = unit({tp, sp, 2 * below});
+  const double share = static_cast<double>(rows - below) / static_cast<double>(below);
+  Unit between = less;
+  for (std::size_t b = 0; b < between.blocks.size(); ++b) {
+    for (double Unit::Block::*part :
+         {&Unit::Block::forward, &Unit::Block::backward, &Unit::Block::weights, &Unit::Block::inner, &Unit::Block::output}) {
+      between.blocks[b].*part += share * (more.blocks[b].*part - less.blocks[b].*part);
+    }
+  }
+  return units_.emplace(key, std::move(between)).first->second;
+}
+
+Pricer::Unit Pricer::make_unit(const UnitKey& key) const {
+  const auto& [tp, sp, rows] = key;
+  const cluster::Cluster some = roomy(request_.cluster, tp);
+  strategy::Request request{.model = reduced_.model,
+                            .cluster = some,
+                            .strategy = "product",
+                            .step = request_.step,
+                            .layout = request_.layout,
+                            .target = request_.target};
+  request.step.global_batch = rows * strategy::samples_together(reduced_.model);
+  request.layout.dp = request.layout.pp = 1;
+  request.layout.tp = tp;
+  request.layout.sp = sp;
+  request.layout.micro_batches = 1;
+  request.layout.recompute = Recompute::none;
+  request.layout.balance = strategy::Balance::even;
+  const Laid laid = lay_out(request, strategy::strategy_by_name("product"), 2, [&](const plan::Plan& plan) {
+    plan::Limits limits;
+    limits.memory.assign(plan.devices().size(), some.devices()[0].memory);
+    return limits;
+  });
+  const plan::Plan& plan = laid.plan;
+  const trace::StepTrace step = imagined_step(plan, some, laid.stands_for, what_if_, software_, own_);
+  const double share = static_cast<double>(rows) / static_cast<double>(request.step.global_batch);
+
+  const std::size_t count = reduced_.model.blocks().size();
+  Unit unit{std::vector<Unit::Block>(count)};
+  std::vector<double> forward_end(count, 0);
+  std::vector<double> backward_end(count, 0);
+  struct Life {
+    std::int32_t block = -1;  // of the first task that touches it; -1: that is no task of a block's forward
+    bool touched = false;
+    bool backward = false;
+  };
+  std::vector<Life> lives(plan.buffers().size());
+  for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+    const plan::Task& task = plan.tasks()[t];
+    if (task.device.index() != 0) {
+      continue;
+    }
+    const auto end = static_cast<double>(step.events[t].end.count);
+    const auto duration = end - static_cast<double>(step.events[t].start.count);
+    const std::int32_t block = task.labels.block;
+    const bool of_block = block >= 0 && block < static_cast<std::int32_t>(count);
+    for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
+      for (const BufferId id : *list) {
+        Life& life = lives[id.index()];
+        if (!life.touched) {
+          life.touched = true;
+          life.block = task.labels.phase == plan::Phase::forward ? block : -1;
+        }
+        life.backward = life.backward || task.labels.phase == plan::Phase::backward;
+      }
+    }
+    if (!of_block || task.labels.phase == plan::Phase::update) {
+      if (task.labels.phase == plan::Phase::update) {
+        unit.blocks[of_block ? static_cast<std::size_t>(block) : 0].update += duration;
+      }
+      continue;
+    }
+    const auto b = static_cast<std::size_t>(block);
+    double& last = task.labels.phase == plan::Phase::forward ? forward_end[b] : backward_end[b];
+    last = std::max(last, end);
+    const bool weights = task.labels.phase == plan::Phase::backward && task.lane == plan::Lane::compute &&
+                         std::any_of(task.writes.begin(), task.writes.end(),
+                                     [&](BufferId id) { return std::holds_alternative<plan::ParameterPart>(plan[id].content); });
+    unit.blocks[b].weights += weights ? duration * share : 0;
+  }
+  double at = 0;
+  for (std::size_t b = 0; b < count; ++b) {
+    unit.blocks[b].forward = std::max(0.0, forward_end[b] - at) * share;
+    at = std::max(at, forward_end[b]);
+  }
+  for (std::size_t b = count; b-- > 0;) {
+    unit.blocks[b].backward = std::max(0.0, backward_end[b] - at) * share;
+    at = std::max(at, backward_end[b]);
+  }
+  for (std::size_t i = 0; i < lives.size(); ++i) {
+    const plan::Buffer& buffer = plan.buffers()[i];
+    if (buffer.device.index() != 0 || lives[i].block < 0 || lives[i].block >= static_cast<std::int32_t>(count)) {
+      continue;
+    }
+    Unit::Block& block = unit.blocks[static_cast<std::size_t>(lives[i].block)];
+    if (buffer.role == plan::Role::parameter && buffer.persistent) {
+      block.elements += static_cast<double>(buffer.shape.elements());
+    } else if (!buffer.persistent && lives[i].backward && !std::holds_alternative<plan::ParameterPart>(buffer.content)) {
+      block.inner += static_cast<double>(buffer.size().count) * share;
+    }
+  }
+  for (std::size_t b = 0; b < count; ++b) {
+    const model::Block& block = reduced_.model.blocks()[b];
+    unit.blocks[b].output = bytes_of(block.values[block.out], rows, request_.step) / (sp ? static_cast<double>(tp) : 1);
+  }
+  return unit;
+}
+
+const std::vector<std::int64_t>& Pricer::blocks_of_stages(std::int64_t stages) {
+  const auto [found, added] = stages_.try_emplace(stages);
+  if (added) {
+    found->second = strategy::balanced_stages(request_.model, request_.layout.balance,
+                                              std::vector<strategy::StageLoad>(static_cast<std::size_t>(stages)));
+  }
+  return found->second;
+}
+
+const Pricer::Pipe& Pricer::pipe(const PipeKey& key) {
+  const auto found = pipes_.find(key);
+  return found != pipes_.end() ? found->second : pipes_.emplace(key, make_pipe(key)).first->second;
+}
+
+Pricer::Pipe Pricer::make_pipe(const PipeKey& key) {
+  const auto& [of_unit, pp, chunks, recompute] = key;
+  const Unit& one = unit(of_unit);
+  const std::vector<std::int64_t>& counts = blocks_of_stages(pp * chunks);
+  struct Device {
+    double time = 0, forward = 0, weights = 0, update = 0, elements = 0, kept = 0;
+  };
+  std::vector<Device> devices(static_cast<std::size_t>(pp));
+  Pipe pipe;
+  std::size_t b = 0;
+  for (std::size_t s = 0; s < counts.size(); ++s) {
+    Device& device = devices[s % devices.size()];
+    const std::size_t begin = b;
+    const auto n = static_cast<std::size_t>(counts[s]);
+    const std::size_t stride = recompute == Recompute::alternate ? 2
+                               : recompute == Recompute::all     ? static_cast<std::size_t>(std::ceil(std::sqrt(n)))
+                                                                 : 1;
+    double run = 0;  // bytes of a run of blocks whose values are made again
+    for (; b < begin + n; ++b) {
+      const Unit::Block& block = one.blocks[reduced_.block_of[b]];
+      const bool end_of_model = b == 0 || b + 1 == reduced_.block_of.size();
+      const bool last_of_run = (b - begin) % stride + 1 == stride || b + 1 == begin + n;
+      const bool again = recompute == Recompute::full ? !end_of_model : !last_of_run;
+      device.forward += block.forward;
+      device.time += block.forward + block.backward + (again ? block.forward : 0);
+      device.weights += block.weights;
+      device.update += block.update;
+      device.elements += block.elements;
+      device.kept += again ? (recompute == Recompute::full ? block.output : 0) : block.inner;
+      run = last_of_run ? 0 : run + block.inner;
+      pipe.again = std::max(pipe.again, again ? std::max(run, block.inner) : 0);
+      if (b + 1 == begin + n && b + 1 < reduced_.block_of.size()) {
+        pipe.message = std::max(pipe.message, block.output);
+      }
+    }
+  }
+  for (const Device& device : devices) {
+    if (device.time > pipe.longest) {
+      pipe.longest = device.time;
+      pipe.forward = device.forward;
+      pipe.weights = device.weights;
+      pipe.backward = device.time - device.forward;
+    }
+    pipe.whole += device.time;
+    pipe.update = std::max(pipe.update, device.update);
+    pipe.elements = std::max(pipe.elements, device.elements);
+    pipe.kept = std::max(pipe.kept, device.kept);
+  }
+  return pipe;
+}
+
+/// Of a reduce_scatter or an all_gather over the replicas: rings within the nodes, and between them.
+double Pricer::spread_time(double bytes, std::int64_t dp, std::int64_t tp) const {
+  if (dp == 1 || !cluster_.wiring()) {
+    return 0;
+  }
+  const cluster::Wiring& wiring = *cluster_.wiring();
+  const double inside = std::clamp(std::floor(in_node_ / static_cast<double>(tp)), 1.0, static_cast<double>(dp));
+  const double nodes = std::ceil(static_cast<double>(dp) / inside);
+  const double port = wiring.bus > 0 ? std::min(port_ == 0 ? wiring.bus : port_, wiring.bus / in_node_) : port_;
+  const double network = wiring.network.bandwidth * std::min(1.0, wiring.network_ports / in_node_);
+  const double messages = std::max(1.0, bytes / static_cast<double>(std::max<std::int64_t>(1, request_.layout.bucket.count)));
+  const double latency = static_cast<double>(wiring.start.count) + (inside - 1) * static_cast<double>(wiring.port.latency.count) +
+                         (nodes - 1) * static_cast<double>(wiring.network.latency.count);
+  return messages * latency + over((inside - 1) / inside * bytes, port) + over((nodes - 1) / nodes * bytes / inside, network);
+}
+
+/// Of a message from a stage to the next.
+double Pricer::message_time(double bytes, std::int64_t dp, std::int64_t tp) const {
+  if (!cluster_.wiring()) {
+    return 0;
+  }
+  const cluster::Wiring& wiring = *cluster_.wiring();
+  const bool leaves = static_cast<double>(dp * tp) >= in_node_;
+  const cluster::Link& link = leaves ? wiring.network : wiring.port;
+  return static_cast<double>(link.latency.count) +
+         over(bytes, leaves ? link.bandwidth * std::min(1.0, wiring.network_ports / in_node_) : link.bandwidth);
+}
+
+/// By ZeRO's formula: the weights that are computed with, their gradients, and what the optimizer keeps.
+double Pricer::parameter_bytes(double elements, std::int64_t dp, std::int64_t zero) const {
+  const strategy::Precision precision = request_.step.precision;
+  const auto value = static_cast<double>(size_of(strategy::dtype_of(precision)));
+  const auto parameter = static_cast<double>(size_of(strategy::parameter_type(precision)));
+  const double gradient = request_.step.wide_gradients ? parameter : value;
+  const double kept = parameter * static_cast<double>(op::state_slots(request_.step.optimizer)) +
+                      (strategy::is_mixed(precision) ? parameter : 0);
+  const auto n = static_cast<double>(dp);
+  const std::array<double, 4> by_stage{value + gradient + kept, value + gradient + kept / n, value + (gradient + kept) / n,
+                                       (value + gradient + kept) / n};
+  return elements * by_stage[static_cast<std::size_t>(zero)];
+}
+
+/// How many micro-batches of a whole device's work are kept at once.
+double Pricer::in_flight(const Choice& choice) const {
+  if (choice.pp == 1) {
+    return 1;
+  }
+  const std::string& name = schedule::schedules()[static_cast<std::size_t>(choice.schedule)].name;
+  const auto pp = static_cast<double>(choice.pp);
+  const auto chunks = static_cast<double>(choice.chunks);
+  const auto all = static_cast<double>(choice.micro_batches);
+  const double most = name == "naive"                                       ? 1
+                      : name == "1f1b" || name == "zb-h1" || name == "zb-v" ? pp
+                      : name == "zb-h2"                                     ? 2 * pp - 1
+                      : name == "interleaved" || name == "interleaved-zb"   ? (2 * (pp - 1) + (chunks - 1) * pp + 1) / chunks
+                                                                            : all;
+  return std::min(all, most);
+}
+
+/// No step takes less than the products of a device at the efficiency of their largest extents, and its update; nor than gradients
+/// need through a port.
+double Pricer::least_time(const Choice& choice, double samples) const {
+  if (own_) {
+    return 0;  // whatever the user's own formula says
+  }
+  const cluster::Speed& speed = cluster_.devices()[0].speed;
+  const DType type = strategy::dtype_of(request_.step.precision);
+  const bool tf32 = request_.step.precision == strategy::Precision::tf32;
+  const auto pieces = static_cast<double>(choice.micro_batches);
+  const auto tp = static_cast<double>(choice.tp);
+  const auto element = static_cast<double>(size_of(type));
+  const bool tiled = speed.multiprocessors > 0;  // then no extent but waves of tiles decide
+  const double share = tiled ? std::max(1.0, software_.on(cluster_.devices()[0].name).products) * (software_.fp8 ? 2 : 1) : 1;
+  double computing = 0;
+  for (const Matrix& matrix : matrices_) {
+    const double rows = samples * matrix.positions;
+    const double extent = tiled ? 0 : std::min({rows, matrix.rows, matrix.columns});
+    const double rate = cost::product_rate(speed, type, tf32, extent) * share;
+    const double arithmetic = over(2 * rows * matrix.rows * matrix.columns / tp, rate);
+    const double weights = over(matrix.rows * matrix.columns * element / tp, speed.memory_bandwidth);
+    computing += matrix.products * pieces * (static_cast<double>(speed.launch.count) + std::max(arithmetic, weights));
+  }
+  const auto dp = static_cast<double>(choice.dp);
+  const auto states = static_cast<double>(op::state_slots(request_.step.optimizer));
+  const double part = parameters_ * element / static_cast<double>(choice.pp * choice.tp);
+  const double updating = states == 0 ? 0 : over(part * (3 + 2 * states) / (choice.zero > 0 ? dp : 1), speed.memory_bandwidth);
+  double moving = over(2 * (dp - 1) / dp * part, port_);
+  if (cluster_.wiring() && cluster_.wiring()->switch_sums > 0) {
+    moving = std::min(moving, over(part, cluster_.wiring()->switch_sums));
+  }
+  return std::max((computing / static_cast<double>(choice.pp) + updating) / what_if_.compute, moving);
+}
+
+/// No device holds less than its part of the parameters and states.
+double Pricer::least_memory(const Choice& choice) const {
+  const auto dp = static_cast<double>(choice.dp);
+  const auto states = static_cast<double>(op::state_slots(request_.step.optimizer));
+  const double part = parameters_ * static_cast<double>(size_of(strategy::dtype_of(request_.step.precision))) /
+                      static_cast<double>(choice.pp * choice.tp);
+  return part / (choice.zero == 3 ? dp : 1) + part * states / (choice.zero > 0 ? dp : 1);
+}
+
+/// Replicas and parts that are compiled: two of those that are folded into one, or all.
+double Pricer::written_copies(const Choice& choice) const {
+  const auto in_node = static_cast<std::int64_t>(in_node_);
+  const bool one_node = choice.devices() <= in_node;
+  const bool full_nodes = choice.devices() % in_node == 0 && in_node % choice.tp == 0;
+  const bool pieces_alike = choice.zero < 2 || !choice.sp;  // otherwise collectives of pieces stand in another order
+  const bool replicas = request_.step.global_batch % choice.dp == 0 && pieces_alike &&
+                        (one_node || (full_nodes && choice.dp * choice.tp % in_node == 0));
+  const bool parts = one_node || full_nodes;
+  return static_cast<double>((replicas ? std::min<std::int64_t>(choice.dp, 2) : choice.dp) *
+                             (parts ? std::min<std::int64_t>(choice.tp, 2) : choice.tp));
+}
+
+Price Pricer::price(const Choice& choice) {
+  const double samples = static_cast<double>(request_.step.global_batch) / static_cast<double>(choice.dp);
+  const auto pieces = static_cast<double>(choice.micro_batches);
+  const auto rows = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(samples / pieces)));
+  const Pipe& pipe = this->pipe({{choice.tp, choice.sp, rows}, choice.pp, choice.chunks, choice.recompute});
+  const auto dp = static_cast<double>(choice.dp);
+  const auto pp = static_cast<double>(choice.pp);
+  const auto value = static_cast<double>(size_of(strategy::dtype_of(request_.step.precision)));
+
+  double time = pieces * pipe.longest;
+  if (choice.pp > 1) {
+    const std::string& name = schedule::schedules()[static_cast<std::size_t>(choice.schedule)].name;
+    const double message = message_time(pipe.message, choice.dp, choice.tp);
+    if (name == "naive") {
+      time = pieces * (pipe.whole + 2 * (pp - 1) * message);
+    } else {
+      time += (pipe.whole - pipe.longest) * idle_share(name, choice.chunks) +
+              2 * (pp * static_cast<double>(choice.chunks) - 1) * message;
+      time = std::max(time, 2 * static_cast<double>(choice.chunks) * pieces * message);
+    }
+  }
+  // Gradients travel beside the last backward; pieces of parameters beside every forward and backward.
+  if (choice.dp > 1) {
+    const double spread = spread_time(pipe.elements * value, choice.dp, choice.tp);
+    const double once = choice.zero < 2 ? 2 * spread : choice.zero == 2 ? spread : 0;
+    const double each = choice.zero < 2 ? 0 : choice.zero == 2 ? spread : 3 * spread;
+    time = std::max(time, pieces * each) + std::max(0.05 * once, once - 0.8 * pipe.backward);
+  }
+  time += pipe.update / (choice.zero > 0 ? dp : 1);
+
+  Price price;
+  price.time = time;
+  price.memory = parameter_bytes(pipe.elements, choice.dp, choice.zero) + in_flight(choice) * pipe.kept + pipe.again;
+  price.least_time = least_time(choice, samples / pieces);
+  price.least_memory = least_memory(choice);
+  constexpr double tasks_per_block = 30;
+  const auto shorter = shorter_steps(choice, request_.step.global_batch);
+  price.tasks = static_cast<double>(reduced_.block_of.size()) * tasks_per_block *
+                (shorter ? static_cast<double>(shorter->first + shorter->second) : pieces) *
+                (choice.recompute == Recompute::none ? 1 : 1.4);
+  price.all_tasks = price.tasks * static_cast<double>(choice.dp * choice.tp);
+  price.tasks *= written_copies(choice);
+  return price;
+}
+
+}  // namespace baton::job

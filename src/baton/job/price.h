@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "baton/job/choice.h"
+#include "baton/job/reduced.h"
+#include "baton/job/scenario.h"
+
+namespace baton::job {
+
+/// What a split costs, without compiling it.
+struct Price {
+  double time = 0;          // of a step, in nanoseconds: an estimate
+  double memory = 0;        // bytes of the device that needs most: an estimate
+  double least_time = 0;    // nanoseconds: no step of that split takes less
+  double least_memory = 0;  // bytes: no device that needs most holds less
+  double tasks = 0;         // of the plans that would be compiled, about,
+  double all_tasks = 0;     // and if their devices were not alike, so that none is folded
+};
+
+/// The numbers of micro-batches of the two shorter steps by which a step of very many is known: from one full pipeline on each
+/// further micro-batch adds the same. nullopt if it is simulated as it is.
+std::optional<std::pair<std::int64_t, std::int64_t>> shorter_steps(const Choice& choice, std::int64_t batch);
+
+/// Prices the splits of one job by formulas. What a block takes comes from the model with each repeated block once, compiled for
+/// one replica and stage, simulated with the job's own costs, once per number of parts and of rows (powers of two; between them in
+/// proportion). Over that: the idle time of the schedule, bytes over links for gradients and pieces, the memory of parameters,
+/// states and kept activations.
+class Pricer {
+ public:
+  /// Model and cluster of the request must outlive it. Its layout is not looked at.
+  Pricer(const strategy::Request& request, const WhatIf& what_if, const cost::Software& software, Duration own = {});
+
+  /// Why tensors of the model cannot be divided so; nullopt if they can.
+  std::optional<std::string> refused(std::int64_t tp, bool sp);
+  /// Tensors can be divided so.
+  Price price(const Choice& choice);
+  /// No device holds less than its part of the parameters and states. In bytes.
+  double least_memory(const Choice& choice) const;
+
+ private:
+  struct Unit {
+    struct Block {
+      double forward = 0;  // nanoseconds
+      double backward = 0;
+      double weights = 0;  // of the backward, what the gradients of weights take
+      double update = 0;
+      double elements = 0;  // of parameters, of one part
+      double inner = 0;     // bytes that are kept from the forward to the backward
+      double output = 0;    // bytes that pass to the next block
+    };
+    std::vector<Block> blocks;  // of the reduced model
+  };
+  /// The device of a pipeline that needs most, and the pipeline as a whole.
+  struct Pipe {
+    double longest = 0;   // nanoseconds per micro-batch of the slowest device
+    double whole = 0;     // of all devices together
+    double forward = 0;   // of the slowest device
+    double weights = 0;   // of the slowest device, gradients of weights
+    double update = 0;    // nanoseconds per step of the device with most parameters, not divided
+    double elements = 0;  // parameters of that device
+    double kept = 0;      // bytes per micro-batch of the device that keeps most
+    double again = 0;     // bytes that recomputation makes at once
+    double message = 0;   // bytes between two stages
+    double backward = 0;  // nanoseconds of the slowest device's backward
+  };
+  using UnitKey = std::tuple<std::int64_t, bool, std::int64_t>;  // tp, sp, rows
+  using PipeKey = std::tuple<UnitKey, std::int64_t, std::int64_t, strategy::Recompute>;
+
+  const Unit& unit(const UnitKey& key);
+  Unit make_unit(const UnitKey& key) const;
+  const Pipe& pipe(const PipeKey& key);
+  Pipe make_pipe(const PipeKey& key);
+  const std::vector<std::int64_t>& blocks_of_stages(std::int64_t stages);
+
+  double spread_time(double bytes, std::int64_t dp, std::int64_t tp) const;
+  double message_time(double bytes, std::int64_t dp, std::int64_t tp) const;
+  double parameter_bytes(double elements, std::int64_t dp, std::int64_t zero) const;
+  double in_flight(const Choice& choice) const;
+  double written_copies(const Choice& choice) const;
+  double least_time(const Choice& choice, double samples) const;
+
+  struct Matrix {
+    double positions;  // rows of one sample
+    double rows, columns;
+    double products;  // forward, gradient of the weights and, but for the first block, of the input
+  };
+
+  const strategy::Request& request_;
+  cluster::Cluster cluster_;  // with what would be otherwise
+  WhatIf what_if_;
+  cost::Software software_;
+  Duration own_;
+  Reduced reduced_;
+  std::vector<Matrix> matrices_;
+  double port_ = 0;
+  double parameters_ = 0;
+  double in_node_ = 1;
+  std::map<std::pair<std::int64_t, bool>, std::optional<std::string>> refused_;
+  std::map<UnitKey, Unit> units_;
+  std::map<PipeKey, Pipe> pipes_;
+  std::map<std::int64_t, std::vector<std::int64_t>> stages_;
+};
+
+}  // namespace baton::job

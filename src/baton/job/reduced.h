@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "baton/model/model.h"
+
+namespace baton::job {
+
+/// A model without its repetitions: of blocks that follow each other several times, alone or as a sequence, one copy is left. The
+/// first and the last block stay, since their gradients and losses are like no other's.
+struct Reduced {
+  model::Model model;
+  std::vector<std::size_t> block_of;  // by block of the whole model: the one of the reduced model that is like it
+};
+Reduced reduced(const model::Model& model);
+
+}  // namespace baton::job

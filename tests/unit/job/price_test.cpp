@@ -1,0 +1,107 @@
+#include "baton/job/price.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "baton/base/error.h"
+#include "baton/job/reduced.h"
+#include "baton/job/setup.h"
+#include "baton/model/zoo.h"
+
+namespace baton::job {
+namespace {
+
+TEST(ReducedModel, HasEachRepeatedBlockOnce) {
+  const model::Model model = model::parse_model("llama:depth=12,heads=4,kv-heads=2,dim=32,hidden=64,context=8,vocab=64");
+  const Reduced small = reduced(model);
+  ASSERT_EQ(small.block_of.size(), model.blocks().size());
+  EXPECT_LE(small.model.blocks().size(), 4U);
+  for (std::size_t b = 0; b < model.blocks().size(); ++b) {
+    const model::Block& like = small.model.blocks()[small.block_of[b]];
+    EXPECT_EQ(like.output(), model.blocks()[b].output());
+    ASSERT_EQ(like.parameters.size(), model.blocks()[b].parameters.size());
+    for (std::size_t p = 0; p < like.parameters.size(); ++p) {
+      EXPECT_EQ(like.parameters[p].shape, model.blocks()[b].parameters[p].shape);
+    }
+  }
+  EXPECT_EQ(small.block_of.front(), 0U);
+  EXPECT_EQ(small.block_of.back(), small.model.blocks().size() - 1);
+}
+
+JobWords words_on(const std::string& cluster, const std::string& model, std::int64_t devices) {
+  JobWords words;
+  words.model = model;
+  words.cluster = cluster;
+  words.devices = std::to_string(devices);
+  words.batch = "16";
+  return words;
+}
+
+/// Draws splits, and compares their prices with their simulated steps.
+void for_random_splits(const JobWords& shared, int seed, int count,
+                       const std::function<void(const Choice&, const Price&, const Scenario&)>& compare) {
+  const model::Model model = make_model(shared);
+  const cluster::Cluster cluster = imagine(shared);
+  const strategy::Request request = make_request(shared, model, cluster, imagined_target());
+  Pricer pricer(request, {}, {});
+  std::vector<Choice> choices;
+  for (const Group& group : groups_of(model, request.step.global_batch, static_cast<std::int64_t>(cluster.size()))) {
+    if (!pricer.refused(group.tp, group.sp)) {
+      for_each_choice(group, model, request.step.global_batch, [&](const Choice& choice) { choices.push_back(choice); });
+    }
+  }
+  std::mt19937 random(static_cast<unsigned>(seed));
+  for (int i = 0; i < count; ++i) {
+    const Choice& choice = choices[random() % choices.size()];
+    JobWords words = words_of(choice, shared);
+    words.memory = "1024T";
+    try {
+      compare(choice, pricer.price(choice), Scenario(words));
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.what() << " " << choice.dp << " " << choice.pp << " " << choice.tp;
+    }
+  }
+}
+
+class Prices : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(Prices, NeverBoundAStepOrItsMemoryFromAboveAndEstimateItWithinAFactorOfTwoMostly) {
+  JobWords shared = words_on(GetParam().first, GetParam().second, 4);
+  shared.optimizer = "adam";
+  int near = 0;
+  int all = 0;
+  for_random_splits(shared, 7, 60, [&](const Choice& choice, const Price& price, const Scenario& scenario) {
+    const auto step = static_cast<double>(scenario.step().duration.count);
+    double most = 0;
+    for (const Bytes peak : scenario.laid().peak) {
+      most = std::max(most, static_cast<double>(peak.count));
+    }
+    EXPECT_LE(price.least_time, step) << strategy::describe(scenario.request());
+    EXPECT_LE(price.least_memory, most) << strategy::describe(scenario.request());
+    EXPECT_GT(price.time, 0) << choice.pp;
+    ++all;
+    near += std::abs(std::log2(price.time / step)) < 1;
+  });
+  EXPECT_GE(near, all * 8 / 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, Prices,
+                         testing::Values(std::pair("pcie-4", "mlp:dim=1024,depth=6"),
+                                         std::pair("dgx-h100",
+                                                   "llama:depth=4,heads=4,kv-heads=4,dim=256,hidden=512,context=64,vocab=512"),
+                                         std::pair("dgx-a100", "mlp:dim=4096,depth=8")));
+
+TEST(Prices, SayWhyTensorsCannotBeDivided) {
+  const JobWords shared = words_on("dgx-h100", "gpt:depth=2,heads=3,dim=48,context=8,vocab=32", 8);
+  const model::Model model = make_model(shared);
+  const cluster::Cluster cluster = imagine(shared);
+  const strategy::Request request = make_request(shared, model, cluster, imagined_target());
+  Pricer pricer(request, {}, {});
+  EXPECT_TRUE(pricer.refused(8, false));
+  EXPECT_FALSE(pricer.refused(3, false)) << *pricer.refused(3, false);
+}
+
+}  // namespace
+}  // namespace baton::job
