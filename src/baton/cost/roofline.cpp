@@ -211,8 +211,8 @@ Nanoseconds Roofline::duration(const plan::Plan& plan, TaskId id) const {
   double casting = 0;
   if (software_.fp8 && software_.casts > 0 && is_narrow(type)) {
     double elements = 0;
-    for (const op::Operand& one : reads) {
-      elements += static_cast<double>(one.shape.elements());
+    for (std::size_t i = 0; i < std::min<std::size_t>(2, reads.size()); ++i) {  // not a bias
+      elements += static_cast<double>(reads[i].shape.elements());
     }
     casting = over(software_.casts * elements, memory);
   }

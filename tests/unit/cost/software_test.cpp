@@ -59,8 +59,10 @@ Nanoseconds time_of(const char* profile, const op::Op& op, const std::vector<Sha
   task.writes.push_back(buffer(written));
   draft.tasks.push_back(task);
   const plan::Plan plan = plan::finish(std::move(draft));
-  const cluster::Cluster cluster(
-      {{.name = "d:0", .cores = {}, .memory = Bytes(1 << 30), .speed = {.memory_bandwidth = 1e9, .multiprocessors = 1}}});
+  const cluster::Cluster cluster({{.name = "d:0",
+                                   .cores = {},
+                                   .memory = Bytes(1 << 30),
+                                   .speed = {.rates = {{"f32", 1e15}}, .memory_bandwidth = 1e9, .multiprocessors = 1}}});
   const Roofline roofline(cluster, parse_software(profile, "mine"));
   return issue ? roofline.issuing(plan, TaskId(0)) : roofline.duration(plan, TaskId(0));
 }
@@ -75,7 +77,7 @@ TEST(Software, GradientsOfNormsMayTakeMorePassesThanNorms) {
 }
 
 TEST(Software, OperandsInEightBitsAreCastWhichMovesBytes) {
-  const std::vector<Shape> reads{Shape{64, 64}, Shape{64, 64}};
+  const std::vector<Shape> reads{Shape{64, 64}, Shape{64, 64}, Shape{64}};
   const auto time = [&](const char* profile) {
     return time_of(profile, op::Linear{}, reads, Shape{64, 64}, plan::Phase::forward).count;
   };
