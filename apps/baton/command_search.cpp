@@ -1,6 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/job/programs.h"
 #include "baton/lab/json.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/search.h"
@@ -39,7 +43,11 @@ std::vector<std::string> cells(const lab::Found& one) {
   return {one.name, to_text(one.step), to_text(one.memory), part(one.time.busy), part(one.time.exposed), part(one.time.waiting)};
 }
 
-Json to_json(const lab::Found& one) {
+Json to_json(const lab::Found& one, std::int64_t batch) {
+  Json programs = Json::object();
+  for (const job::ProgramFlags& program : job::flags_for_programs(one.choice, batch)) {
+    programs[program.program] = program.cannot.empty() ? Json{{"flags", program.flags}} : Json{{"cannot", program.cannot}};
+  }
   return {{"name", one.name},
           {"time_per_step_ns", one.step.count},
           {"peak_bytes", one.memory.count},
@@ -47,11 +55,53 @@ Json to_json(const lab::Found& one) {
           {"exposed_ns", one.time.exposed.count},
           {"waiting_ns", one.time.waiting.count},
           {"rest_ns", one.time.rest().count},
-          {"command", flags_of(one.words)}};
+          {"from_shorter_steps", one.from_shorter_steps},
+          {"command", flags_of(one.words)},
+          {"programs", programs}};
+}
+
+/// How other programs are told to split the work so.
+void print_programs(const lab::Found& one, std::int64_t batch) {
+  fmt::print("\nOther programs for {}\n", one.name);
+  for (const job::ProgramFlags& program : job::flags_for_programs(one.choice, batch)) {
+    fmt::print("  {}: {}\n", program.program, program.cannot.empty() ? program.flags : "cannot: " + program.cannot);
+  }
+}
+
+/// How many splits there are, and what became of them.
+void print_counts(const lab::SearchResult& result, const std::string& cluster) {
+  fmt::print("{} splits over 1 to {} device{} of {} considered, {} of them compiled, verified and simulated\n", result.considered,
+             result.devices, result.devices == 1 ? "" : "s", cluster, result.tried);
+  if (result.pruned > 0) {
+    fmt::print("  {} cannot be faster than the fastest: their products and messages alone take longer\n", result.pruned);
+  }
+  if (result.left_out > 0) {
+    fmt::print("  {} are not simulated: by formulas for computing, links and idle time others are faster\n", result.left_out);
+  }
+  if (result.too_large > 0) {
+    fmt::print("  {} do not fit: they need {} or more\n", result.too_large, to_text(result.least_too_large));
+  }
+  std::vector<std::pair<std::size_t, std::string>> reasons;
+  for (const auto& [reason, count] : result.reasons) {
+    reasons.emplace_back(count, reason);
+  }
+  std::stable_sort(reasons.begin(), reasons.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  constexpr std::size_t shown = 3;
+  for (std::size_t i = 0; i < std::min(shown, reasons.size()); ++i) {
+    fmt::print("  {} refused: {}\n", reasons[i].first, printable(reasons[i].second));
+  }
+  if (reasons.size() > shown) {
+    fmt::print("  {} more reasons of refusal are in --json\n", reasons.size() - shown);
+  }
+  if (std::any_of(result.ranked.begin(), result.ranked.end(), [](const lab::Found& one) { return one.from_shorter_steps; })) {
+    fmt::print("  steps of many micro-batches: two shorter ones are simulated, the rest is in proportion\n");
+  }
+  fmt::print("\n");
 }
 
 void search(SearchWords words, int& exit_code) {
   const std::int64_t top = parse_integer(words.top, "--top", 1, 1000);
+  const std::int64_t batch = parse_integer(words.job.batch, "--batch", 1, 1 << 30);
   settle_outputs({&words.json});
   const Interrupt interrupt;
   std::optional<ProgressBar> bar;
@@ -71,12 +121,7 @@ void search(SearchWords words, int& exit_code) {
                       result.refused);
   }
   if (words.json != "-") {
-    fmt::print(
-        "{} splits over 1 to all devices simulated on {} (micro-batches: 1, 2 and 4 times the stages), {} skipped because others "
-        "are faster and smaller than they can be, {} do not fit{}, {} "
-        "are refused\n\n",
-        result.tried, words.job.cluster, result.pruned, result.too_large,
-        result.too_large == 0 ? "" : fmt::format(" (they need {} or more)", to_text(result.least_too_large)), result.refused);
+    print_counts(result, words.job.cluster);
     report::Table table({"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"});
     bool shown = false;  // one device
     for (std::size_t i = 0; i < std::min<std::size_t>(result.ranked.size(), static_cast<std::size_t>(top)); ++i) {
@@ -86,30 +131,39 @@ void search(SearchWords words, int& exit_code) {
     if (result.one_device && !shown) {
       table.row(cells(*result.one_device), result.one_device->memory > result.device_memory ? "(does not fit)" : "");
     }
-    fmt::print("{}\nThe frontier: no split is both faster and smaller than one of these\n", table.text());
+    fmt::print("{}\nThe frontier: no simulated split is both faster and smaller than one of these\n", table.text());
     report::Table frontier({"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"});
     for (const std::size_t i : result.frontier) {
       frontier.row(cells(result.ranked[i]));
     }
     fmt::print("{}\n{}\n", frontier.text(), flags_of(result.ranked[0].words));
-    if (const std::string sentence = lab::against_one_device(result); !sentence.empty()) {
-      fmt::print("{}\n", sentence);
+    for (const std::string& sentence : {lab::against_one_device(result), lab::against_all_devices(result)}) {
+      if (!sentence.empty()) {
+        fmt::print("{}\n", sentence);
+      }
     }
     if (result.ranked.size() > 1) {
       fmt::print("Why not the next: {}\n", lab::why_not(result.ranked[0], result.ranked[1]));
+    }
+    constexpr std::size_t best = 3;
+    for (std::size_t i = 0; i < std::min(best, result.ranked.size()); ++i) {
+      print_programs(result.ranked[i], batch);
     }
   }
   if (!words.json.empty()) {
     Json ranked = Json::array();
     for (const lab::Found& one : result.ranked) {
-      ranked.push_back(to_json(one));
+      ranked.push_back(to_json(one, batch));
     }
-    Json object{{"command", command_line()},  {"origin", "simulated"},       {"cluster", words.job.cluster},
-                {"tried", result.tried},      {"pruned", result.pruned},     {"too_large", result.too_large},
-                {"refused", result.refused},  {"complete", result.complete}, {"ranked", ranked},
-                {"frontier", result.frontier}};
+    Json object{{"command", command_line()},    {"origin", "simulated"},
+                {"cluster", words.job.cluster}, {"considered", result.considered},
+                {"tried", result.tried},        {"pruned", result.pruned},
+                {"left_out", result.left_out},  {"too_large", result.too_large},
+                {"refused", result.refused},    {"reasons", result.reasons},
+                {"complete", result.complete},  {"ranked", ranked},
+                {"frontier", result.frontier},  {"against_all_devices", lab::against_all_devices(result)}};
     if (result.one_device) {
-      object["one_device"] = to_json(*result.one_device);
+      object["one_device"] = to_json(*result.one_device, batch);
       object["against_one_device"] = lab::against_one_device(result);
     }
     if (result.ranked.size() > 1) {
@@ -134,7 +188,11 @@ void add_search_command(CLI::App& program, int& exit_code) {
   command->add_option("--top", words->top, "number of splits to show, fastest first")->type_name("N")->capture_default_str();
   command->add_option("--json", words->json, "write all splits to a file, or to standard output with -")->type_name("FILE");
   command->footer(
-      "\nExample:\n  baton search --model mlp:dim=8192,depth=16 --cluster dgx-a100 --devices 16 --batch 1024 --optimizer adam");
+      "\nEvery split of replicas, stages and tensors over the devices and over fewer, with every stage of ZeRO, schedule, number "
+      "of\n"
+      "chunks and micro-batches and recomputation, is priced by formulas; about 50 of the best are simulated.\n"
+      "\nExamples:\n  baton search --model mlp:dim=8192,depth=16 --cluster dgx-a100 --devices 16 --batch 1024 --optimizer adam\n"
+      "  baton search --model llama3-70b --cluster dgx-h100 --devices 64 --batch 512 --precision bf16 --optimizer adam");
   command->callback([words, &exit_code] { search(*words, exit_code); });
 }
 

@@ -189,6 +189,29 @@ TEST_F(Simulate, ASearchRanksSplitsAndGivesTheCommandOfTheBest) {
   EXPECT_NE(table.out.find("Why not the next"), std::string::npos) << table.out;
 }
 
+TEST_F(Simulate, EverySplitThatASearchRanksRunsAsItsCommandSays) {
+  const json result = result_of("search --model mlp:dim=64,depth=3 --cluster pcie-2 --batch 8 --optimizer adam --memory 100K");
+  EXPECT_GT(result["too_large"], 0);
+  ASSERT_GT(result["ranked"].size(), 2U);
+  for (std::size_t i = 0; i < std::min<std::size_t>(5, result["ranked"].size()); ++i) {
+    const std::string command = result["ranked"][i]["command"].get<std::string>().substr(std::string("baton ").size());
+    EXPECT_EQ(result_of(command)["time_per_step_ns"], result["ranked"][i]["time_per_step_ns"]) << command;
+    EXPECT_EQ(result["ranked"][i]["programs"].size(), 3U);
+  }
+}
+
+TEST_F(Simulate, FitSaysWhichSplitsFitAndWhatMakesOneSmaller) {
+  const json list = result_of("fit --model mlp:dim=128,depth=4 --cluster pcie-4 --batch 64 --optimizer adam --memory 1M");
+  EXPECT_EQ(list["fits"], true);
+  EXPECT_LE(list["smallest"][0]["peak_bytes"], 1 << 20);
+  const json one = result_of(
+      "fit --model mlp:dim=128,depth=4 --cluster pcie-4 --batch 64 --optimizer adam --strategy ddp --memory 700K");
+  EXPECT_EQ(one["fit"]["fits"], false);
+  EXPECT_LT(one["smaller"][0]["peak_bytes"], one["fit"]["peak_bytes"]);
+  const Outcome table = run("fit --model mlp:dim=128,depth=4 --cluster pcie-4 --batch 64 --strategy ddp");
+  EXPECT_NE(table.out.find("Yes, it fits"), std::string::npos) << table.out << table.err;
+}
+
 TEST_F(Simulate, TheCommandThatASearchGivesCanBePasted) {
   const json best = result_of(
       "search --model mlp:dim=128,depth=4 --cluster pcie-2 --batch 64 "
@@ -226,7 +249,9 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"plan --fold bogus", "--fold"}, Bad{"plan --what-if nonsense", "--what-if"},
         Bad{"calibrate --cluster pcie-4", "only this machine"}, Bad{"predict --cluster pcie-4", "leave out --cluster"},
         Bad{"predict --fold never", "--fold"}, Bad{"search --cluster pcie-4 --strategy ddp --zero 1", "--strategy"},
-        Bad{"search", "--cluster"}, Bad{"search --cluster pcie-4 --top 0", "--top"},
+        Bad{"search", "--cluster"}, Bad{"fit", "--cluster"}, Bad{"fit --cluster pcie-4 --top 0", "--top"},
+        Bad{"fit --cluster pcie-4 --strategy ddp --tp 3", "dp × pp × tp"}, Bad{"plan --export gltf plan", "chakra"},
+        Bad{"search --cluster pcie-4 --top 0", "--top"},
         Bad{"search --cluster pcie-2 --memory 1M --model mlp:dim=2048,depth=2", "no split"}, Bad{"clusters cray", "dgx-a100"},
         Bad{"lab run strong-scaling --what-if compute=2x", "--simulate"}));
 

@@ -77,8 +77,16 @@ Pricer::Pricer(const strategy::Request& request, const WhatIf& what_if, const co
       parameters_(static_cast<double>(request.model.parameter_count())) {
   for (std::size_t block = 0; block < request.model.blocks().size(); ++block) {
     for (const op::ProductExtents& one : request.model.products(block)) {
-      matrices_.push_back(
-          {static_cast<double>(one.rows), static_cast<double>(one.out), static_cast<double>(one.in), block == 0 ? 2.0 : 3.0});
+      const Matrix matrix{static_cast<double>(one.rows), static_cast<double>(one.out), static_cast<double>(one.in),
+                          block == 0 ? 2.0 : 3.0};
+      const auto same = std::find_if(matrices_.begin(), matrices_.end(), [&](const Matrix& other) {
+        return other.positions == matrix.positions && other.rows == matrix.rows && other.columns == matrix.columns;
+      });
+      if (same == matrices_.end()) {
+        matrices_.push_back(matrix);
+      } else {
+        same->products += matrix.products;
+      }
     }
   }
   const std::vector<cluster::Device>& devices = cluster_.devices();

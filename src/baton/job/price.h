@@ -88,7 +88,7 @@ class Pricer {
   struct Matrix {
     double positions;  // rows of one sample
     double rows, columns;
-    double products;  // forward, gradient of the weights and, but for the first block, of the input
+    double products;  // of all blocks: forward, gradient of the weights and, but for the first block, of the input
   };
 
   const strategy::Request& request_;

@@ -5,212 +5,238 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <future>
+#include <map>
 
 #include "baton/base/error.h"
 #include "baton/base/stop.h"
-#include "baton/cost/roofline.h"
+#include "baton/base/text.h"
+#include "baton/findings/median.h"
+#include "baton/job/choice.h"
+#include "baton/job/price.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/simulation.h"
-#include "baton/lab/training.h"
-#include "baton/schedule/schedule.h"
 
 namespace baton::lab {
 namespace {
 
-/// A product that is to be tried, and what it cannot beat.
+using job::Choice;
+using job::Price;
+
+/// A split that may be simulated, what it is said to cost, and the group that it is of.
 struct Candidate {
-  JobWords words;
-  double least_time = 0;    // nanoseconds
-  double least_memory = 0;  // bytes
+  Choice choice;
+  Price price;
+  std::size_t group = 0;
+  bool done = false;
 };
 
-struct Product {
-  std::int64_t dp, pp, tp, zero;
+bool is_plain_device(const Choice& choice) { return choice == Choice{}; }
+
+/// What a group's candidates that were simulated took, compared with their prices.
+struct Known {
+  bool simulated = false;
+  double time = 1;                                    // times the price
+  std::map<strategy::Recompute, double> memory = {};  // likewise, by recomputation
 };
 
-/// The most that a port carries in a second, whatever the size of messages; 0: no limit.
-double widest_port(const cluster::Cluster& cluster) {
-  if (!cluster.wiring()) {
-    return 0;
-  }
-  const cluster::Link& port = cluster.wiring()->port;
-  double most = port.bandwidth;
-  for (const cluster::Link::Piece& piece : port.pieces) {
-    most = most == 0 || piece.bandwidth == 0 ? 0 : std::max(most, piece.bandwidth);
-  }
-  return most;
-}
-
-/// The figures from which lower bounds of time and memory are computed.
-class BoundInputs {
+/// All candidates, of which only the cheapest of each group are kept if there are many.
+class Candidates {
  public:
-  explicit BoundInputs(const Job& job)
-      : devices(static_cast<std::int64_t>(job.cluster().size())),
-        batch(job.request().step.global_batch),
-        speed_(job.cluster().devices()[0].speed),
-        port_(widest_port(changed(job.cluster(), job.what_if()))),
-        compute_(job.what_if().compute),
-        type_(strategy::dtype_of(job.request().step.precision)),
-        tf32_(job.request().step.precision == strategy::Precision::tf32),
-        element_(static_cast<double>(size_of(type_))),
-        parameters_(static_cast<double>(job.model().parameter_count()) * element_),
-        states_(static_cast<double>(op::state_slots(job.request().step.optimizer))) {
-    for (std::size_t block = 0; block < job.model().blocks().size(); ++block) {
-      for (const op::ProductExtents& one : job.model().products(block)) {
-        products_.push_back(
-            {static_cast<double>(one.rows), static_cast<double>(one.out), static_cast<double>(one.in), block == 0 ? 2.0 : 3.0});
+  Candidates(const Job& job, const SearchProgress& progress, SearchResult& result)
+      : devices_(static_cast<std::int64_t>(job.cluster().size())), memory_(smallest_memory(job)) {
+    job::Pricer pricer(job.request(), job.what_if(), job.software(), job.own().duration);
+    const std::int64_t batch = job.request().step.global_batch;
+    const std::vector<job::Group> groups = job::groups_of(job.model(), batch, devices_);
+    for (const job::Group& group : groups) {
+      if (progress && !progress(0, most_simulated)) {
+        result.complete = false;
+        return;
+      }
+      end_if_asked();
+      if (const std::optional<std::string> why = pricer.refused(group.tp, group.sp)) {
+        ++result.considered;
+        ++result.refused;
+        ++result.reasons[*why];
+        continue;
+      }
+      std::vector<Candidate> list;
+      job::for_each_choice(group, job.model(), batch, [&](const Choice& choice) {
+        ++result.considered;
+        try {
+          if (const double least = pricer.least_memory(choice); least > memory_ && !is_plain_device(choice)) {
+            result.note_too_large(least);
+            return;
+          }
+          if (const Price price = pricer.price(choice); price.tasks > most_tasks_of_one && !is_plain_device(choice)) {
+            ++result.left_out;
+            every_one_ = false;
+          } else {
+            list.push_back({choice, price, known_.size()});
+          }
+        } catch (const Error& error) {
+          ++result.refused;
+          ++result.reasons[error.what()];
+        }
+      });
+      known_.emplace_back();
+      constexpr std::size_t most_of_group = 64;
+      if (groups.size() > 400 && list.size() > most_of_group) {
+        std::stable_sort(list.begin(), list.end(), [&](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
+        result.left_out += list.size() - most_of_group;
+        list.resize(most_of_group);
+        every_one_ = false;
+      }
+      all_.insert(all_.end(), list.begin(), list.end());
+    }
+    every_one_ = every_one_ && all_.size() <= 40'000;
+  }
+
+  static constexpr std::size_t most_simulated = 50;
+  static constexpr double most_tasks_of_one = 8e5;  // of a plan that is compiled: that takes seconds
+
+  /// Whether all that could be simulated are here.
+  bool every_one() const { return every_one_; }
+  std::vector<Candidate>& all() { return all_; }
+
+  /// One device without micro-batches or recomputation: what every split is compared with.
+  Candidate* plain_device() {
+    const auto found = std::find_if(all_.begin(), all_.end(), [](const Candidate& one) { return is_plain_device(one.choice); });
+    return found == all_.end() ? nullptr : &*found;
+  }
+
+  /// The most promising one that is not done, by prices that are corrected by what was simulated; nullptr if there is none.
+  /// Of which: any; or only of groups of which none was simulated; or only of such that take all devices.
+  enum class Of { any, new_group, new_group_of_all_devices };
+  Candidate* best(Of of) {
+    Candidate* best = nullptr;
+    for (Candidate& one : all_) {
+      const bool known = known_[one.group].simulated;
+      const bool wanted = of == Of::any || (!known && (of == Of::new_group || one.choice.devices() == devices_));
+      if (wanted && !one.done && (best == nullptr || key(one) < key(*best))) {
+        best = &one;
       }
     }
+    return best;
   }
-
-  const std::int64_t devices;
-  const std::int64_t batch;
-
-  /// No step takes less than the products of a device at the efficiency of their largest extents, and its update; nor than
-  /// gradients need through a port.
-  double least_time(const Product& product, std::int64_t micro_batches) const {
-    const auto pieces = static_cast<double>(micro_batches);
-    const double samples = static_cast<double>(batch) / static_cast<double>(product.dp) / pieces;
-    const auto tp = static_cast<double>(product.tp);
-    double computing = 0;
-    for (const Matrix& matrix : products_) {
-      const double rows = samples * matrix.positions;
-      const double extent = std::min({rows, matrix.rows, matrix.columns});
-      const double rate = cost::product_rate(speed_, type_, tf32_, extent);
-      const double arithmetic = over(2 * rows * matrix.rows * matrix.columns / tp, rate);
-      const double weights = over(matrix.rows * matrix.columns * element_ / tp, speed_.memory_bandwidth);
-      computing += matrix.products * pieces * (static_cast<double>(speed_.launch.count) + std::max(arithmetic, weights));
+  /// The one that is said to need least memory.
+  Candidate* smallest() {
+    Candidate* best = nullptr;
+    for (Candidate& one : all_) {
+      if (!one.done && (best == nullptr || one.price.memory < best->price.memory)) {
+        best = &one;
+      }
     }
-    const double part = parameters_ / static_cast<double>(product.pp * product.tp);
-    const auto dp = static_cast<double>(product.dp);
-    const double updating = states_ == 0 ? 0
-                                         : over(part * (3 + 2 * states_) / (product.zero > 0 ? dp : 1), speed_.memory_bandwidth);
-    const double moving = over(2 * (dp - 1) / dp * part, port_);
-    return std::max((computing / static_cast<double>(product.pp) + updating) / compute_, moving);
+    return best;
   }
 
-  /// No device holds less than its part of the parameters and states.
-  double least_memory(const Product& product) const {
-    const auto dp = static_cast<double>(product.dp);
-    const double part = parameters_ / static_cast<double>(product.pp * product.tp);
-    return part / (product.zero == 3 ? dp : 1) + part * states_ / (product.zero > 0 ? dp : 1);
+  void pick(Candidate& one) {
+    one.done = true;
+    if (Known& known = known_[one.group]; !known.simulated) {
+      known.simulated = true;
+      known.time = usual_;
+    }
   }
+  void learn(const Candidate& one, const Found& found) {
+    Known& known = known_[one.group];
+    known.simulated = true;
+    known.time = static_cast<double>(found.step.count) / std::max(1.0, one.price.time);
+    known.memory[one.choice.recompute] = static_cast<double>(found.memory.count) / std::max(1.0, one.price.memory);
+    ratios_.push_back(known.time);
+    usual_ = findings::median(ratios_);
+  }
+
+  double memory() const { return memory_; }
 
  private:
-  struct Matrix {
-    double positions;  // rows of one sample
-    double rows, columns;
-    double products;  // forward, gradient of the weights and, but for the first block, of the input
-  };
-  static double over(double amount, double rate) { return rate > 0 ? amount / rate * 1e9 : 0; }
+  static double smallest_memory(const Job& job) {
+    const std::vector<cluster::Device>& devices = job.cluster().devices();
+    return static_cast<double>(
+        std::min_element(devices.begin(), devices.end(), [](const cluster::Device& a, const cluster::Device& b) {
+          return a.memory < b.memory;
+        })->memory.count);
+  }
 
-  cluster::Speed speed_;
-  double port_;
-  double compute_;
-  DType type_;
-  bool tf32_;
-  double element_;
-  double parameters_;  // bytes, at least
-  double states_;
-  std::vector<Matrix> products_;
+  /// What fits comes first, and of that the fastest.
+  std::pair<bool, double> key(const Candidate& one) const {
+    const Known& known = one.group < known_.size() ? known_[one.group] : unknown_;
+    const auto memory = known.memory.find(one.choice.recompute);
+    const bool fits = one.price.memory * (memory == known.memory.end() ? 1 : memory->second) <= memory_;
+    return {!fits, one.price.time * (known.simulated ? known.time : usual_)};
+  }
+
+  std::int64_t devices_;
+  double memory_;
+  bool every_one_ = true;
+  std::vector<Candidate> all_;
+  std::vector<Known> known_;  // by group
+  Known unknown_;
+  std::vector<double> ratios_;
+  double usual_ = 1;
 };
 
-std::vector<std::int64_t> divisors(std::int64_t n) {
-  std::vector<std::int64_t> list;
-  for (std::int64_t d = 1; d <= n; ++d) {
-    if (n % d == 0) {
-      list.push_back(d);
-    }
-  }
-  return list;
-}
-
-/// The numbers of devices that are tried: those that divide what there is, and powers of two.
-std::vector<std::int64_t> device_counts(std::int64_t devices) {
-  std::vector<std::int64_t> list;
-  for (std::int64_t n = 1; n <= devices; ++n) {
-    if (devices % n == 0 || (n & (n - 1)) == 0) {
-      list.push_back(n);
-    }
-  }
-  return list;
-}
-
-/// Pieces that a replica's rows are worked off in: none, or for a pipeline once, twice and four times its devices.
-std::vector<std::int64_t> micro_batches(std::int64_t pp, std::int64_t rows) {
-  std::vector<std::int64_t> list;
-  for (const std::int64_t times : {1, 2, 4}) {
-    if (const std::int64_t count = pp == 1 ? times : pp * times; count <= rows) {
-      list.push_back(count);
-    }
-  }
-  return list;
-}
-
-/// Whether it is one device without micro-batches or recomputation: what every split is compared with.
-bool is_plain_device(const JobWords& words) {
-  return words.devices == "1" && words.micro_batches == "1" && words.recompute == "none";
-}
-
-std::vector<Candidate> candidates(const JobWords& shared, const BoundInputs& inputs) {
-  std::vector<std::string> schedules;
-  for (const schedule::Schedule& schedule : schedule::schedules()) {
-    schedules.push_back(schedule.name);
-  }
-  std::vector<Candidate> list;
-  const auto add = [&](const Product& product, const std::string& schedule, std::int64_t pieces, const std::string& recompute) {
-    Candidate candidate{shared};
-    JobWords& words = candidate.words;
-    words.strategy = "product";
-    words.dp = fmt::format("{}", product.dp);
-    words.pp = fmt::format("{}", product.pp);
-    words.tp = fmt::format("{}", product.tp);
-    words.zero = product.zero > 0 ? fmt::format("{}", product.zero) : "";
-    words.schedule = schedule;
-    words.micro_batches = fmt::format("{}", pieces);
-    words.recompute = recompute;
-    words.fold = "always";
-    words.devices = fmt::format("{}", product.dp * product.pp * product.tp);
-    candidate.least_time = inputs.least_time(product, pieces);
-    candidate.least_memory = inputs.least_memory(product);
-    list.push_back(std::move(candidate));
-  };
-  const auto add_all = [&](std::int64_t dp, std::int64_t pp, std::int64_t tp) {
-    for (std::int64_t zero = 0; zero <= (dp > 1 ? 3 : 0); ++zero) {
-      for (const std::string& schedule : pp > 1 ? schedules : std::vector<std::string>{""}) {
-        for (const std::int64_t pieces : micro_batches(schedule == "naive" ? 1 : pp, inputs.batch / dp)) {
-          for (const std::string recompute : {"none", "all"}) {
-            add({dp, pp, tp, zero}, schedule, pieces, recompute);
-          }
-        }
-      }
-    }
-  };
-  for (const std::int64_t devices : device_counts(inputs.devices)) {
-    for (const std::int64_t pp : divisors(devices)) {
-      for (const std::int64_t tp : divisors(devices / pp)) {
-        add_all(devices / pp / tp, pp, tp);
-      }
-    }
-  }
-  // One device first, since it is always shown; then those that may win, so that what they reach rules others out.
-  std::stable_sort(list.begin(), list.end(), [](const Candidate& a, const Candidate& b) {
-    return std::pair(!is_plain_device(a.words), a.least_time) < std::pair(!is_plain_device(b.words), b.least_time);
-  });
-  return list;
-}
-
 /// On devices that hold anything: whether the memory it takes is there is asked afterwards.
-Found simulate(const Candidate& candidate, const cluster::Machine& machine, const Own& own) {
-  JobWords words = candidate.words;
+Found simulate_all(const JobWords& shown, const cluster::Machine& machine, const Own& own, job::Unfolded unfolded) {
+  JobWords words = shown;
   words.memory = "1024T";
-  Training run(words, machine, {}, nullptr, {}, own);
-  run.run(1, 0);
-  return {.words = candidate.words,
-          .name = strategy::describe(run.job().request()) + (words.recompute == "none" ? "" : ", recompute " + words.recompute),
-          .step = run.timed()[0],
-          .memory = *std::max_element(run.peak().begin(), run.peak().end()),
-          .time = run.mean_time()};
+  const Job job(words, machine, nullptr, own);
+  const auto limits = [&](const plan::Plan& plan) { return job.limits(plan); };
+  const job::Laid laid = job::lay_out(job.request(), job.strategy(), job.fold_beyond(), limits, unfolded);
+  end_if_asked();
+  const trace::StepTrace step = Simulation(job, laid.plan, laid.stands_for).step();
+  job::Study study(laid.plan, laid.copies(), trace::Origin::simulated);
+  study.add(step);
+  std::string name = strategy::describe(job.request());
+  name += words.chunks.empty() ? "" : fmt::format(", {} chunks", words.chunks);
+  name += words.recompute == "none" ? "" : ", recompute " + words.recompute;
+  return {.words = shown,
+          .name = std::move(name),
+          .step = step.duration,
+          .memory = *std::max_element(laid.peak.begin(), laid.peak.end()),
+          .time = study.mean_time(step.duration)};
+}
+
+template <typename T>
+T extended(T at_few, T at_more, double factor) {
+  return T(at_more.count + static_cast<std::int64_t>(static_cast<double>(at_more.count - at_few.count) * factor));
+}
+
+/// Of a step of very many micro-batches two with fewer are simulated: from one full pipeline on each further one adds the same.
+Found simulate(const Candidate& candidate, const JobWords& shared, const cluster::Machine& machine, const Own& own) {
+  const Choice& choice = candidate.choice;
+  JobWords words = job::words_of(choice, shared);
+  words.fold = "always";
+  const std::int64_t batch = parse_integer(shared.batch, "--batch", 1, 1 << 30);
+  const auto shorter = job::shorter_steps(choice, batch);
+  const auto unfolded = candidate.price.all_tasks > Candidates::most_tasks_of_one ? job::Unfolded::refused
+                                                                                  : job::Unfolded::written_out;
+  if (!shorter) {
+    return simulate_all(words, machine, own, unfolded);
+  }
+  const auto step_of = [&](std::int64_t count) {
+    JobWords fewer = words;
+    fewer.micro_batches = fmt::format("{}", count);
+    fewer.batch = fmt::format("{}", batch / choice.micro_batches * count);
+    return simulate_all(fewer, machine, own, unfolded);
+  };
+  const Found few = step_of(shorter->first);
+  Found found = step_of(shorter->second);
+  const double factor = static_cast<double>(choice.micro_batches - shorter->second) /
+                        static_cast<double>(shorter->second - shorter->first);
+  found.words = words;
+  const std::string count = fmt::format("{} micro-batches", shorter->second);
+  if (const std::size_t at = found.name.find(count); at != std::string::npos) {
+    found.name.replace(at, count.size(), fmt::format("{} micro-batches", choice.micro_batches));
+  }
+  found.step = extended(few.step, found.step, factor);
+  found.memory = std::max(found.memory, extended(few.memory, found.memory, factor));
+  found.time.busy = extended(few.time.busy, found.time.busy, factor);
+  found.time.idle = extended(few.time.idle, found.time.idle, factor);
+  found.time.exposed = extended(few.time.exposed, found.time.exposed, factor);
+  found.time.waiting = extended(few.time.waiting, found.time.waiting, factor);
+  found.time.delayed = extended(few.time.delayed, found.time.delayed, factor);
+  found.from_shorter_steps = true;
+  return found;
 }
 
 /// Whether the second is the first with recomputation, which here saves nothing: a stage of one block lets go of nothing.
@@ -223,7 +249,8 @@ bool same_but_recomputing(const Found& plain, const Found& recomputing) {
 
 /// What is chosen here cannot be asked for.
 void refuse_choices(const JobWords& words) {
-  for (const std::string_view name : {"strategy", "dp", "pp", "tp", "zero", "schedule", "micro-batches", "recompute", "fold"}) {
+  for (const std::string_view name :
+       {"strategy", "dp", "pp", "tp", "sp", "zero", "schedule", "chunks", "split", "micro-batches", "recompute", "fold"}) {
     for (const JobField& field : job_fields()) {
       if (field.name == name && words.*field.word != JobWords{}.*field.word) {
         throw usage_error("a search chooses --{} itself: leave it out, or give the split to baton simulate", name);
@@ -232,14 +259,136 @@ void refuse_choices(const JobWords& words) {
   }
 }
 
-bool hopeless(const Candidate& candidate, const std::vector<Found>& found) {
-  return std::any_of(found.begin(), found.end(), [&](const Found& one) {
-    return static_cast<double>(one.step.count) <= candidate.least_time &&
-           static_cast<double>(one.memory.count) <= candidate.least_memory;
-  });
+/// Simulates candidates, two at a time, and keeps what came of them.
+class Trials {
+ public:
+  Trials(const JobWords& shared, const cluster::Machine& machine, const Own& own, Candidates& candidates,
+         const SearchProgress& progress, SearchResult& result)
+      : shared_(shared), machine_(machine), own_(own), candidates_(candidates), progress_(progress), result_(result) {}
+
+  /// False: somebody asked to stop.
+  bool run(const std::vector<Candidate*>& list, std::size_t total) {
+    if (progress_ && !progress_(result_.tried, std::max(total, result_.tried + list.size()))) {
+      result_.complete = false;
+      return false;
+    }
+    std::vector<std::future<Found>> futures;
+    const auto policy = own_.duration ? std::launch::deferred : std::launch::async;  // a user's own code may not expect threads
+    for (Candidate* one : list) {
+      one->done = true;
+      futures.push_back(std::async(policy, [this, one] { return simulate(*one, shared_, machine_, own_); }));
+    }
+    bool stopped = false;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      try {
+        take(*list[i], futures[i].get());
+      } catch (const Stopped&) {
+        stopped = true;
+      } catch (const Error& error) {
+        ++result_.tried;
+        ++result_.refused;
+        ++result_.reasons[error.what()];
+      }
+    }
+    result_.complete = result_.complete && !stopped;
+    return !stopped;
+  }
+
+  std::size_t fitting() const { return result_.ranked.size(); }
+  double work() const { return work_; }
+  double fastest() const { return fastest_; }
+
+ private:
+  void take(const Candidate& one, Found found) {
+    found.choice = one.choice;
+    ++result_.tried;
+    work_ += one.price.tasks;
+    candidates_.learn(one, found);
+    if (is_plain_device(one.choice)) {
+      result_.one_device = found;
+    }
+    // What was extended from shorter steps may be a little more in truth.
+    const double needed = static_cast<double>(found.memory.count) * (found.from_shorter_steps ? 1.02 : 1);
+    if (needed > candidates_.memory()) {
+      result_.note_too_large(needed);
+    } else {
+      fastest_ = fastest_ == 0 ? static_cast<double>(found.step.count) : std::min(fastest_, static_cast<double>(found.step.count));
+      result_.ranked.push_back(std::move(found));
+    }
+  }
+
+  const JobWords& shared_;
+  const cluster::Machine& machine_;
+  const Own& own_;
+  Candidates& candidates_;
+  const SearchProgress& progress_;
+  SearchResult& result_;
+  double work_ = 0;
+  double fastest_ = 0;  // nanoseconds; 0: nothing fits yet
+};
+
+/// The best of every group first, then the best by prices that are corrected by those.
+void try_the_best(Candidates& candidates, Trials& trials, SearchResult& result) {
+  using Of = Candidates::Of;
+  constexpr std::size_t most_tried = 2 * Candidates::most_simulated;
+  constexpr double most_tasks = 10e6;
+  constexpr std::size_t at_once = 2;
+  while (trials.fitting() < Candidates::most_simulated && result.tried < most_tried && trials.work() < most_tasks) {
+    std::vector<Candidate*> list;
+    for (std::size_t i = 0; i < at_once; ++i) {
+      const std::size_t n = result.tried + i;
+      Candidate* one = n == 0        ? candidates.plain_device()
+                       : n % 10 == 9 ? candidates.smallest()
+                       : n < 10      ? candidates.best(Of::new_group_of_all_devices)
+                       : n < 20      ? candidates.best(Of::new_group)
+                                     : nullptr;
+      one = one == nullptr ? candidates.best(Of::any) : one;
+      if (one == nullptr) {
+        break;
+      }
+      candidates.pick(*one);
+      list.push_back(one);
+    }
+    if (list.empty() || !trials.run(list, Candidates::most_simulated)) {
+      return;
+    }
+  }
+}
+
+/// Of few and small plans all that could be faster than the fastest.
+void try_the_rest(Candidates& candidates, Trials& trials, SearchResult& result) {
+  constexpr double most_tasks = 6e6;
+  std::vector<Candidate*> rest;
+  for (Candidate& one : candidates.all()) {
+    if (!one.done) {
+      rest.push_back(&one);
+    }
+  }
+  std::stable_sort(rest.begin(), rest.end(),
+                   [](const Candidate* a, const Candidate* b) { return a->price.least_time < b->price.least_time; });
+  const auto cannot_win = [&](const Candidate& one) { return trials.fastest() > 0 && one.price.least_time >= trials.fastest(); };
+  std::size_t next = 0;
+  while (next < rest.size() && !cannot_win(*rest[next]) && candidates.every_one() && trials.work() < most_tasks) {
+    std::vector<Candidate*> list;
+    for (; next < rest.size() && list.size() < 2 && !cannot_win(*rest[next]); ++next) {
+      list.push_back(rest[next]);
+    }
+    if (!trials.run(list, result.tried + rest.size() - next)) {
+      return;
+    }
+  }
+  for (; next < rest.size(); ++next) {
+    ++(cannot_win(*rest[next]) ? result.pruned : result.left_out);
+  }
 }
 
 }  // namespace
+
+void SearchResult::note_too_large(double bytes) {
+  const Bytes size(static_cast<std::int64_t>(bytes));
+  least_too_large = too_large == 0 ? size : std::min(least_too_large, size);
+  ++too_large;
+}
 
 SearchResult search(const JobWords& shared, const cluster::Machine& machine, const SearchProgress& progress, const Own& own) {
   refuse_choices(shared);
@@ -251,49 +400,20 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
     throw usage_error("a search simulates hundreds of splits: give it a cluster with --cluster");
   }
   require_rates(job);
-  const BoundInputs inputs(job);
-  const std::vector<cluster::Device>& devices = job.cluster().devices();
-  const auto memory = static_cast<double>(
-      std::min_element(devices.begin(), devices.end(), [](const cluster::Device& a, const cluster::Device& b) {
-        return a.memory < b.memory;
-      })->memory.count);
-  const std::vector<Candidate> list = candidates(shared, inputs);
   SearchResult result;
   result.device_memory = job.cluster().devices()[0].memory;
-  const auto note_size = [&](double bytes) {
-    const Bytes size(static_cast<std::int64_t>(bytes));
-    result.least_too_large = result.too_large == 1 ? size : std::min(result.least_too_large, size);
-  };
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (progress && !progress(i, list.size())) {
-      result.complete = false;
-      break;
+  result.devices = static_cast<std::int64_t>(job.cluster().size());
+  try {
+    Candidates candidates(job, progress, result);
+    Trials trials(shared, machine, own, candidates, progress, result);
+    if (result.complete) {
+      try_the_best(candidates, trials, result);
     }
-    if (list[i].least_memory > memory && !is_plain_device(list[i].words)) {
-      ++result.too_large;
-      note_size(list[i].least_memory);
-    } else if (hopeless(list[i], result.ranked)) {
-      ++result.pruned;
-    } else {
-      ++result.tried;
-      try {
-        Found found = simulate(list[i], machine, own);
-        if (is_plain_device(list[i].words)) {
-          result.one_device = found;
-        }
-        if (static_cast<double>(found.memory.count) > memory) {
-          ++result.too_large;
-          note_size(static_cast<double>(found.memory.count));
-        } else {
-          result.ranked.push_back(std::move(found));
-        }
-      } catch (const Stopped&) {
-        result.complete = false;
-        break;
-      } catch (const Error&) {
-        ++result.refused;
-      }
+    if (result.complete) {
+      try_the_rest(candidates, trials, result);
     }
+  } catch (const Stopped&) {
+    result.complete = false;
   }
   const std::vector<Found> all = result.ranked;
   std::erase_if(result.ranked, [&](const Found& one) {
@@ -307,6 +427,26 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
     }
   }
   return result;
+}
+
+std::string against_all_devices(const SearchResult& result) {
+  if (result.ranked.empty() || result.devices == 1) {
+    return "";
+  }
+  const auto takes_all = [&](const Found& one) { return one.words.devices == fmt::format("{}", result.devices); };
+  const Found& best = result.ranked[0];
+  const auto all = std::find_if(result.ranked.begin(), result.ranked.end(), takes_all);
+  if (all == result.ranked.end()) {
+    return fmt::format("No split over all {} devices that was simulated fits; {} devices are fastest.", result.devices,
+                       best.words.devices);
+  }
+  if (takes_all(best)) {
+    return fmt::format("No smaller number of devices that was simulated is faster than all {}.", result.devices);
+  }
+  return fmt::format("{} faster than all {}: the fastest split of all, {}, takes {}, {} longer.",
+                     best.words.devices == "1" ? "One device is" : best.words.devices + " devices are", result.devices, all->name,
+                     to_text(all->step),
+                     percent(static_cast<double>((all->step - best.step).count) / static_cast<double>(best.step.count)));
 }
 
 std::string against_one_device(const SearchResult& result) {
