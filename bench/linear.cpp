@@ -23,12 +23,14 @@
 #include <thread>
 #include <vector>
 
+#include "baton/threads/member.h"
 #include "fma_peak.h"
 
 namespace {
 
 using namespace baton::exec;
 using namespace baton::exec::cpu;
+using namespace baton::threads;
 using Clock = std::chrono::steady_clock;
 
 struct Options {
