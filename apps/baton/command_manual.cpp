@@ -56,7 +56,7 @@ std::map<std::string, std::string> values() {
 }
 
 /// What may stand behind a command, as `lab run`.
-std::string arguments(const std::string& path) {
+std::string words_behind(const std::string& path) {
   if (path == "lab run" || path == "lab list") {
     return names_of(lab::experiments(), [](const auto& one) { return one.id; });
   }
@@ -72,7 +72,7 @@ std::string arguments(const std::string& path) {
 void add_cases(const CLI::App& app, const std::string& path, std::string& text) {
   const std::vector<const CLI::App*> below = subcommands(app);
   const std::string names = names_of(below, [](const CLI::App* one) { return one->get_name(); });
-  text += fmt::format("    '{}') words='{}' ;;\n", path, names + " " + arguments(path) + " " + flags(app));
+  text += fmt::format("    '{}') words='{}' ;;\n", path, names + " " + words_behind(path) + " " + flags(app));
   for (const CLI::App* one : below) {
     add_cases(*one, path.empty() ? one->get_name() : path + " " + one->get_name(), text);
   }

@@ -11,8 +11,8 @@
 namespace baton::app {
 namespace {
 
-/// The launcher of a clone builds the page before it starts the program, and says where it is. Before that it calls the program once to
-/// learn whether the page could be written at all.
+/// The launcher of a clone builds the page before it starts the program, and says where it is. Before that it calls the program
+/// once to learn whether the page could be written at all.
 constexpr const char* page_variable = "BATON_PLAYGROUND_PAGE";
 constexpr std::string_view not_built_yet = "later";
 

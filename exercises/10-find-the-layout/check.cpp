@@ -129,7 +129,7 @@ class DrawnJob {
 
 /// With so little memory, if it is tight, that half of the layouts or more do not fit without recomputation.
 DrawnJob draw_job(Session& session, bool tight) {
-  static constexpr std::array clusters{"pcie-4", "pcie-8", "dgx-a100", "dgx-v100", "pcie-4+ethernet-10", "pcie-4+ethernet-100"};
+  static constexpr std::array clusters{"pcie-4", "pcie-8", "dgx-a100", "dgx-h100", "pcie-4+ethernet-10", "pcie-4+ethernet-100"};
   DrawnJob drawn;
   drawn.words.cluster = clusters[static_cast<std::size_t>(session.draw(0, clusters.size() - 1))];
   drawn.devices = drawn.words.cluster == "pcie-4" ? 4 : 8;

@@ -190,7 +190,7 @@ TEST_F(Simulate, ASearchRanksSplitsAndGivesTheCommandOfTheBest) {
 }
 
 TEST_F(Simulate, EverySplitThatASearchRanksRunsAsItsCommandSays) {
-  const json result = result_of("search --model mlp:dim=64,depth=3 --cluster pcie-2 --batch 8 --optimizer adam --memory 100K");
+  const json result = result_of("search --model mlp:dim=64,depth=3 --cluster pcie-2 --batch 8 --optimizer adam --memory 140K");
   EXPECT_GT(result["too_large"], 0);
   ASSERT_GT(result["ranked"].size(), 2U);
   for (std::size_t i = 0; i < std::min<std::size_t>(5, result["ranked"].size()); ++i) {

@@ -133,7 +133,7 @@ TEST_F(ValidationOfFiles, AClusterWithoutAFigureThatAStepNeedsIsNamed) {
   };
   const std::string device = "[device]\ncount = 2\n";
   EXPECT_NE(reason(device).find("no [device.rates]"), std::string::npos);
-  const std::string rates = "[device.rates]\nf32 = \"1Tflop/s\"\n";
+  const std::string rates = "[device.rates]\nf32 = \"1Tflop/s\"\nbf16 = \"2Tflop/s\"\n";
   EXPECT_NE(reason(device + rates).find("no memory_bandwidth"), std::string::npos);
   const std::string memory = device + "memory_bandwidth = \"1TB/s\"\n" + rates;
   EXPECT_NE(reason(memory).find("no [port] bandwidth"), std::string::npos);

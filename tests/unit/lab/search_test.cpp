@@ -181,7 +181,7 @@ TEST(Search, StepsOfManyMicroBatchesAreKnownFromShorterOnes) {
   words.model = "mlp:dim=2048,depth=4";
   words.batch = "512";
   words.optimizer = "adam";
-  words.memory = "120M";
+  words.memory = "160M";
   std::size_t compared = 0;
   for (const Found& one : search(words, small_machine()).ranked) {
     if (one.from_shorter_steps && compared < 5) {
