@@ -150,14 +150,15 @@ Scenario::Scenario(const JobWords& words)
       request_(make_request(words_, model_, cluster_, imagined_target())),
       laid_([&] {
         require_sense(words_, request_);
-        require_rates(words_, request_, software_);
-        return lay_out(request_, strategy::strategy_by_name(request_.strategy), fold_beyond(words_), [&](const plan::Plan&) {
+        Laid laid = lay_out(request_, strategy::strategy_by_name(request_.strategy), fold_beyond(words_), [&](const plan::Plan&) {
           plan::Limits limits;
           for (const cluster::Device& device : cluster_.devices()) {
             limits.memory.push_back(device.memory);
           }
           return limits;
         });
+        require_rates(words_, request_, software_);  // what a plan breaks is said first, as by `baton simulate`
+        return laid;
       }()),
       step_(imagined_step(laid_.plan, cluster_, laid_.stands_for, what_if_, software_)),
       study_(laid_.plan, laid_.copies(), trace::Origin::simulated) {

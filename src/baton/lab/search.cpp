@@ -93,7 +93,7 @@ class Candidates {
   }
 
   static constexpr std::size_t most_simulated = 50;
-  static constexpr double most_tasks_of_one = 8e5;  // of a plan that is compiled: that takes seconds
+  static constexpr double most_tasks_of_one = 3e6;  // of a plan that is compiled: that takes half a minute
 
   /// Whether all that could be simulated are here.
   bool every_one() const { return every_one_; }
