@@ -141,7 +141,9 @@ class Candidates {
     Known& known = known_[one.group];
     known.simulated = true;
     known.time = static_cast<double>(found.step.count) / std::max(1.0, one.price.time);
-    known.memory[one.choice.recompute] = static_cast<double>(found.memory.count) / std::max(1.0, one.price.memory);
+    const double memory = static_cast<double>(found.memory.count) / std::max(1.0, one.price.memory);
+    known.memory[one.choice.recompute] = memory;
+    memory_of_schedule_[{one.choice.schedule, one.choice.recompute}] = memory;
     ratios_.push_back(known.time);
     usual_ = findings::median(ratios_);
   }
@@ -161,7 +163,9 @@ class Candidates {
   std::pair<bool, double> key(const Candidate& one) const {
     const Known& known = one.group < known_.size() ? known_[one.group] : unknown_;
     const auto memory = known.memory.find(one.choice.recompute);
-    const bool fits = one.price.memory * (memory == known.memory.end() ? 1 : memory->second) <= memory_;
+    const auto alike = memory_of_schedule_.find({one.choice.schedule, one.choice.recompute});
+    const double factor = memory != known.memory.end() ? memory->second : alike != memory_of_schedule_.end() ? alike->second : 1;
+    const bool fits = one.price.memory * factor <= memory_;
     return {!fits, one.price.time * (known.simulated ? known.time : usual_)};
   }
 
@@ -171,6 +175,8 @@ class Candidates {
   std::vector<Candidate> all_;
   std::vector<Known> known_;  // by group
   Known unknown_;
+  /// By schedule and recomputation: how much more memory the last one simulated took than its price, for groups not known yet.
+  std::map<std::pair<std::int64_t, strategy::Recompute>, double> memory_of_schedule_;
   std::vector<double> ratios_;
   double usual_ = 1;
 };
