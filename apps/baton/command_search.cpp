@@ -76,7 +76,10 @@ void print_counts(const lab::SearchResult& result, const std::string& cluster) {
     fmt::print("  {} cannot be faster than the fastest: their products and messages alone take longer\n", result.pruned);
   }
   if (result.left_out > 0) {
-    fmt::print("  {} are not simulated: by formulas for computing, links and idle time others are faster\n", result.left_out);
+    fmt::print(
+        "  {} are not simulated: by formulas for computing, links and idle time others are faster, or the plan would be very "
+        "large\n",
+        result.left_out);
   }
   if (result.too_large > 0) {
     fmt::print("  {} do not fit: they need {} or more\n", result.too_large, to_text(result.least_too_large));
