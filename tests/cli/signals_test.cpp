@@ -93,6 +93,17 @@ TEST_F(Signals, EndWhateverIsUnderWay) {
   EXPECT_FALSE(has_leftovers());
 }
 
+TEST_F(Signals, EndASearchAtAnyMoment) {
+  for (const double after : {0.1, 0.2, 0.3, 0.45, 1.0}) {
+    const Ended ended = stop(
+        {"search", "--model", "mlp:dim=4096,depth=96", "--cluster", "dgx-a100", "--devices", "64", "--batch", "4096"}, {SIGINT},
+        after);
+    EXPECT_EQ(ended.code, 130) << "after " << after << " s: " << ended.err;
+    EXPECT_LT(ended.seconds, patience);
+    EXPECT_EQ(ended.err.find("no split"), std::string::npos) << ended.err;
+  }
+}
+
 TEST_F(Signals, EndAStepThatTakesMinutes) {
   for (const int number : {SIGINT, SIGTERM}) {
     const std::string out = "run-" + std::to_string(number);
