@@ -2,8 +2,12 @@
 #
 #   baton_embed_page(TARGET)   adds it to the target that src/baton/report/page.cpp belongs to
 #
-# Node.js and npm give it its plots; where they are missing, or npm cannot reach a registry, the page is made without.
-# To try again after that: delete `web` in the build directory.
+# esbuild bundles it. Node.js and npm give it its plots; where they are missing, or npm cannot reach a registry, the page is made
+# without. To try again after that: delete `web` in the build directory.
+find_program(BATON_ESBUILD esbuild DOC "esbuild 0.17 or newer, which bundles the report page")
+if(NOT BATON_ESBUILD)
+  message(FATAL_ERROR "esbuild is not there: install it (Debian's and Ubuntu's package esbuild)")
+endif()
 find_program(BATON_NODE NAMES node nodejs DOC "Node.js, for the plots of the report page")
 find_program(BATON_NPM npm DOC "npm, for the plots of the report page")
 
@@ -28,8 +32,8 @@ function(baton_page name)
   set(output ${PROJECT_BINARY_DIR}/web/${name}.html)
   add_custom_command(
     OUTPUT ${output}
-    COMMAND ${CMAKE_COMMAND} -DWEB=${web} -DWORK=${PROJECT_BINARY_DIR}/web -DPAGE=${output} -DNPM=${page_NPM}
-            -P ${web}/assemble.cmake
+    COMMAND ${CMAKE_COMMAND} -DWEB=${web} -DWORK=${PROJECT_BINARY_DIR}/web -DPAGE=${output} -DESBUILD=${BATON_ESBUILD}
+            -DNPM=${page_NPM} -P ${web}/assemble.cmake
     DEPENDS ${web_sources} ${web}/assemble.cmake ${web}/package.json ${web}/package-lock.json ${web}/.npmrc
     COMMENT "Making the report page ${name}.html" VERBATIM)
   add_custom_target(baton_${name} DEPENDS ${output})

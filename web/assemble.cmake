@@ -1,8 +1,7 @@
-# Puts the report page together from web/src: cmake -DWEB=... -DWORK=... -DPAGE=... [-DNPM=...] -P assemble.cmake
+# Puts the report page together from web/src: cmake -DWEB=... -DWORK=... -DPAGE=... -DESBUILD=... [-DNPM=...] -P assemble.cmake
 #
-# With NPM, the packages of package-lock.json are installed into WORK (once for each lock file) and esbuild bundles the
-# page with its plots. Without NPM, or when the packages cannot be had, the page is put together without them: the same
-# sources one after the other, with charts_missing.js in the place of charts.js.
+# esbuild bundles the sources. With NPM, the packages of package-lock.json are installed into WORK (once for each lock file) and the
+# page has plots. Without NPM, or when the packages cannot be had, charts_missing.js stands in the place of charts.js.
 cmake_minimum_required(VERSION 3.25)
 file(MAKE_DIRECTORY ${WORK})
 
@@ -33,31 +32,18 @@ function(install_packages done)
   set(${done} TRUE PARENT_SCOPE)
 endfunction()
 
-function(bundle script)
-  # Outside WEB a package is found by NODE_PATH. `vega` is narrowed to what plots need.
+# `charts` is charts.js or what stands in its place; `vega` is narrowed to what plots need. Outside WEB a package is found by NODE_PATH.
+function(bundle charts script)
   execute_process(COMMAND ${CMAKE_COMMAND} -E env NODE_PATH=${WORK}/node_modules
-                          ${WORK}/node_modules/.bin/esbuild ${WEB}/src/main.js --bundle --minify --format=iife
-                          --target=es2020 --legal-comments=none --log-level=warning --alias:vega=${WEB}/src/vega.js
-                          --outfile=${WORK}/page.js
+                          ${ESBUILD} ${WEB}/src/main.js --bundle --minify --format=iife --target=es2020 --legal-comments=none
+                          --log-level=warning --alias:charts=${WEB}/src/${charts} --alias:vega=${WEB}/src/vega.js
+                          --outfile=${PAGE}.js
                   RESULT_VARIABLE result)
   if(NOT result EQUAL 0)
     message(FATAL_ERROR "esbuild could not bundle the report page")
   endif()
-  file(READ ${WORK}/page.js text)
+  file(READ ${PAGE}.js text)
   set(${script} "${text}" PARENT_SCOPE)
-endfunction()
-
-# Imports stand on one line each and rename nothing, so that leaving them out joins the files to one scope.
-function(concatenate script)
-  set(joined "")
-  foreach(name format dom tooltip theme table charts_missing timeline_model timeline_paint timeline header
-               contents experiment print main)
-    file(READ ${WEB}/src/${name}.js text)
-    string(REGEX REPLACE "\nimport [^\n]*" "" text "\n${text}")
-    string(REGEX REPLACE "\nexport " "\n" text "${text}")
-    string(APPEND joined "${text}")
-  endforeach()
-  set(${script} "(() => {\n'use strict';${joined}})();\n" PARENT_SCOPE)
 endfunction()
 
 set(charts FALSE)
@@ -66,7 +52,7 @@ if(NPM)
 endif()
 set(licences "")
 if(charts)
-  bundle(script)
+  bundle(charts.js script)
   # What the bundle holds of others goes with their terms.
   foreach(package vega vega-lite d3-array)
     file(READ ${WORK}/node_modules/${package}/LICENSE text)
@@ -75,7 +61,7 @@ if(charts)
   set(licences "<!--\nThe plots are drawn by these packages and their parts:\n${licences}-->\n")
 else()
   message(STATUS "The report page is put together without plots (with Node.js 18 or newer and npm it has them)")
-  concatenate(script)
+  bundle(charts_missing.js script)
 endif()
 
 file(READ ${WEB}/src/page.html page)

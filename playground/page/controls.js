@@ -1,5 +1,5 @@
 // The form: one control for each word of a job, with the command line's help.
-import {h} from './dom.js';
+import {h} from '../../web/src/dom.js';
 import {csvOf, orderOf} from './pictures.js';
 
 const deviceSteps = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512];

@@ -1,5 +1,5 @@
-import {h, prose} from './dom.js';
-import {onTheme, startTheme, themeButton} from './theme.js';
+import {h, prose} from '../../web/src/dom.js';
+import {onTheme, startTheme, themeButton} from '../../web/src/theme.js';
 import {ask, stopAsking} from './asking.js';
 import {controlsOf} from './controls.js';
 import {Results} from './results.js';

@@ -1,8 +1,8 @@
 // Small charts as SVG and HTML: bars of shares, lines over the number of devices, and the grid of a schedule.
-import {h} from './dom.js';
-import {formatValue} from './format.js';
-import {paintBox, paletteOf} from './timeline_paint.js';
-import {hideTooltip, showTooltip} from './tooltip.js';
+import {h} from '../../web/src/dom.js';
+import {formatValue} from '../../web/src/format.js';
+import {paintBox, paletteOf} from '../../web/src/timeline_paint.js';
+import {hideTooltip, showTooltip} from '../../web/src/tooltip.js';
 
 const namespace = 'http://www.w3.org/2000/svg';
 function svg(tag, attributes = {}, ...children) {

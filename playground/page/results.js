@@ -1,7 +1,7 @@
 // What is shown of one configuration. The figures stay and are filled again at each redraw.
-import {commandLine, h, originTag, prose} from './dom.js';
-import {formatValue} from './format.js';
-import {timelineFigure} from './timeline.js';
+import {commandLine, h, originTag, prose} from '../../web/src/dom.js';
+import {formatValue} from '../../web/src/format.js';
+import {timelineFigure} from '../../web/src/timeline.js';
 import {ask} from './asking.js';
 import {csvOf, gridPicture, orderOf, scalingChart, stackedBars} from './pictures.js';
 import {commandOf, filesOf, wordsOf} from './state.js';

@@ -1,4 +1,4 @@
-import {drawPlots} from './charts.js';
+import {drawPlots} from 'charts';
 import {followReading, partsOf, tableOfContents} from './contents.js';
 import {firstSentence, h, prose} from './dom.js';
 import {experimentSection} from './experiment.js';

@@ -1,4 +1,4 @@
-import {drawForPaper} from './charts.js';
+import {drawForPaper} from 'charts';
 import {h} from './dom.js';
 import {setTheme, theme} from './theme.js';
 
