@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <vector>
 
 #include "baton/base/file.h"
 #include "baton/watch/watch.h"
@@ -23,11 +24,12 @@ namespace {
 constexpr unsigned start_limit_seconds = 120;
 /// A launcher may drop the last output of a rank if all ranks end at once, so the rank waits this long before it exits.
 constexpr unsigned last_breath_microseconds = 300'000;
-/// A launcher gets this long to end by itself, then this long again after SIGTERM, before it is killed.
-constexpr unsigned launcher_patience_seconds = 8;
+/// A launcher that has lost a host gets this long to end its other ranks.
+constexpr unsigned launcher_patience_microseconds = 100'000;
 
 watch::Watch* watch = nullptr;                   // leaked on purpose: its socket closes at process exit, which rank 0 detects
 std::atomic<watch::Watch*> told_watch{nullptr};  // for the thread that hears signals
+std::vector<ranks::RankHost> hosts;              // of all ranks
 std::mutex naming;
 std::string checkpoint;
 
@@ -59,26 +61,21 @@ void end_daemon() {
 }
 
 /// A launcher that has lost the network to one of its hosts may wait for its daemon there until TCP gives up, which takes a quarter
-/// of an hour. It is given some seconds behind this process to end by itself.
-void end_launcher_later() {
+/// of an hour; SIGTERM alone does not end it then.
+void end_launcher() {
   const pid_t launcher = parent_called({"mpirun", "mpiexec", "orterun", "prterun"});
-  if (launcher < 0 || fork() != 0) {
+  if (launcher < 0) {
     return;
   }
-  setsid();
-  close_range(0, ~0U, 0);  // the launcher waits until nobody holds what it reads from
-  for (const int signal : {0, SIGTERM, SIGKILL}) {
-    if (signal != 0) {
-      kill(launcher, signal);
-    }
-    for (unsigned slept = 0; slept < launcher_patience_seconds * 10; ++slept) {
-      usleep(100'000);
-      if (kill(launcher, 0) != 0) {
-        _exit(0);
-      }
-    }
-  }
-  _exit(0);
+  std::signal(SIGTERM, SIG_IGN);  // the launcher sends it to this rank too
+  kill(launcher, SIGTERM);
+  usleep(launcher_patience_microseconds);
+  kill(launcher, SIGKILL);
+}
+
+/// Than rank 0.
+bool is_on_another_host(int rank) {
+  return rank > 0 && static_cast<std::size_t>(rank) < hosts.size() && hosts[static_cast<std::size_t>(rank)].host != hosts[0].host;
 }
 
 [[noreturn]] void end(const watch::Ending& ending) {
@@ -92,8 +89,8 @@ void end_launcher_later() {
   if (ending.lost.front().cause == watch::LostRank::Cause::silent) {
     if (ending.lost.front().rank == 0) {
       end_daemon();
-    } else if (ending.spoken) {
-      end_launcher_later();
+    } else if (ending.spoken && is_on_another_host(ending.lost.front().rank)) {
+      end_launcher();
     }
   }
   const bool told = std::all_of(ending.lost.begin(), ending.lost.end(),
@@ -132,6 +129,7 @@ void open_guard(ranks::World& world, Nanoseconds patience) {
     world.broadcast(blob, 0);
     return ranks::to_text(blob);
   };
+  hosts = world.hosts();
   watch = new watch::Watch(
       watch::WatchOptions{
           .rank = world.rank(), .size = world.size(), .patience = patience, .broadcast = broadcast, .stopping = give_up_with},
