@@ -25,7 +25,7 @@ def bench_program(baton, name):
 
 
 def run_json(command, minutes=15, **environment):
-    """What the command prints, as one JSON object. It may run for so many minutes."""
+    """What the command prints, as one JSON object. It may run for this many minutes."""
     try:
         done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60 * minutes,
                               check=False)

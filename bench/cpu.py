@@ -57,7 +57,7 @@ class Step:
     slow: bool = False
 
     def flops(self):
-        """Two products a layer (forward, weight gradient), and the input's gradient for all but the first."""
+        """Two products per layer (forward, weight gradient), and the input's gradient for all but the first."""
         return 2 * BATCH * self.dim * self.dim * (3 * self.depth - 1)
 
     def model(self):
@@ -153,7 +153,7 @@ def about(peer):
 
 
 def find_peer():
-    """The Python that has PyTorch, as the start of a command; nothing where there is none."""
+    """The Python that has PyTorch, as the start of a command; nothing if there is none."""
     for python in ("/usr/bin/python3", sys.executable):
         if shutil.which(python) and subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
             return [python]

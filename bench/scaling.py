@@ -24,7 +24,7 @@ def step(program, devices, strategy, dim, depth, batch, steps):
 
 
 def bare_sum(program, devices, dim, depth):
-    """The bare loop over the gradients of so many replicas, in milliseconds."""
+    """The bare loop over the gradients of this many replicas, in milliseconds."""
     gradients = depth * (dim * dim + dim) * 4
     return run_json([bench_program(program, "allreduce"), "--bytes", str(gradients), "--devices", str(devices), "--repeat", "5"])["bare_time_ns"] / 1e6
 

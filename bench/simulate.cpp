@@ -1,5 +1,5 @@
-/// How fast the simulator walks a plan, beside 10 million tasks a second; making it ready is timed apart. Times are those
-/// of the processor, not of the clock on the wall: other programs on the machine hardly show in them.
+/// How fast the simulator walks a plan, beside 10 million tasks per second; making it ready is timed apart. Times are those
+/// of the processor, not elapsed time: other programs on the machine hardly show in them.
 ///   build/release/bench/simulate
 
 #include "baton/sim/simulate.h"

@@ -7,7 +7,7 @@
 #include "baton/cluster/machine.h"
 #include "baton/lab/training.h"
 
-/// Simulates one job so many times, as `baton simulate` does it, and prints the shortest time in seconds: what bench/python.py
+/// Simulates one job this many times, as `baton simulate` does it, and prints the shortest time in seconds: what bench/python.py
 /// compares with.
 int main(int argc, char** argv) {
   using namespace baton;

@@ -33,13 +33,13 @@ def write_text(folder):
     return folder / "train.txt", folder / "validation.txt"
 
 
-def run_twin(script, start, steps, train, validation, context):
+def run_twin(script, start, steps, train, validation, context, threads):
     """Trains the PyTorch twin; its losses, and its loss on the validation text."""
     import torch
     spec = importlib.util.spec_from_file_location("twin", script)
     twin = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(twin)
-    torch.set_num_threads(2)
+    torch.set_num_threads(threads)
     args = types.SimpleNamespace(start=str(start))
     twin.fix_seeds()
     model = twin.make_model()
@@ -75,6 +75,7 @@ def main():
     parser.add_argument("--context", type=int, default=64)
     parser.add_argument("--strategy", default="ddp")
     parser.add_argument("--devices", default="cpu:2")
+    parser.add_argument("--threads", type=int, default=2, help="of PyTorch; 1 where other programs run too")
     parser.add_argument("--minutes", type=int, default=120, help="how long Baton's training may take")
     args = parser.parse_args()
 
@@ -94,7 +95,7 @@ def main():
         if done.returncode != 0:
             raise Failed(done.stderr.strip())
         begin = time.monotonic()
-        losses, theirs = run_twin(folder / "twin.py", folder / "start", args.steps, train, validation, args.context)
+        losses, theirs = run_twin(folder / "twin.py", folder / "start", args.steps, train, validation, args.context, args.threads)
         print(f"PyTorch: validation loss {theirs:.4f}, {time.monotonic() - begin:.0f} s")
         differ = max(abs(a - b) for a, b in zip(losses[:20], result["losses"][:20]))
         print(f"the first 20 losses differ by at most {differ:.1e}; the validation losses by {abs(ours / theirs - 1):.2%}")

@@ -1,5 +1,5 @@
 /// How long `verify` takes on plans of about a million tasks, by strategy: it should be two seconds at most, and ten times as
-/// long as a tenth of the tasks. Compiling is timed apart. Times are those of the processor, not of the clock on the wall.
+/// long as a tenth of the tasks. Compiling is timed apart. Times are those of the processor, not elapsed time.
 ///   build/release/bench/verify              all strategies
 ///   build/release/bench/verify gpipe ddp    some of them
 
@@ -51,7 +51,7 @@ plan::Plan compile(const strategy::Strategy& strategy, const model::Model& model
   return strategy::compile(request, strategy);
 }
 
-/// As many micro-batches as make a plan of about so many tasks.
+/// As many micro-batches as make a plan of about this many tasks.
 plan::Plan plan_of(const strategy::Strategy& strategy, std::size_t tasks) {
   const cluster::Cluster cluster = devices(strategy.name == "single" ? 1 : strategy.name == "product" ? 8 : 4);
   const model::Model model = model::parse_model("mlp:dim=64,depth=8");

@@ -1,7 +1,7 @@
 /// Lesson 5: pipeline schedules.
 ///
 /// A batch is cut into micro-batches that follow each other through the stages. Which device does what in
-/// which order is a grid: one row a device, one column a slot of time. F is a forward, B a backward; I and W
+/// which order is a grid: one row per device, one column per slot of time. F is a forward, B a backward; I and W
 /// are its halves, the gradient of the input (which the stage before waits for) and of the weights (which
 /// nobody does).
 

@@ -107,7 +107,7 @@ class Texts {
   Json list_ = Json::array();
 };
 
-/// What goes to the page as plain numbers, since JSON of so many takes as long as their simulation. An answer says where its own
+/// What goes to the page as plain numbers, since as JSON they would take as long as their simulation. An answer says where its own
 /// begin.
 std::vector<double>& numbers() {
   static std::vector<double> list;

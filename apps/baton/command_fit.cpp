@@ -21,7 +21,7 @@ struct FitWords {
   std::string json;
 };
 
-/// The flags of the split, behind those that all have in common.
+/// The flags of the split, after those that all have in common.
 std::string split_flags(const lab::JobWords& words) {
   std::string text;
   for (const std::string_view name :

@@ -31,9 +31,9 @@ namespace {
 namespace fs = std::filesystem;
 using lab::Json;
 
-/// What stands beside rows whose devices shared cores: the course's own kind of machine.
+/// What is beside rows whose devices shared cores: the course's own kind of machine.
 constexpr const char* cluster_beside = "pcie-5";
-/// From so many pages on a document has contents.
+/// From this many pages on a document has contents.
 constexpr int pages_with_contents = 4;
 
 struct HandinWords {

@@ -296,7 +296,7 @@ void run_lab(LabWords words, int& exit_code) {
         "--devices is '{}', but the laboratory takes only the type, cpu or cuda: each experiment sets the number of devices",
         words.devices);
   }
-  devices::open_devices(words.devices, settings.machine);  // throws where there are none such
+  devices::open_devices(words.devices, settings.machine);  // throws if there are none such
   settings.time_limit = !words.limit.empty()                   ? parse_time(words.limit, "--time-limit")
                         : settings.preset == lab::Preset::full ? Nanoseconds(30'000'000'000)
                                                                : Nanoseconds(900'000'000);

@@ -43,7 +43,7 @@ std::string names_of(const auto& list, auto name) {
   return words;
 }
 
-/// What may stand behind a flag, where that is one of a few names.
+/// What may stand after a flag, where that is one of a few names.
 std::map<std::string, std::string> values() {
   std::map<std::string, std::string> list{
       {"--preset", fmt::format("{} {}", to_text(lab::Preset::quick), to_text(lab::Preset::full))}};
@@ -55,7 +55,7 @@ std::map<std::string, std::string> values() {
   return list;
 }
 
-/// What may stand behind a command, as `lab run`.
+/// What may stand after a command, as `lab run`.
 std::string words_behind(const std::string& path) {
   if (path == "lab run" || path == "lab list") {
     return names_of(lab::experiments(), [](const auto& one) { return one.id; });
@@ -118,7 +118,7 @@ complete -o default -F _baton baton ./baton
 }
 
 /// zsh takes bash's functions once it is told to. The same text is sourced, or lies as `_baton` in a folder of functions: then the
-/// first completion reads it, and goes on with what it defines.
+/// first completion reads it, and continues with what it defines.
 std::string completion_for_zsh(const CLI::App& program) {
   return R"(#compdef baton
 (( $+functions[compdef] )) || { autoload -U +X compinit && compinit }

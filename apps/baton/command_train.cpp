@@ -131,7 +131,7 @@ class Evaluating {
   std::int64_t stretch(std::int64_t left, std::int64_t done) const {
     return forward_ ? std::min(left, every_ - done % every_) : left;
   }
-  /// Whether one is due after so many steps of all.
+  /// Whether one is due after this many steps of all.
   bool due(std::int64_t done, std::int64_t steps) const { return forward_ && (done % every_ == 0 || done == steps); }
   std::optional<lab::Evaluation> evaluate(const std::function<bool(std::int64_t done, std::int64_t of)>& go_on) {
     guard_plan(forward_->plan(), run_.job(), 0);
@@ -221,7 +221,7 @@ class Saving {
     }
     return std::min(left, every_ - done() % every_);
   }
-  /// Whether something is to be saved after so many steps of all.
+  /// Whether something is to be saved after this many steps of all.
   bool due(std::int64_t done, std::int64_t steps) const { return saves_ && (done == steps || (every_ > 0 && done % every_ == 0)); }
   /// Returns what is not finite, in which case nothing is saved; empty: all is.
   std::string save() {
@@ -257,11 +257,11 @@ class Saving {
   }
   /// The file beside the checkpoints that the lines of all runs are kept in; empty if there is none.
   std::string log() const { return log_; }
-  /// The last one that was saved or gone on from; empty where there is none.
+  /// The last one that was saved or continued from; empty if there is none.
   const std::string& last() const { return last_; }
   /// The steps done by then.
   std::int64_t saved_step() const { return saved_step_; }
-  /// What the run that was gone on from was given otherwise, in words.
+  /// What the run that was continued from was given otherwise, in words.
   const std::vector<std::string>& differences() const { return differences_; }
 
  private:
@@ -315,7 +315,7 @@ class Saving {
   std::int64_t best_step_ = -1;                            // its step; -1: there is none
 };
 
-/// The first step whose loss is not finite, counting those of this run; nothing where all are.
+/// The first step whose loss is not finite, counting those of this run; nothing if all are.
 std::optional<std::size_t> first_broken(const std::vector<double>& losses) {
   for (std::size_t s = 0; s < losses.size(); ++s) {
     if (!std::isfinite(losses[s])) {
@@ -325,7 +325,7 @@ std::optional<std::size_t> first_broken(const std::vector<double>& losses) {
   return std::nullopt;
 }
 
-/// How to go on with a run that ended early.
+/// How to continue a run that ended early.
 std::string how_to_go_on(const TrainWords& words, const Saving& saving) {
   if (saving.last().empty()) {
     return "";
@@ -346,7 +346,7 @@ std::string describe_rank(const cluster::Device& device) {
   return world().alone() ? "" : fmt::format(", rank {} on {}", device.rank, place.host);
 }
 
-/// Where values that are not finite came from, as far as a minute of training it again tells; empty where it
+/// Where values that are not finite came from, as far as a minute of training it again tells; empty if it
 /// does not.
 std::string origin_of_divergence(const lab::Training& run, const std::string& checkpoint, std::int64_t step) {
   fmt::print(stderr, "baton: values are not finite; training again on one device from {} to find where that started\n",

@@ -43,7 +43,7 @@ void add_check_command(CLI::App& program, int& exit_code);
 void add_verify_result_command(CLI::App& program, int& exit_code);
 void add_report_command(CLI::App& program, int& exit_code);
 void add_compare_command(CLI::App& program, int& exit_code);
-/// `man` and `completion`, which tell of all the others.
+/// `man` and `completion`, which describe all the others.
 void add_manual_commands(CLI::App& program);
 
 /// The ranks that the program was started as. Rank 0 alone prints.

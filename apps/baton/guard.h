@@ -25,7 +25,7 @@ void open_guard(ranks::World& world, Nanoseconds patience);
 /// What the ranks run, so that tasks can be named.
 void guard_run(const lab::Training& run);
 void guard_plan(const plan::Plan& plan, const lab::Job& job, std::int64_t steps_before);
-/// The checkpoint that a lost run can go on from.
+/// The checkpoint that a lost run can continue from.
 void guard_checkpoint(const std::string& path);
 /// This rank cannot go on: the others are told why, and end with `code`. Returns only where there is no
 /// watch.

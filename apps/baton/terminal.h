@@ -8,13 +8,13 @@
 
 namespace baton::app {
 
-/// A bar on the terminal's standard error while something long goes on; nothing where that is no terminal.
+/// A bar on the terminal's standard error while something long goes on; nothing if that is no terminal.
 class ProgressBar {
  public:
-  /// Shown as a share of the whole, and not as so many of so many.
+  /// Shown as a share of the whole, and not as one number of another.
   static constexpr const char* percent = "%";
 
-  /// `unit` says what is counted.
+  /// `unit` names what is counted.
   ProgressBar(std::string what, std::int64_t total, bool wanted, std::string unit);
   ~ProgressBar();
   void show(std::int64_t done);

@@ -50,7 +50,7 @@ class TrainLog {
   };
   /// Takes in the steps of this run up to `done`, from `begin` on. Returns the lines that are complete now.
   std::vector<std::string> add(std::int64_t done, std::int64_t begin, const Steps& steps);
-  /// The line of the steps behind the last whole interval; empty where there are none.
+  /// The line of the steps after the last whole interval; empty if there are none.
   std::vector<std::string> finish();
   std::string add(const lab::Evaluation& evaluation);
 
@@ -100,7 +100,7 @@ class TrainLog {
 /// "loss 0.31, accuracy 90.1 %".
 std::string evaluation_text(const lab::Evaluation& evaluation);
 
-/// How many steps a line stands for where nobody says: some fifty lines, a round number of steps each.
+/// How many steps one line stands for where nobody says: some fifty lines, a round number of steps each.
 std::int64_t usual_interval(std::int64_t steps);
 
 /// The page of a training: its curves, in one file that needs nothing else.

@@ -126,7 +126,7 @@ def step_of(options, wrap=lambda model: model):
 
 
 def products(options):
-    """The products of a step of the MLP alone, one behind the other."""
+    """The products of a step of the MLP alone, one after the other."""
     kind = torch.bfloat16 if options.precision == "bf16" else torch.float32
     x, dy = (torch.randn(options.batch, options.dim, device="cuda", dtype=kind) for _ in range(2))
     w = torch.randn(options.dim, options.dim, device="cuda", dtype=kind)

@@ -11,7 +11,7 @@
 namespace baton::exercise {
 namespace {
 
-/// The least work that the busiest of so many devices can have.
+/// The least work that the busiest of this many devices can have.
 double least_of_the_busiest(const std::vector<double>& times, std::size_t devices) {
   std::vector<double> before(times.size() + 1, 0);  // work of the first layers
   std::partial_sum(times.begin(), times.end(), before.begin() + 1);

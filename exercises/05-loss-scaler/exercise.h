@@ -4,7 +4,7 @@
 
 struct Settings {
   float initial = 65536;     // the scale before the first step
-  int growth_interval = 10;  // after so many good steps in a row the scale is doubled
+  int growth_interval = 10;  // after this many good steps in a row the scale is doubled
 };
 
 /// Keeps gradients of 16 bits from vanishing: the loss, and so every gradient, is multiplied by a scale before the backward.

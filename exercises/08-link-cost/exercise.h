@@ -2,7 +2,7 @@
 
 #include <vector>
 
-/// A message of so many bytes took so many seconds.
+/// A message of this many bytes took this many seconds.
 struct Measurement {
   double bytes = 0;
   double seconds = 0;

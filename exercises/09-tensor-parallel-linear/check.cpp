@@ -90,7 +90,7 @@ std::string flaw_in(const char* what, std::size_t rank, const std::vector<float>
   return "";
 }
 
-/// Columns of a matrix with so many of them.
+/// Columns of a matrix with this many of them.
 Values columns_of(const Values& whole, std::int64_t columns, const Range& range) {
   Values part;
   for (std::int64_t at = 0; at < static_cast<std::int64_t>(whole.size()); at += columns) {

@@ -7,7 +7,7 @@
 /// `peers.rank()`, `peers.size()` and `sums = peers.all_reduce(values)`: see baton/exercise/peers.h.
 using baton::exercise::Peers;
 
-/// Numbers in rows, one row behind the other.
+/// Numbers in rows, one row after the other.
 struct Matrix {
   int rows = 0;
   int columns = 0;

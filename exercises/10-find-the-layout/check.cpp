@@ -1,4 +1,4 @@
-// What is asked of 10-find-the-layout: every layout of a job is simulated, and the one that is returned is held against the best.
+// What is asked of 10-find-the-layout: every layout of a job is simulated, and the one that is returned is compared with the best.
 
 #include <fmt/format.h>
 

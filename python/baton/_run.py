@@ -225,7 +225,7 @@ def train(plan: Union[Plan, Model, str, os.PathLike], *, steps: Optional[int] = 
 
 def _evaluated(run: Run, steps: int, warmup: int, progress: Optional[Callable[[int, Optional[float]], Any]], every: int,
                data: str, keep_best: Union[str, os.PathLike, None]) -> Run:
-    """Trains in pieces, with an evaluation behind each."""
+    """Trains in pieces, with an evaluation after each."""
     ended = False
 
     def tell(before: int) -> Optional[Callable[[int, Optional[float]], Any]]:

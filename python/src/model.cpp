@@ -76,7 +76,7 @@ class Blocks {
     }
     return builder_;
   }
-  /// Checks a value's number, and that it has at least so many dimensions.
+  /// Checks a value's number, and that it has at least this many dimensions.
   Index value(Index number, std::size_t least = 1) {
     if (number >= count_) {
       throw usage_error("block {} has no value {}: it has {}", name_, number, count_);

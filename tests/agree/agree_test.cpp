@@ -181,7 +181,7 @@ TEST(Agreement, MicroBatchesAddUpToTheWholeBatch) {
 
 TEST(Agreement, DataThatChangesEveryStepIsTheSameDataHoweverItIsSplit) {
   Case one = trainings()[9];
-  const exec::DataOptions data{.seed = 7, .samples = 40};  // no multiple of the batch: it begins anew in the middle
+  const exec::DataOptions data{.seed = 7, .samples = 40};  // no multiple of the batch: it begins again in the middle
   const Outcome expected = train(one, 10, data);
   EXPECT_FALSE(same_bits(expected.losses, train(one, 10, {.seed = 7}).losses)) << "the data did not change";
   for (const strategy::Strategy& strategy : strategy::strategies()) {

@@ -18,7 +18,7 @@ Case ddp(std::string backend, std::size_t devices) {
           .step = {.global_batch = 13, .optimizer = op::Adam{.rate = 0.01}}};
 }
 
-/// The sentence a refusal ends with; empty where nothing was refused.
+/// The sentence a refusal ends with; empty if nothing was refused.
 template <typename Function>
 std::string refusal(Function function) {
   try {

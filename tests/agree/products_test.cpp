@@ -94,7 +94,7 @@ TEST_P(Products, TrainAsOneDeviceDoes) {
     one.devices = product.devices();
     one.layout = layout_of(product);
     one.layout.bucket = Bytes(3000);
-    // As in the agreement of plain strategies: rounding held against how far training went.
+    // As in the agreement of plain strategies: rounding compared with how far training went.
     EXPECT_TRUE(close(
         expected, train(one),
         adam ? Tolerance{.loss = 5e-6, .typical = 2e-4, .worst = 2e-2} : Tolerance{.loss = 5e-7, .typical = 1e-6, .worst = 1e-5}))

@@ -19,7 +19,7 @@ Case small(std::string strategy, std::size_t devices) {
           .step = {.global_batch = 13, .loss = strategy::Loss::cross_entropy, .optimizer = op::Sgd{.rate = 0.1}}};
 }
 
-/// What each rank has in the end, which is to be the same; nothing where the case is refused.
+/// What each rank has in the end, which is to be the same; nothing if the case is refused.
 std::optional<Outcome> train_as_ranks(Case one, int ranks, std::int64_t steps = 3) {
   std::vector<std::optional<Outcome>> outcomes(static_cast<std::size_t>(ranks));
   run_as_ranks(ranks, [&](ranks::World& world) {

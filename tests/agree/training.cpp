@@ -255,7 +255,7 @@ Outcome train(const Case& one, std::int64_t steps, exec::DataOptions data, std::
 std::optional<Outcome> train_unless_refused(const Case& one, std::int64_t steps, exec::DataOptions data) {
   try {
     compile(one, model_of(one.model), cluster_of(one), *devices::make_backend(one.backend));
-  } catch (const Error&) {  // a refusal; a plan that breaks its law, or fails to run, is none
+  } catch (const Error&) {  // a refusal; a plan that breaks its rules, or fails to run, is none
     return std::nullopt;
   }
   return train(one, steps, data);

@@ -118,8 +118,8 @@ testing::AssertionResult same_bits(const std::vector<double>& expected, const st
 testing::AssertionResult same_bits(const Weights& expected, const Weights& actual);
 testing::AssertionResult same_bits(const Outcome& expected, const Outcome& actual);
 
-/// Equal but for the rounding of float32, which is held against how far training moved the tensor and not against
-/// its size, or a wrong gradient would hide behind a small rate. With m = max|w − w₀| and the rounding of the weight
+/// Equal but for the rounding of float32, which is compared with how far training moved the tensor and not against
+/// its size, or a wrong gradient would hide after a small rate. With m = max|w − w₀| and the rounding of the weight
 /// itself, half a last place a step on each side, r = 2⁻²³ · steps · max|w|:
 ///   |w − w'|                   ≤ worst · m + r        for every element
 ///   root mean square (w − w')  ≤ typical · m + r      for every tensor

@@ -378,7 +378,7 @@ def empty_values(case):
 
 
 def damaged_records(case):
-    """Records that were cut off or overwritten are named by the report, and by what goes on from them."""
+    """Records that were cut off or overwritten are named by the report, and by what continues from them."""
     words = ["lab", "run", "strong-scaling", "--cluster", "pcie-5", "--set", "devices=1,2,3", "--out", "runs"]
     case.run(*words, codes={0})
     file = next((case.folder / "runs").glob("*/strong-scaling.jsonl"))
@@ -560,7 +560,7 @@ def trained(case, *words, codes=CODES):
 
 
 def networks(case):
-    """Any network gives one device's losses under any strategy that takes it, and goes on from a checkpoint as if it had not ended."""
+    """Any network gives one device's losses under any strategy that takes it, and continues from a checkpoint as if it had not ended."""
     job = draw_job(case)
     alone = trained(case, *job, "--steps", "6")
     split = draw_split(case)

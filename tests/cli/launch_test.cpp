@@ -19,7 +19,7 @@ using baton::test::Outcome;
 class Launch : public Cli {
  protected:
   /// Writes the stand-in: probes of a host listed in `gone` fail; call k of the others ends with the k-th
-  /// code, those behind the last code with 0.
+  /// code, those after the last code with 0.
   void stand_in(const std::string& codes, const std::string& gone = "") const {
     std::ofstream script(folder_ / "mpirun");
     script << "#!/bin/bash\n"

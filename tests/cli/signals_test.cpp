@@ -33,7 +33,7 @@ struct Ended {
 
 class Signals : public Cli {
  protected:
-  /// Starts it and sends the signals `after` so many seconds.
+  /// Starts it and sends the signals `after` this many seconds.
   Ended stop(const std::vector<std::string>& arguments, const std::vector<int>& signals, double after = 0.7) {
     const pid_t child = fork();
     if (child == 0) {

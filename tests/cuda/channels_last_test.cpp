@@ -5,7 +5,7 @@
 #include "baton/cuda/kernels.h"
 #include "cuda/typed_array.h"
 
-/// What is done with images whose channels are last, against the same of images in the usual order, which are held against loops.
+/// What is done with images whose channels are last, against the same of images in the usual order, which are compared with loops.
 namespace baton::cuda {
 namespace {
 

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <regex>
+#include <sstream>
 
 #include "docs/documented.h"
 #include "docs/wording.h"
@@ -81,6 +82,35 @@ INSTANTIATE_TEST_SUITE_P(Document, WordsOf, testing::ValuesIn(documents()), [](c
       name.begin(), name.end(), [](unsigned char sign) { return std::isalnum(sign) == 0; }, '_');
   return name;
 });
+
+/// What stands after two slashes, line by line.
+std::string comments_of(const std::string& code) {
+  static const std::regex comment("(^|[\\s;{}()])//+ ?(.*)$");
+  std::string text;
+  std::istringstream lines(code);
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch found;
+    text += (std::regex_search(line, found, comment) ? found[2].str() : "") + "\n";
+  }
+  return text;
+}
+
+class CommentsOf : public testing::TestWithParam<const char*> {};
+
+TEST_P(CommentsOf, ArePlain) {
+  int files = 0;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(fs::path(BATON_SOURCE) / GetParam())) {
+    const std::string kind = entry.path().extension();
+    if (kind == ".h" || kind == ".cpp" || kind == ".cu" || kind == ".cuh" || kind == ".js") {
+      ++files;
+      expect_plain(comments_of(contents(entry.path())), entry.path().lexically_relative(BATON_SOURCE));
+    }
+  }
+  EXPECT_GT(files, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Folder, CommentsOf, testing::Values("src", "apps", "python", "playground", "web", "exercises", "examples"),
+                         [](const auto& folder) { return std::string(folder.param); });
 
 TEST(Wording, FindsPhrasesThatReadersHadToDecode) {
   for (const char* phrase : {"a thread a rank",

@@ -4,7 +4,7 @@
 // beforehand whether there is enough.
 //
 //   BATON_ALLOCATION_AT=N       which one fails, from 1 on
-//   BATON_ALLOCATION_ON=1       and all behind it
+//   BATON_ALLOCATION_ON=1       and all after it
 //   BATON_ALLOCATION_COUNT=FILE gets how many there were, when the process ends
 
 #include <fcntl.h>

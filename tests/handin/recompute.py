@@ -31,7 +31,7 @@ NUMBER = re.compile(
 
 
 def numbers_in(text):
-    """(as written, kind, value, half of the last digit) for each number that stands by itself."""
+    """(as written, kind, value, half of the last digit) for each number that is by itself."""
     text = re.sub(r"`[^`]*`", " ", text)
     for quoted in QUOTED:
         text = text.replace(quoted, " ")

@@ -43,7 +43,7 @@ CASES = {
     "resnet-groups_cross-entropy_sgd": ("resnet:18,image=65,classes=5,width=4,group=4", 8, "cross_entropy",
                                         {**SGD, "lr": 0.01}, 7),
 }
-# Bottlenecks one behind the other let roundings grow until float32 says nothing. name: model, batch, rate, seed
+# Bottlenecks one after the other let roundings grow until float32 says nothing. name: model, batch, rate, seed
 EXACT_CASES = {"float64_resnet-50": ("resnet:50,image=20,classes=3,width=2,group=3", 6, 0.01, 5)}
 
 

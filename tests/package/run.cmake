@@ -1,5 +1,5 @@
 # Installs Baton into an empty folder, builds the programs of the README and of every guide (docs/add-*.md) on nothing but that, and
-# holds what they print against what is shown there.
+# compares what they print with what is shown there.
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK}/project)
 set(flags "")

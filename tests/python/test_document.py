@@ -1,4 +1,4 @@
-"""The programs of docs/python.md run, in order, and print what stands below them."""
+"""The programs of docs/python.md run, in order, and print what is below them."""
 
 import contextlib
 import io

@@ -16,7 +16,7 @@ using strategy::Precision;
 
 constexpr std::int64_t steps = 4;
 
-/// The numbers of devices to try: one a rank, and several on some of them.
+/// The numbers of devices to try: one per rank, and several on some of them.
 std::vector<std::size_t> device_counts() {
   const auto ranks = static_cast<std::size_t>(world().size());
   return {ranks, ranks + 1, 2 * ranks};
@@ -31,7 +31,7 @@ Case small(std::string strategy, std::string backend, std::size_t devices) {
           .step = {.global_batch = 26, .loss = Loss::cross_entropy, .optimizer = op::Sgd{.rate = 0.1}}};
 }
 
-/// Rank 0 alone runs the case in one process too, and holds what the ranks leave against that. False where the
+/// Rank 0 alone runs the case in one process too, and compares what the ranks leave with that. False where the
 /// strategy refuses it, which it does on all ranks.
 bool agrees(Case one, exec::DataOptions data = {}) {
   one.world = &world();

@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 
-STRATEGIES = [  # words for train, ranks, devices a rank
+STRATEGIES = [  # words for train, ranks, devices per rank
     ("--strategy ddp", 4, 1),
     ("--strategy ddp --bucket-mb 0.01 --first-bucket-mb 0.01", 3, 1),
     ("--strategy dp", 2, 1),
@@ -45,7 +45,7 @@ STRATEGIES = [  # words for train, ranks, devices a rank
 ]
 JOB = "train --model mlp:dim=64,depth=4 --batch 24 --optimizer adam --samples 240 --warmup 0 --delay before=backward,device=all,ms=2"
 KILL_LIMIT = 2.0
-MPIRUN_LIMIT = 10.0  # for mpirun itself to have cleaned up behind the ranks
+MPIRUN_LIMIT = 10.0  # for mpirun itself to have cleaned up after the ranks
 
 libc = ctypes.CDLL(None, use_errno=True)
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
@@ -173,7 +173,7 @@ class Trial:
         return known[key]
 
     def run(self, known):
-        """What was wrong, in words; none where nothing was. `self.note` says what else is of interest."""
+        """What was wrong, in words; none if nothing was. `self.note` says what else is of interest."""
         losses = self.reference(known)
         run = self.start("--checkpoint", "kept", "--every", "20", "--json", "done.json")
         wrong = []

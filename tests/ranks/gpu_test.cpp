@@ -24,7 +24,7 @@ class GpuRanks : public testing::Test {
   }
 };
 
-/// The numbers of parts to try: one a rank, and several on some of them.
+/// The numbers of parts to try: one per rank, and several on some of them.
 std::vector<std::size_t> part_counts() {
   const auto ranks = static_cast<std::size_t>(world().size());
   return {ranks, ranks + 1};
@@ -38,7 +38,7 @@ Case small(std::string strategy, std::size_t devices) {
           .step = {.global_batch = 26, .loss = Loss::cross_entropy, .optimizer = op::Sgd{.rate = 0.1}}};
 }
 
-/// Rank 0 alone runs the case in one process too, and holds what the ranks leave against that. False where it is refused.
+/// Rank 0 alone runs the case in one process too, and compares what the ranks leave with that. False where it is refused.
 bool agrees(Case one, exec::DataOptions data = {}) {
   one.world = &world();
   std::optional<Outcome> actual;

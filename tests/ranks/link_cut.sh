@@ -1,7 +1,7 @@
 #!/bin/bash
 # Cuts the network between two hosts, which are namespaces, while four ranks train on them. Those on rank 0's side must end within the
 # patience and name the ranks of the other, those on the other must end by themselves (what they say is cut off with them), and the
-# run must go on from its last checkpoint with the losses of one that was not cut. mpirun must end too. 77 says that this cannot be done here.
+# run must continue from its last checkpoint with the losses of one that was not cut. mpirun must end too. 77 says that this cannot be done here.
 #   link_cut.sh MPIRUN PROGRAM
 set -uo pipefail
 here=$(dirname -- "$0") mpirun=$1 program=$2

@@ -9,7 +9,7 @@ namespace {
 
 std::unique_ptr<ranks::World> opened;
 
-/// Says which rank a failure is of: all ranks run all tests, and only rank 0 tells of those that pass.
+/// Says which rank a failure is of: all ranks run all tests, and only rank 0 reports those that pass.
 class Failures final : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (result.failed()) {

@@ -27,7 +27,7 @@ class RanksTrain : public Cli {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(folder_ / "out"), contents(folder_ / "err")};
   }
 
-  /// Two ranks that are sent a signal `after` so many seconds, all or one of them.
+  /// Two ranks that are sent a signal `after` this many seconds, all or one of them.
   struct Stopped {
     int code = -1;
     int milliseconds = 0;  // until both had ended

@@ -48,7 +48,7 @@ done < <(find src apps -name '*.cpp' -not -path '*/baton/cuda/*' -not -name "$ab
   cat "$work/upper.cpp"
 } >"$work/whole" && mv "$work/whole" "$work/upper.cpp"
 
-# A benchmark's main returns nothing where it has another name.
+# A benchmark's main returns nothing if it has another name.
 flags=(-std=c++20 -Wno-return-type -Ibench '-DBATON_VERSION=""' '-DBATON_COMPILER=""' '-DBATON_CUDA_MISSING=""'
   '-DBATON_CUDA_LIBRARIES=""'
   '-DBATON_EXERCISE_FLAGS=""' '-DBATON_LIBRARY_FOLDER="lib"' "$@")

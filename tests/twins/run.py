@@ -27,7 +27,7 @@ def call(command, folder):
 
 
 def launch(folder, processes):
-    """Starts the script, as so many processes where there are any: with the variables that torchrun sets, which in Debian's 1.13
+    """Starts the script, as this many processes where there are any: with the variables that torchrun sets, which in Debian's 1.13
     does not start under Python 3.11. Its gloo hangs now and then while the processes connect: then they are started again."""
     for attempt in range(4):
         if ran(folder, processes):

@@ -23,7 +23,7 @@ function draw({place, legend, experiment, plot}, width) {
 
 const widthOf = ({place}) => Math.round(place.clientWidth);
 
-/** Draws the plots for paper, where each has so many pixels. */
+/** Draws the plots for paper, where each has this many pixels. */
 export function drawForPaper(places, widthOnPaper) {
   for (const item of places) draw(item, widthOnPaper(item.place));
 }

@@ -32,7 +32,7 @@ const nameAxis = {grid: false};
 
 const distinct = (values) => [...new Set(values)];
 
-/** Marks the points whose devices shared cores with a ring or an outline: a layer, or none where there are no such points. */
+/** Marks the points whose devices shared cores with a ring or an outline: a layer, or none if there are no such points. */
 function sharedCores(data, mark, encoding) {
   if (!data.some((point) => point.oversubscribed)) return [];
   return [{
@@ -252,7 +252,7 @@ function histogramSpec(points, plot, height) {
   };
 }
 
-/** Lines of about so many letters; a word that is longer stays whole. */
+/** Lines of about this many letters; a word that is longer stays whole. */
 function linesOf(label, letters) {
   return label.split(' ').reduce((lines, word) => {
     const last = lines[lines.length - 1];

@@ -7,7 +7,7 @@ const known = (value) => value !== undefined && value !== null;
 export const isTimed = (format) => !['bytes', 'integer', 'text', 'flops'].includes(format);
 
 /**
- * The table of an experiment, with its footnotes; a point that was refused is a row with its reason. Null where there are no rows.
+ * The table of an experiment, with its footnotes; a point that was refused is a row with its reason. Null if there are no rows.
  * A frame that hides a part of the table shows a shadow and says so.
  */
 export function experimentTable(experiment) {

@@ -310,7 +310,7 @@ function playgroundLink(timeline, address) {
 }
 
 /**
- * The timelines of an experiment behind one frame: a selector where there are several, buttons, a legend; and a link to the
+ * The timelines of an experiment in one frame: a selector where there are several, buttons, a legend; and a link to the
  * playground, if its page is at an address.
  */
 export function timelineFigure(timelines, title, playground = null) {

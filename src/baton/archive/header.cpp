@@ -155,7 +155,7 @@ class Reader : public nlohmann::json_sax<Json> {
   Place place_ = Place::before;
   bool opening_ = false;  // an object must begin
   bool in_list_ = false;
-  int offsets_ = 0;              // of the two, so many are known
+  int offsets_ = 0;              // of the two, this many are known
   std::array<bool, 3> known_{};  // which fields of the entry there were
   std::string remark_;
   std::string wrong_;

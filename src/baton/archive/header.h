@@ -17,7 +17,7 @@ struct Entry {
   ElementType dtype;
   std::vector<std::int64_t> shape;
   std::uint64_t elements = 1;  // the product of the shape: at most 2^48
-  std::uint64_t begin = 0;     // where its bytes lie behind the header, as it says
+  std::uint64_t begin = 0;     // where its bytes lie after the header, as it says
   std::uint64_t end = 0;
 };
 

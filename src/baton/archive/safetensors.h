@@ -30,7 +30,7 @@ using Metadata = std::map<std::string, std::string>;
 /// A usage error if `ArchiveReader` would refuse a file of these: it has limits, for the sake of hostile files.
 void require_readable(const Tensors& tensors, const Metadata& metadata);
 
-/// Writes under a temporary name, flushes, and only then gives the file its own: what stands there is whole, whenever the
+/// Writes under a temporary name, flushes, and only then gives the file its own: what is there is whole, whenever the
 /// program dies. A checksum of the tensors goes into the metadata. A failure says why; nothing is left behind.
 class ArchiveWriter {
  public:

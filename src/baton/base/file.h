@@ -35,7 +35,7 @@ class Descriptor {
   int file_;
 };
 
-/// Reads exactly so many bytes: false where the file ends before, or cannot be read.
+/// Reads exactly this many bytes: false where the file ends before, or cannot be read.
 bool read_exactly(int file, std::span<std::byte> into);
 
 /// What a file of at most `most` bytes holds. A usage error, in which `what` names it, says that it is not there, cannot be read
@@ -52,7 +52,7 @@ struct Destination {
 };
 Destination destination_of(const std::filesystem::path& path);
 
-/// A file that is written under a temporary name beside its own, and gets its own only when it is whole: what stands there is what
+/// A file that is written under a temporary name beside its own, and gets its own only when it is whole: what is there is what
 /// was there before or all of the new, whenever the program dies. Failures, in which `what` names the file, say why not; nothing is
 /// left behind. What is no plain file is written into as it is.
 class WholeFile {
@@ -65,7 +65,7 @@ class WholeFile {
   void append(std::span<const std::byte> bytes);
   /// Of what has been appended; only where the path leads to a plain file.
   void overwrite(std::uint64_t offset, std::span<const std::byte> bytes);
-  /// Flushes, and gives the file its name. Nothing can be written behind it.
+  /// Flushes, and gives the file its name. Nothing can be written after it.
   void commit();
 
  private:

@@ -29,7 +29,7 @@ namespace baton {
 
 namespace baton {
 
-/// The text's root. A usage error, in which `what` names the text, where it is no TOML, is larger, or has keys of so many parts
+/// The text's root. A usage error, in which `what` names the text, where it is no TOML, is larger, or has keys of this many parts
 /// that descending into each would take all of the stack.
 toml::table parse_toml(std::string_view text, std::string_view what);
 

@@ -84,7 +84,7 @@ class Folder {
 
   /// The checkpoint of a step, to be written. It counts from `finish` on.
   std::unique_ptr<ArchiveWriter> begin(std::int64_t step, Tensors tensors, Metadata metadata) const;
-  /// Gives it its name, then drops the oldest beyond those to be kept, and those of later steps: the run went on from an earlier
+  /// Gives it its name, then drops the oldest beyond those to be kept, and those of later steps: the run continued from an earlier
   /// one because they are damaged.
   std::filesystem::path finish(ArchiveWriter& writer) const;
 

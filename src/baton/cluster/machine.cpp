@@ -88,7 +88,7 @@ std::vector<int> parse_cores(std::string_view text, const Machine& machine) {
   return cores;
 }
 
-/// `count` devices over the cores, in order: a run of cores each, or several devices a core.
+/// `count` devices over the cores, in order: a run of cores each, or several devices per core.
 std::vector<std::vector<int>> share(const std::vector<int>& cores, std::size_t count) {
   std::vector<std::vector<int>> parts(count);
   for (std::size_t i = 0; i < count; ++i) {

@@ -115,7 +115,7 @@ bool Roofline::begins_micro_batch(const plan::Plan& plan, TaskId id) const {
   return other.phase != task.labels.phase || other.micro_batch != task.labels.micro_batch || other.stage != task.labels.stage;
 }
 
-/// A program's kernel for scores may need a multiple of so many heads.
+/// A program's kernel for scores may need a multiple of this many heads.
 bool Roofline::fuses_scores(const op::AttentionExtents& extents) const { return extents.heads % software_.scores_multiple == 0; }
 
 /// In nanoseconds.

@@ -31,7 +31,7 @@ struct Kernels {
 ///   [kernels]      products, unaligned, attention_forward, attention_backward, attention_half; [kernels.A100] and so on for a
 ///   device by name [memory]       elementwise, norms, norm_gradients (passes per pass of the plan), loss (bytes per score), update
 ///   (passes) [scores]       forward, backward: passes over the scores of an attention that keeps them in memory; 0: it does not;
-///                  multiple, ops, passes: where the heads of a micro-batch are no multiple, so many more ops and passes
+///                  multiple, ops, passes: where the heads of a micro-batch are no multiple, this many more ops and passes
 ///   [model]        joined_projections, narrow_stream, vocabulary (rounded up to a multiple of this and of the tensor ranks),
 ///                  pads_alone = false if it is not with one tensor rank
 ///   [products]     recomputed (share of the forward's products), fp8, casts (bytes moved per element of an operand in fp8)
@@ -60,8 +60,8 @@ struct Software {
   double scores_forward = 0;  // passes over the scores of an attention; 0: the scores stay in the multiprocessors
   double scores_backward = 0;
   std::int64_t scores_multiple = 1;  // of heads times samples: others are computed
-  double unfused_ops = 0;            // by so many more ops,
-  double unfused_passes = 0;         // with so many more passes
+  double unfused_ops = 0;            // by this many more ops,
+  double unfused_passes = 0;         // with this many more passes
 
   bool joined_projections = false;  // queries, keys and values are one product
   bool narrow_stream = false;       // the residual stream has the type that is computed in

@@ -4,7 +4,7 @@
 
 /// Attention of 16 bits by the products of warp groups. Built for compute capability 9.0 alone, which the instructions need. A head
 /// has one or two halves of 64 elements, whose rows are the 128 bytes that the tensor cores read at once; a tile has its halves
-/// behind each other.
+/// after each other.
 namespace baton::cuda {
 namespace {
 

@@ -80,7 +80,7 @@ __device__ void load_turned(std::uint32_t (&fragments)[4], std::uint32_t tile, i
   }
 }
 
-/// How many steps a product over `Columns` columns of sums takes.
+/// How many steps the product over `Columns` columns of sums takes.
 template <typename Element>
 __host__ __device__ constexpr int steps_over(int columns) {
   return columns / (32 / static_cast<int>(sizeof(Element)));

@@ -27,7 +27,7 @@ cudaError_t ask_for_gpus(int& count) {
   return cudaGetDeviceCount(&count);
 }
 
-/// How many GPUs there are; a usage error where there is none.
+/// How many GPUs there are; a usage error if there is none.
 int count_gpus() {
   int count = 0;
   const cudaError_t status = ask_for_gpus(count);

@@ -68,7 +68,7 @@ void norm_backward_input(DType type, const BatchNormShape& shape, const void* dy
 void norm_backward_weight(const BatchNormShape& shape, const NormSlopes* slopes, DType gradient, void* dgain, void* dbias,
                           bool accumulate, cudaStream_t stream);
 
-/// Pools; `shape.images` counts the samples here, each of so many channels. Windows are of less than 16 rows.
+/// Pools; `shape.images` counts the samples here, each of this many channels. Windows are of less than 16 rows.
 void max_pool_last(DType type, const PoolShape& shape, std::int64_t channels, const void* x, void* y, cudaStream_t stream);
 std::int64_t max_pool_last_workspace(const PoolShape& shape, std::int64_t channels);
 void max_pool_last_backward(DType type, const PoolShape& shape, std::int64_t channels, const void* dy, const void* x, void* dx,

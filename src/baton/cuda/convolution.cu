@@ -12,7 +12,7 @@
 namespace baton::cuda {
 namespace {
 
-/// What one index of the sum says to both operands; there is none where `left` is negative.
+/// What one index of the sum says to both operands; there is none if `left` is negative.
 struct alignas(16) Entry {
   int left;
   int right;

@@ -228,7 +228,7 @@ __global__ void __launch_bounds__(threads, LeftGroups == 2 ? 2 : 1) hopper_convo
         }
       }
     }
-    end_of_copies();  // of none behind the last, so that the count holds
+    end_of_copies();  // of none after the last, so that the count holds
   };
 
   allow_next();

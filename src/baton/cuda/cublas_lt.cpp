@@ -349,7 +349,7 @@ class Race {
     sort();
   }
 
-  /// A digest of what an algorithm gives, or none where it does not run. A result of 16 bits hides most roundings on the way, which
+  /// A digest of what an algorithm gives, or none if it does not run. A result of 16 bits hides most roundings on the way, which
   /// differ between algorithms that add up in another order: so there, it is also taken of sums that cancel.
   std::optional<std::uint64_t> bits(const LtProduct& product, const cublasLtMatmulAlgo_t& algorithm) {
     std::uint64_t seen = 0;

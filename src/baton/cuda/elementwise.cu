@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// Calls `pack(i)` for the aligned packs within `count` elements from `first` on, and `one(i)` for those before and behind them;
+/// Calls `pack(i)` for the aligned packs within `count` elements from `first` on, and `one(i)` for those before and after them;
 /// the block's threads share them.
 template <int Size, int Threads, typename Work, typename One>
 __device__ void over_row(std::int64_t first, std::int64_t count, Work pack, One one) {

@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(scan_threads) scan_counts_kernel(std::uint32_t
   }
 }
 
-/// Moves each key, with its place, to where its digit begins, behind those with the same digit that come before it.
+/// Moves each key, with its place, to where its digit begins, after those with the same digit that come before it.
 __global__ void __launch_bounds__(threads)
     move_keys_kernel(Keys from, Keys to, const std::uint32_t* begins, std::int64_t count, int shift) {
   __shared__ std::uint32_t next[digits];

@@ -28,7 +28,7 @@ using plan::Lane;
 using plan::Task;
 
 /// Steps that may be under way at once, so that the GPU waits for none; where one takes longer than this, only one: what is
-/// enqueued runs to its end, and whoever asks the run to end waits for it.
+/// enqueued runs to its end, and the caller that asks the run to end waits for it.
 constexpr std::size_t depth = 4;
 /// One more is kept, to tell how long the GPU waited between two.
 constexpr std::size_t slot_count = depth + 1;
@@ -159,7 +159,7 @@ class CudaEngine final : public exec::Engine {
     std::int64_t enqueued = 0;
     std::int64_t collected = 0;
     bool enough = false;
-    bool broken = false;  // by a loss that is not finite: steps behind it do not count
+    bool broken = false;  // by a loss that is not finite: steps after it do not count
     Nanoseconds reported = now();
     Nanoseconds sampled = now();
     std::vector<Monitor> monitors{};
@@ -285,7 +285,7 @@ class CudaEngine final : public exec::Engine {
   /// Draws a step's data on the host, while others are under way.
   void load(std::int64_t step) { fill(data_.loaded, slot(step).inputs, steps_before_ + step); }
 
-  /// Puts a step behind those under way: its data, its tasks, its loss.
+  /// Puts a step after those under way: its data, its tasks, its loss.
   void enqueue(std::int64_t step, bool traced) {
     Slot& one = slot(step);
     copy_filled(data_.loaded, one.inputs);
@@ -313,7 +313,7 @@ class CudaEngine final : public exec::Engine {
     copy_filled(data_.ahead, one.inputs);
   }
 
-  /// Puts the rows of a step into pinned memory, from `offset` on; and from there to the GPUs, behind what is under way.
+  /// Puts the rows of a step into pinned memory, from `offset` on; and from there to the GPUs, after what is under way.
   void fill(const std::vector<BufferId>& buffers, std::int64_t offset, std::int64_t step) const {
     for (const BufferId id : buffers) {
       data_.fill(plan_[id], host_inputs_->at(offset), step);
@@ -359,7 +359,7 @@ class CudaEngine final : public exec::Engine {
         run.result.data_waits[step] = one.start.since(slot(run.collected - 1).end);
       }
       double loss = 0;
-      const auto* rows = reinterpret_cast<const double*>(host_losses_->at(one.losses));  // one buffer's behind the other's
+      const auto* rows = reinterpret_cast<const double*>(host_losses_->at(one.losses));  // one buffer's after the other's
       for (const std::size_t row : data_.loss_order) {
         loss += rows[row];
       }

@@ -27,7 +27,7 @@ class Event {
     require(cudaEventRecordWithFlags(event_, stream, cudaEventRecordExternal), "timing a task");
   }
   void wait(cudaStream_t stream) { require(cudaStreamWaitEvent(stream, event_, 0), "ordering tasks"); }
-  /// Whether what was recorded last is behind it, without waiting.
+  /// Whether what was recorded last is over, without waiting.
   bool passed() const {
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) {

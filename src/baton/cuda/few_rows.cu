@@ -105,7 +105,7 @@ struct PlainSums {
   float sums[8][8] = {};
   int group = static_cast<int>(threadIdx.x / 32) / warps;
   int first = group * (depth / groups);
-  int row = static_cast<int>(threadIdx.x / 32 % 2) * 32 + static_cast<int>(threadIdx.x % 32) / 8;  // and each fourth behind it
+  int row = static_cast<int>(threadIdx.x / 32 % 2) * 32 + static_cast<int>(threadIdx.x % 32) / 8;  // and each fourth after it
   int column = static_cast<int>(threadIdx.x / 32) % warps / 2 * 64 + static_cast<int>(threadIdx.x % 8) * (Forward ? 1 : 4);
 
   __device__ explicit PlainSums(const WarpPlace<Columns>&) {}

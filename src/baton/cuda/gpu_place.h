@@ -44,7 +44,7 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// Where a plan's device computes: a GPU, or a partition of its multiprocessors (a green context), with a stream a lane.
+/// Where a plan's device computes: a GPU, or a partition of its multiprocessors (a green context), with one stream per lane.
 class GpuPlace {
  public:
   /// The whole GPU.

@@ -162,7 +162,7 @@ Choices KeptChoices::read() const {
   try {
     return parse_choices(read_file(file_, file_.string(), most_kept), kind_);
   } catch (const Error&) {
-    return {};  // it cannot be read: all is chosen anew
+    return {};  // it cannot be read: all is chosen again
   }
 }
 

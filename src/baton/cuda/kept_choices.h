@@ -37,8 +37,8 @@ std::string format_choices(const Choices& choices, std::string_view kind);
 /// What a file holds. Nothing at all where it is of another kind, cut off or changed in any place.
 Choices parse_choices(std::string_view text, std::string_view kind);
 
-/// The folder for files of choices: what `BATON_CUDA_CACHE` names, else the user's cache folder; empty where it says `off`, or
-/// where there is none. A usage error says that its value is neither.
+/// The folder for files of choices: what `BATON_CUDA_CACHE` names, else the user's cache folder; empty if it says `off`, or
+/// if there is none. A usage error says that its value is neither.
 std::filesystem::path choices_folder();
 
 /// The choices for devices of one kind: those that a file in `folder` held, and those made since. The file is never needed: where
@@ -47,13 +47,13 @@ class KeptChoices {
  public:
   KeptChoices(const std::filesystem::path& folder, std::string kind);
 
-  /// Null where there is none. It holds until the next `keep`.
+  /// Null if there is none. It holds until the next `keep`.
   const Choice* find(const ChoiceKey& key) const;
   /// Whether the choice was made by this process, or has been found to serve: what comes out of a file is to be looked at first.
   bool is_sure(const ChoiceKey& key) const { return sure_.contains(key); }
   void confirm(const ChoiceKey& key) { sure_.insert(key); }
-  /// Also writes the file anew, whole or not at all. What other processes have written meanwhile stays in it, and of two choices
-  /// for one product the first; but one that was found here, and did not serve, is replaced.
+  /// Also writes the file again, whole or not at all. What other processes have written meanwhile stays in it, and of two
+  /// choices for one product the first; but one that was found here, and did not serve, is replaced.
   void keep(const ChoiceKey& key, const Choice& choice);
 
   const std::filesystem::path& file() const { return file_; }

@@ -69,7 +69,7 @@ void cast(DType from, const void* x, DType to, void* y, std::int64_t count, cuda
 void transpose(DType from, DType to, const void* x, void* y, std::int64_t matrices, std::int64_t rows, std::int64_t columns,
                cudaStream_t stream);
 
-/// Images as sequences, behind a learned vector; of the sequence, so many `positions` from `first` on are held.
+/// Images as sequences, after a learned vector; of the sequence, this many `positions` from `first` on are held.
 struct SequenceShape {
   std::int64_t samples = 0;
   std::int64_t channels = 0;
@@ -85,7 +85,7 @@ void image_to_sequence_backward_input(DType type, DType stream_type, const Seque
                                       cudaStream_t stream);
 void image_to_sequence_backward_weight(DType type, const SequenceShape& shape, const void* dy, DType gradient, void* dtoken,
                                        bool accumulate, cudaStream_t stream);
-/// The first `copied` elements of x, and zeros behind them.
+/// The first `copied` elements of x, and zeros after them.
 void copy_front(DType type, const void* x, void* y, std::int64_t copied, std::int64_t count, cudaStream_t stream);
 
 /// One block per row; the sums of a row are added up in double precision, in a fixed order. dy is multiplied by `scale` (one float)
@@ -120,7 +120,7 @@ void embed_backward(DType type, const std::int32_t* ids, const void* dy, DType g
 void bias_gradient(DType type, const void* dy, DType result, void* db, std::int64_t rows, std::int64_t width, float keep,
                    float factor, cudaStream_t stream);
 
-/// A float32 parameter and what an optimizer needs beside it; the states are null where it keeps none.
+/// A float32 parameter and what an optimizer needs beside it; the states are null if it keeps none.
 struct UpdatedTensor {
   const void* gradient;
   float* weight;
@@ -129,7 +129,7 @@ struct UpdatedTensor {
   std::int64_t count;
   bool decays;
 };
-/// What tells of a loss scale: nothing is done where `flag` is not zero, gradients are divided by the first of the four floats
+/// A loss scale: nothing is done where `flag` is not zero, gradients are divided by the first of the four floats
 /// of `state` (op/loss_scale.h), and steps are counted by it. Both null without one. If there are `squares`, gradients are clipped:
 /// multiplied by op::clip_factor.
 struct Scaling {

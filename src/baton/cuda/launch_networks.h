@@ -38,7 +38,7 @@ struct PrepareTransformer : Preparation {
 struct PrepareImages : Preparation {
   const LaunchContext& around;
 
-  /// Of tasks that are done with a norm; empty where this one is not.
+  /// Of tasks that are done with a norm; empty if this one is not.
   Launch with_norm(const op::Relu& o) const;
   Launch with_norm(const op::ReluBackward& o) const;
   Launch with_norm(const op::Add& o) const;

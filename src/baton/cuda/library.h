@@ -14,7 +14,7 @@ class Library {
   bool found() const { return handle_ != nullptr; }
   const std::string& name() const { return name_; }
 
-  /// Sets a pointer to a function of the library, to null where the library or the function is not there.
+  /// Sets a pointer to a function of the library, to null if the library or the function is not there.
   template <typename Function>
   void look_up(Function*& function, const char* symbol) const {
     function = reinterpret_cast<Function*>(address(symbol));

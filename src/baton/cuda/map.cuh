@@ -15,7 +15,7 @@ inline unsigned blocks_for(std::int64_t items) {
   return static_cast<unsigned>(std::clamp<std::int64_t>((items + map_threads - 1) / map_threads, 1, most_blocks));
 }
 
-/// Calls `work(i)` for the packs of `Size` elements, and then `one(i)` for the elements behind the last whole pack.
+/// Calls `work(i)` for the packs of `Size` elements, and then `one(i)` for the elements after the last whole pack.
 template <int Size, typename Work, typename One>
 __device__ void over(std::int64_t count, Work work, One one) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;

@@ -12,14 +12,14 @@
 namespace baton::cuda {
 
 /// What one member of a meeting does by NCCL, in two launches: between the beginning and the end of the group that all members
-/// of its process share, and once that is behind it.
+/// of its process share, and once that is over.
 struct NcclPart {
   Launch exchange;
   Launch afterwards;  // may be empty
 };
 
-/// `at` is where the task's buffers lie. `least`: on an emulated link it takes so many nanoseconds from when this member comes, or
-/// as long as it takes.
+/// `at` is where the task's buffers lie. `least`: on an emulated link it takes this many nanoseconds from when this member comes,
+/// or as long as it takes.
 NcclPart nccl_part(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& at, const GpuPlace& place,
                    std::shared_ptr<const nccl::Communicator> communicator, std::int64_t least);
 

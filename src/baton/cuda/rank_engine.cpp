@@ -553,7 +553,7 @@ class RankEngine final : public exec::Engine {
   Meetings meetings_;            // of this rank's devices alone
   std::unique_ptr<StreamTransport> staged_;
   std::unique_ptr<StreamTransport> nccl_;
-  std::vector<std::unique_ptr<StreamExchange>> exchanges_;  // by task; none where it meets nobody of another rank
+  std::vector<std::unique_ptr<StreamExchange>> exchanges_;  // by task; none if it meets nobody of another rank
   StreamWalk stream_walk_;
   std::vector<LaneWalk> lanes_;
   std::vector<std::array<const LaneWalk*, plan::lane_count>> siblings_;  // by lane: those of its device

@@ -37,7 +37,7 @@ __device__ double block_sum(double own) {
   return sums[0];
 }
 
-/// Of a tensor's elements, the squares that fall to one thread: packs of sixteen bytes, and behind them the elements that are left.
+/// Of a tensor's elements, the squares that fall to one thread: packs of sixteen bytes, and after them the elements that are left.
 template <typename Element>
 __device__ double own_squares(const CheckedTensor& tensor, unsigned block, unsigned blocks) {
   using P = Pack<Element>;

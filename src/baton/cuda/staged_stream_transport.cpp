@@ -193,7 +193,7 @@ class StagedStreamTransport final : public StreamTransport {
   const plan::Plan& plan_;
   ranks::World& world_;
   std::vector<std::unique_ptr<threads::Doorbell>> bells_;  // by device
-  std::vector<std::unique_ptr<threads::Team>> teams_;      // likewise: one thread, who asks
+  std::vector<std::unique_ptr<threads::Team>> teams_;      // likewise: one thread, which asks
   std::vector<Pinned> memory_;
   std::map<TaskId, std::map<BufferId, std::byte*>> hosts_;
   std::unique_ptr<exec::Transport> transport_;

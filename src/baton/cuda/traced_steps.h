@@ -8,7 +8,7 @@
 namespace baton::cuda {
 
 /// Which steps of a run have events around every task, and are not among those that are timed: the last ones of the warm-up, or
-/// the first where there is none.
+/// the first if there is none.
 struct TracedSteps {
   explicit TracedSteps(const exec::RunOptions& options) {
     constexpr std::int64_t most = 3;

@@ -36,7 +36,7 @@ struct alignas(4 * sizeof(Gradient)) Four {
 };
 
 /// Calls `change(gradient, weight, first, second)` for each element of one of the tensors, with all of its blocks; the last two are
-/// null where the optimizer keeps no such state.
+/// null if the optimizer keeps no such state.
 template <typename Gradient, bool First, bool Second, typename Change>
 __device__ void over(const Tensors& tensors, unsigned own, float inverse_scale, Change change) {
   const UpdatedTensor& tensor = tensors.list[own];
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(threads)
   });
 }
 
-/// Calls `run(tensors, shape)` for the tensors, so many at a time.
+/// Calls `run(tensors, shape)` for the tensors, this many at a time.
 template <typename Run>
 void in_batches(const UpdatedTensor* tensors, std::size_t total, Run run) {
   for (std::size_t begin = 0; begin < total; begin += most_tensors) {

@@ -48,7 +48,7 @@ double element(std::string_view type, const std::byte* at) {
                          : as(std::uint8_t{});  // U8 and BOOL
 }
 
-/// Visits so many elements from `first` on: visit(number, value).
+/// Visits this many elements from `first` on: visit(number, value).
 template <typename Visit>
 void for_each_element(const Array& array, std::int64_t first, std::size_t count, const Visit& visit) {
   const auto width = static_cast<std::size_t>(size_of(array.type));

@@ -197,7 +197,7 @@ std::shared_ptr<const Tokenizer> from_listing(const fs::path& path, const Tokeni
   return std::make_shared<Bpe>(std::move(parts), path.string());
 }
 
-/// One merge per line, behind a line that begins with #version.
+/// One merge per line, after a line that begins with #version.
 std::vector<std::pair<std::string, std::string>> read_merges(const fs::path& path) {
   std::vector<std::pair<std::string, std::string>> merges;
   const std::string text = contents_of(path);
@@ -272,7 +272,7 @@ std::shared_ptr<const Tokenizer> read_ranks(const fs::path& path, const std::str
   BpeParts parts{.splitting = splitting_of_ranks(path, numbered.size()), .whole_first = true};
   parts.tokens = tokens_by_number(path, std::move(numbered));
   parts.merges = implied_merges(parts.tokens);
-  if (parts.splitting == Splitting::gpt2) {  // the token behind the ranks, which the files leave out
+  if (parts.splitting == Splitting::gpt2) {  // the token after the ranks, which the files leave out
     parts.special.emplace("<|endoftext|>", static_cast<std::int32_t>(parts.tokens.size()));
     parts.tokens.emplace_back("<|endoftext|>");
   }

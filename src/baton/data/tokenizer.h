@@ -43,7 +43,7 @@ std::shared_ptr<const Tokenizer> chars_tokenizer(std::vector<char32_t> character
 
 /// Reads a tokenizer from a file: what `serialized` wrote, a `vocab.json` (with `merges.txt` beside it), a `merges.txt` (with
 /// `vocab.json` beside it), a Hugging Face `tokenizer.json` of byte-level BPE, a tiktoken rank file; or from a folder that holds
-/// one of these under its usual name. A usage error says what is wrong with it.
+/// one of these under its usual name. A usage error names what is wrong with it.
 std::shared_ptr<const Tokenizer> read_tokenizer(const std::filesystem::path& path);
 
 /// `bytes` or what `read_tokenizer` takes; `chars` is nothing without a text, so it is not taken here.

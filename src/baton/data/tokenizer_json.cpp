@@ -265,7 +265,7 @@ class TokenizerReader final : public Walker {
     Cutting& step = cuttings_.back();
     if (where.ends_with("/pattern")) {
       step.pattern = key == "Regex" ? scalar.text.value_or("") : "";
-    } else if (key == "type" && scalar.text != "Sequence") {  // which may stand behind its steps
+    } else if (key == "type" && scalar.text != "Sequence") {  // which may stand after its steps
       step.type = scalar.text.value_or("?");
     } else if (key == "behavior") {
       step.behavior = scalar.text.value_or("");

@@ -14,7 +14,7 @@
 /// Files of tokens: llm.c's shards, which have a header, and plain ones.
 namespace baton::data {
 
-/// Unsigned integers of 1, 2, 4 or 8 bytes, little-endian, one behind the other.
+/// Unsigned integers of 1, 2, 4 or 8 bytes, little-endian, one after the other.
 class TokenFile {
  public:
   TokenFile(std::shared_ptr<const Blob> bytes, std::uint64_t begin, std::uint32_t width, std::int64_t count, std::string name);

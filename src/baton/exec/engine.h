@@ -15,7 +15,7 @@
 
 namespace baton::exec {
 
-/// Which buffers a step's data goes into and which its loss is read from, in any engine.
+/// Which buffers the data of a step goes into and which its loss is read from, in any engine.
 struct StepData {
   Source source;
   const Feed* feed = nullptr;    // where there is one, rows come from it

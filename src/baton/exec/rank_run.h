@@ -53,7 +53,7 @@ class StepReport {
   std::vector<std::size_t> next_;
   ranks::Blob mine_;
   ranks::Blob all_;
-  std::vector<double> rows_;        // of all parts, one behind the other
+  std::vector<double> rows_;        // of all parts, one after the other
   std::vector<std::size_t> order_;  // in which they are summed
 };
 

@@ -21,7 +21,7 @@ struct Exercise {
 
 /// All, in order.
 const std::vector<Exercise>& exercises();
-/// By name, by number (`3`, `03`) or by the part behind the number; nullptr if there is none.
+/// By name, by number (`3`, `03`) or by the part after the number; nullptr if there is none.
 const Exercise* find_exercise(std::string_view name);
 /// The same; a usage error lists them.
 const Exercise& exercise_by_name(std::string_view name);

@@ -42,7 +42,7 @@ class Process {
   void pump();
   /// The next whole message of those that have arrived.
   std::optional<std::string> take();
-  /// Waits for the next message; nullopt if the program ends, says what is no message, or is late.
+  /// Waits for the next message; nullopt if the program ends, sends what is no message, or is late.
   std::optional<std::string> hear(Clock::time_point deadline);
 
   int channel() const { return channel_.get(); }

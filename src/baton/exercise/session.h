@@ -28,7 +28,7 @@ class Part {
   /// What was wrong in the first case in which it did not hold.
   const std::string& flaw() const { return flaw_; }
 
-  /// Counts a case; `flaw` says what is wrong in it, by how much. Empty if nothing is.
+  /// Counts a case; `flaw` names what is wrong in it, by how much. Empty if nothing is.
   void judge(const std::string& flaw);
 
  private:

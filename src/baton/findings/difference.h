@@ -59,7 +59,7 @@ struct Difference {
 /// Welch's test on the logarithms: the instances of both may scatter differently.
 Difference difference(const Sample& a, const Sample& b, const Test& test = {});
 
-/// Whether two jobs that took turns for so many rounds can be told apart round by round at all.
+/// Whether two jobs that took turns for this many rounds can be told apart round by round at all.
 bool can_pair(std::size_t rounds, const Test& test = {});
 /// The same for two jobs that took turns, by the times of their rounds: what the machine does to both in a round falls out of the
 /// comparison. Wilcoxon's signed-rank test, which a few rounds that went wrong do not mislead; the ratio is Hodges' and Lehmann's.

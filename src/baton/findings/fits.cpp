@@ -78,7 +78,7 @@ Amdahl fit_amdahl(std::span<const double> devices, std::span<const double> times
     }
     fit.serial = fit_factor(x, y);
   } else {
-    // Without a time of one device, that time is fitted too: the law is a line in 1/n.
+    // Without a time of one device, that time is fitted too: the formula is a line in 1/n.
     std::vector<double> inverse;
     for (const double n : devices) {
       inverse.push_back(1 / n);

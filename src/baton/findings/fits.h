@@ -16,7 +16,7 @@ struct Line {
 };
 Line fit_line(std::span<const double> x, std::span<const double> y);
 
-/// Whether a fitted serial fraction is a share of the step. Noise, or a law that does not hold, may make it negative or more
+/// Whether a fitted serial fraction is a share of the step. Noise, or a formula that does not hold, may make it negative or more
 /// than all.
 constexpr bool is_share(double serial) { return serial > -0.001 && serial < 1; }
 
@@ -45,7 +45,7 @@ struct AlphaBeta {
   /// Two numbers take three sizes to be tested on.
   bool testable() const { return sizes >= 3; }
 };
-/// By absolute errors. Alpha may come out negative, which no latency is: then the law does not hold.
+/// By absolute errors. Alpha may come out negative, which no latency is: then the formula does not hold.
 AlphaBeta fit_alpha_beta(std::span<const double> bytes, std::span<const double> times_ns);
 
 /// The same for sizes over many powers of ten: least squares of relative errors, since of absolute ones those of the largest
@@ -54,7 +54,7 @@ AlphaBeta fit_message(std::span<const double> bytes, std::span<const double> tim
 
 /// "R² = 0.998, a good fit", "R² = 0.91, a rough fit", "R² = 0.40, a bad fit: the model does not describe these numbers".
 std::string quality(double r2);
-/// The same of a law of messages, by how far the worst size is off: "a good fit (at worst 3.1 % off)". R² says nothing where times
+/// The same of a formula of messages, by how far the worst size is off: "a good fit (at worst 3.1 % off)". R² says nothing if times
 /// hardly differ. Of fewer than three sizes it says that they are too few.
 std::string quality(const AlphaBeta& fit);
 

@@ -12,7 +12,7 @@
 namespace baton::job {
 
 /// A plan as Chakra execution traces (MLCommons), which network simulators such as ASTRA-sim read: one file per device, each
-/// message behind its length as a varint, first GlobalMetadata and then a Node per task.
+/// message after its length as a varint, first GlobalMetadata and then a Node per task.
 ///   Compute, Update, Delay, Load, Take   COMP_NODE with num_ops and tensor_size (bytes read and written)
 ///   Transfer                             COMM_SEND_NODE and COMM_RECV_NODE with comm_src, comm_dst, comm_size, comm_tag
 ///   Collective                           COMM_COLL_NODE with comm_type, comm_size and pg_name

@@ -81,7 +81,7 @@ std::vector<std::int64_t> chunk_counts(const schedule::Schedule& schedule, const
   return list;
 }
 
-/// Recomputations that are different plans for stages of at most so many blocks.
+/// Recomputations that are different plans for stages of at most this many blocks.
 std::vector<Recompute> recomputations(std::int64_t blocks_of_stage) {
   std::vector<Recompute> list{Recompute::none};
   if (blocks_of_stage > 4) {  // otherwise `all` keeps every second input too

@@ -44,7 +44,7 @@ struct Group {
 /// Which splits there are for a model, a batch and a number of devices at most.
 ///   dp     up to 64 devices every number; of more, those that divide the batch
 ///   pp     up to 64 devices every number; of more, powers of two, divisors of the number of devices, and the smallest numbers for
-///          which the longest stage has so many blocks
+///          which the longest stage has this many blocks
 ///   tp     up to 8 devices every number; of more, powers of two and divisors of the number of devices up to 64
 ///   sp     off, and on if tensors are divided
 /// In all, no more devices than there are.

@@ -45,8 +45,8 @@ struct FitList {
   std::vector<Fit> smallest;   // that were laid out and fit, the smallest memory first
   std::vector<Fit> fastest;    // likewise, the fastest by formula first
   std::size_t considered = 0;  // all splits over all devices,
-  std::size_t impossible = 0;  // of which so many need more for parameters and states alone than a device has,
-  std::size_t likely = 0;      // and so many fit by formula
+  std::size_t impossible = 0;  // of which this many need more for parameters and states alone than a device has,
+  std::size_t likely = 0;      // and this many fit by formula
   std::size_t laid_out = 0;    // were compiled
   std::size_t refused = 0;     // are no plans: the model or the batch does not allow them
   std::optional<Fit> nearest;  // if none fits: of those laid out the smallest

@@ -22,7 +22,7 @@ struct JsonSize {
 };
 JsonSize values_in(std::string_view text);
 
-/// The text's value; discarded where it is not JSON, is nested deeper than results are, or has more than so many values: a tree
+/// The text's value; discarded where it is not JSON, is nested deeper than results are, or has more than this many values: a tree
 /// takes many times the memory of the text that it is made of.
 Json parse_json(std::string_view text, std::size_t most_values);
 

@@ -14,7 +14,7 @@ struct ProgramFlags {
   std::string cannot;   // why it cannot split so
 };
 
-/// Flags for Megatron-LM, torchtitan and DeepSpeed, of a global batch of so many samples. What is told is the split alone: model,
+/// Flags for Megatron-LM, torchtitan and DeepSpeed, of a global batch of this many samples. What is told is the split alone: model,
 /// data and optimizer are the user's. Where stages of a model are uneven the programs may deal out blocks in another way.
 std::vector<ProgramFlags> flags_for_programs(const Choice& choice, std::int64_t batch);
 

@@ -10,7 +10,7 @@
 #include "baton/model/model.h"
 #include "baton/strategy/strategy.h"
 
-/// The words of a job one by one, turned into what a plan is made of. A usage error says what is wrong with a word.
+/// The words of a job one by one, turned into what a plan is made of. A usage error names what is wrong with a word.
 namespace baton::job {
 
 std::uint64_t seed_of(const JobWords& words);

@@ -29,10 +29,10 @@ Json arrivals_json(const Study& study);
 Json path_json(const Study& study);
 /// As given; what the optimizer has by default is filled in.
 Json settings_json(const JobWords& words, op::Optimizer optimizer);
-/// The words with which the playground simulates the job, on so many devices of its cluster or of `otherwise`, if it ran on this
+/// The words with which the playground simulates the job, on this many devices of its cluster or of `otherwise`, if it ran on this
 /// machine. Null if they name files, which a browser does not have.
 Json playground_words(const JobWords& words, std::size_t devices, std::string_view otherwise);
-/// The traced step of median length, for drawing; null where none was traced.
+/// The traced step of median length, for drawing; null if none was traced.
 Json timeline_json(const plan::Plan& plan, const trace::Trace& trace, const std::string& label);
 
 }  // namespace baton::job

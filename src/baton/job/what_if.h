@@ -12,13 +12,13 @@ namespace baton::job {
 struct WhatIf {
   double compute = 1;  // devices, at what they compute
   double link = 1;     // the bandwidth of links; where devices carry messages themselves, how fast they do
-  double latency = 1;  // of links: so many times as long,
+  double latency = 1;  // of links: this many times as long,
   Nanoseconds longer;  // and so much more
 
   bool changes() const { return compute != 1 || link != 1 || latency != 1 || longer.count != 0; }
 };
 
-/// `compute=2x,link=0.5x,latency=+10us`; a latency may also be scaled: `latency=2x`. A usage error says what is wrong.
+/// `compute=2x,link=0.5x,latency=+10us`; a latency may also be scaled: `latency=2x`. A usage error names what is wrong.
 WhatIf parse_what_if(std::string_view text);
 
 /// The cluster with its links changed.

@@ -6,7 +6,7 @@
 
 #include "baton/lab/experiment.h"
 
-/// What numbers depend on beside their point. A record belongs to one basis; a run goes on with another's only if the two are
+/// What numbers depend on beside their point. A record belongs to one basis; a run continues with another's only if the two are
 /// equal.
 namespace baton::lab {
 

@@ -10,7 +10,7 @@
 
 namespace baton::lab {
 
-/// What all processes have had of the cores since the machine started, by the contents of /proc/stat, in clock ticks; none where
+/// What all processes have had of the cores since the machine started, by the contents of /proc/stat, in clock ticks; none if
 /// that does not say.
 std::optional<double> busy_ticks(std::string_view stat);
 
@@ -47,7 +47,7 @@ class Bystanders {
 /// Whether so much was used that times are not what the machine can do.
 constexpr bool disturbs(double others_share) { return others_share >= 0.1; }
 
-/// That rows were measured beside such work (their `others_share`); empty where none was.
+/// That rows were measured beside such work (their `others_share`); empty if none was.
 std::string bystanders_finding(const std::vector<Json>& rows);
 
 }  // namespace baton::lab

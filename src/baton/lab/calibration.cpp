@@ -53,8 +53,8 @@ Bytes memory_in_use(const plan::Plan& plan, Bytes cache) {
   return Bytes(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(largest * 7 / 10, 1)))));
 }
 
-/// So many copies that together they use as much memory as the plan does: the times are then those of buffers that others
-/// have displaced from the caches, as in the plan.
+/// As many copies as it takes until together they use as much memory as the plan does: the times are then those of buffers that
+/// others have displaced from the caches, as in the plan.
 std::int64_t copies_for(Bytes one, Bytes in_use) {
   return std::clamp<std::int64_t>(in_use.count / std::max<std::int64_t>(1, one.count) + 1, 2, most_copies);
 }

@@ -21,7 +21,7 @@ std::map<std::string, cost::Times> parse_calibration(std::string_view text, cons
 /// about the same memory share them, since they find as much of it in the caches.
 class Calibration {
  public:
-  /// Reads what was kept for a machine, backend and program of this kind; empty where nothing was.
+  /// Reads what was kept for a machine, backend and program of this kind; empty if nothing was.
   Calibration(const cluster::Machine& machine, const cluster::Cluster& cluster, const exec::Backend& backend);
 
   /// Called before each measurement; false: stop, keeping what was measured.
@@ -33,7 +33,7 @@ class Calibration {
 
   /// Among the times: what a step takes beside its tasks.
   static constexpr std::string_view step_key = "step";
-  /// The times that `measure` has of a plan's tasks while so many devices work: one, or all.
+  /// The times that `measure` has of a plan's tasks while this many devices work: one, or all.
   const cost::Times& times(const plan::Plan& plan, std::size_t at_work);
   /// "this machine (CPU, 2 cores), 2026-11-15 10:00": for `CostModel::origin`.
   std::string where() const;

@@ -133,7 +133,7 @@ std::vector<Nanoseconds> time_meetings(const plan::Plan& plan, std::int64_t copi
   return times;
 }
 
-/// How long a meeting takes by the law of an algorithm, on links that carry nothing else.
+/// How long a meeting takes by the formula of an algorithm, on links that carry nothing else.
 double by_law(const BenchRow& row, const cluster::Cluster& cluster, const cluster::Link& link, cluster::Algorithm algorithm) {
   std::vector<cluster::Device> devices = cluster.devices();
   for (cluster::Device& device : devices) {

@@ -30,7 +30,7 @@ struct BenchOptions {
   std::int64_t factor = 4;        // from one size to the next
   Nanoseconds time{100'000'000};  // for one size of one operation, about
 };
-/// `8:64MB`, or `8:64MB:2` with the factor; a single size alone. A usage error says what is wrong.
+/// `8:64MB`, or `8:64MB:2` with the factor; a single size alone. A usage error names what is wrong.
 void parse_sizes(std::string_view text, BenchOptions& options);
 
 /// A row of the table. Columns are those of nccl-tests.
@@ -43,7 +43,7 @@ struct BenchRow {
   Nanoseconds high;
   std::int64_t wrong = 0;  // elements that are not what they should be
 
-  double algorithm_bandwidth() const;               // bytes a second: size over time
+  double algorithm_bandwidth() const;               // bytes per second: size over time
   double bus_bandwidth(std::size_t members) const;  // what a link would have to carry, whatever the algorithm
 };
 
@@ -62,12 +62,12 @@ Meetings meetings(plan::Move operation, std::int64_t elements, std::int64_t copi
 /// Called before each measurement; false: stop, keeping what was measured.
 using BenchProgress = std::function<bool(std::size_t done, std::size_t total)>;
 /// Runs each operation at each size on the devices and the transport that an executor takes for them, and
-/// holds what it leaves against what it should. Among several ranks all call it, and the first has the rows
+/// compares what it leaves with what it should. Among several ranks all call it, and the first has the rows
 /// that count. A usage error where there is one device only.
 std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const exec::Backend& backend, const BenchOptions& options,
                                         const BenchProgress& progress = {}, ranks::World* world = nullptr);
 
-/// What the rows of an operation say of its law: a meeting of S bytes takes alpha + S / beta.
+/// What the rows of an operation say of its formula: a meeting of S bytes takes alpha + S / beta.
 findings::AlphaBeta fit(const std::vector<BenchRow>& rows, plan::Move operation);
 
 /// A number as the first rank has it.
@@ -78,7 +78,7 @@ std::int64_t agreed(std::int64_t number, ranks::World* world);
 struct MeasuredLinks {
   cluster::Link link;
   cluster::Algorithm algorithm = cluster::Algorithm::ring;
-  double median_error = 0;  // of the collectives by that algorithm, relative; 0 where there are none
+  double median_error = 0;  // of the collectives by that algorithm, relative; 0 if there are none
 };
 MeasuredLinks measured_links(const std::vector<BenchRow>& rows, const cluster::Cluster& cluster);
 

@@ -16,7 +16,7 @@ namespace baton::lab {
 plan::Plan products_beside_messages(std::int64_t products, std::int64_t gathers, std::int64_t bytes,
                                     const cluster::Cluster& cluster, const plan::Target& target);
 
-/// The share of a core by which products are slower while messages use the link both ways, which carries `bandwidth` bytes a
+/// The share of a core by which products are slower while messages use the link both ways, which carries `bandwidth` bytes per
 /// second: the mean over the devices; 0 where they are no slower, or there is no other rank to send anything to. All ranks call it,
 /// and the first has the figure that counts.
 double measure_core_share(const cluster::Cluster& cluster, const exec::Backend& backend, double bandwidth, ranks::World& world);

@@ -44,7 +44,7 @@ struct Column {
   std::string key;
   std::string heading;
   Format format = Format::text;
-  bool if_known = false;  // left out of the table if no row has it, as what GPUs report where there are none
+  bool if_known = false;  // left out of the table if no row has it, as what GPUs report on a machine without them
 };
 
 /// A line in a plot: a fitted model, or theory.

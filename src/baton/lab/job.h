@@ -57,7 +57,7 @@ class Job {
   const strategy::Request& request() const { return request_; }
   std::uint64_t seed() const { return seed_; }
   std::int64_t samples() const { return samples_; }
-  /// What it is trained on; null where that is random numbers.
+  /// What it is trained on; null if that is random numbers.
   const JobData* data() const { return data_.get(); }
   exec::DataOptions data_options() const {
     return {.seed = seed_, .samples = samples_, .feed = data_ ? &data_->training() : nullptr};
@@ -106,7 +106,7 @@ class Job {
   std::unique_ptr<JobData> data_;
 };
 
-/// What the devices of a job could compute at most per second, in its precision, by the data sheets of clusters/; nothing where
+/// What the devices of a job could compute at most per second, in its precision, by the data sheets of clusters/; nothing if
 /// those do not know one of them, as the cores of this machine.
 std::optional<double> peak_flops(const Job& job);
 

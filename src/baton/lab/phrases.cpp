@@ -27,7 +27,7 @@ std::vector<std::string> trained_values(const std::vector<Json>& rows, const cha
   return values;
 }
 
-/// Places behind the point that show so many significant figures.
+/// Places after the point that show this many significant figures.
 int places_for(double value, int figures) {
   return value == 0 ? 0 : std::clamp(figures - 1 - static_cast<int>(std::floor(std::log10(std::abs(value)))), 0, 12);
 }

@@ -30,7 +30,7 @@ std::string flops_text(double flops);
 /// A text with every occurrence of one piece put otherwise.
 std::string replaced(std::string text, std::string_view old, std::string_view put);
 
-/// " (devices shared cores)", " (simulated)" or both behind what is said of such rows; empty behind what is said of others.
+/// " (devices shared cores)", " (simulated)" or both after what is said of such rows; empty after what is said of others.
 std::string origin_mark(const std::vector<Json>& rows);
 
 /// An answer in which " (simulated)" stands once: what holds of all its numbers need not be said of each.

@@ -53,7 +53,7 @@ std::string squeezed(std::string_view text) {
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-/// One record of a CSV text from `at` on, which moves behind it.
+/// One record of a CSV text from `at` on, which moves after it.
 std::vector<std::string> next_record(std::string_view text, std::size_t& at, std::size_t& line, char separator) {
   std::vector<std::string> cells(1);
   bool quoted = false;
@@ -242,7 +242,7 @@ std::string mpt(std::string_view size, std::int64_t sequence) {
   return "";
 }
 
-/// A model that a table calls by name; empty where the name says nothing.
+/// A model that a table calls by name; empty if the name says nothing.
 std::string model_by_name(std::string_view given, std::int64_t sequence, bool foundry) {
   const std::string name = squeezed(given);
   if (foundry || name.starts_with("mpt")) {
@@ -330,7 +330,7 @@ double seconds_per_step(const Reader& row, double batch, double sequence, double
   throw usage_error("no column says how long a step takes, or how many tokens, samples or images per second there are");
 }
 
-/// How many layers each stage has, as blocks: an embedding before the first, scores behind the last.
+/// How many layers each stage has, as blocks: an embedding before the first, scores after the last.
 std::string split_of(std::int64_t layers, std::int64_t stages) {
   if (layers % stages != 0) {
     throw usage_error("{} layers cannot be divided evenly over {} stages", layers, stages);

@@ -74,7 +74,7 @@ struct PublishedDefaults {
 /// lacks. Rows that Baton has no axes for have a reason.
 std::vector<PublishedCase> published_cases(const PublishedTable& table, const PublishedDefaults& defaults);
 
-/// The cluster file for a device as tables name it ("H100-SXM5", "a100_40gb"); empty where none is known.
+/// The cluster file for a device as tables name it ("H100-SXM5", "a100_40gb"); empty if none is known.
 std::string cluster_of_device(std::string_view text);
 
 }  // namespace baton::lab

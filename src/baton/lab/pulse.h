@@ -6,7 +6,7 @@ namespace baton::lab {
 double fma_burst();
 
 /// How fast the calling thread does fused multiply-adds in registers right now, over about that long: the peak that products
-/// are held against. It is the same work every time, so its spread over a run says how noisy the machine was.
+/// are compared with. It is the same work every time, so its spread over a run says how noisy the machine was.
 double pulse_gflops(double seconds = 0.001);
 
 }  // namespace baton::lab

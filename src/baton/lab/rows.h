@@ -12,7 +12,7 @@
 /// What `derive`, answers and details are written with.
 namespace baton::lab {
 
-/// A point's value as a whole number within [low, high]; a usage error where it is none.
+/// A point's value as a whole number within [low, high]; a usage error if it is none.
 std::int64_t whole(const Json& point, const std::string& key, std::int64_t low, std::int64_t high);
 
 /// A string unquoted; any other value as JSON text.
@@ -75,21 +75,21 @@ std::vector<Json> with_own_cores(const std::vector<Json>& rows);
 std::vector<Json> headline_rows(const std::vector<Json>& rows);
 /// The numbers of devices, each once: that of the headline, and the others in order.
 std::vector<Json> device_counts(const std::vector<Json>& rows);
-/// " (devices shared cores)" behind what is said of such rows; empty behind what is said of others.
+/// " (devices shared cores)" after what is said of such rows; empty after what is said of others.
 std::string shared_cores_mark(const std::vector<Json>& rows);
 
 /// "12.3 %"; below a tenth of a percent with up to two figures: "0.059 %", "0.01 %".
 std::string percent(double share);
 /// Whether the row was simulated and not measured.
 bool is_simulated(const Json& row);
-/// A sentence that warns of oversubscribed rows; empty where there are none.
+/// A sentence that warns of oversubscribed rows; empty if there are none.
 std::string oversubscribed_note(const std::vector<Json>& rows);
 /// Adds it where there is one.
 void add_oversubscribed_note(std::vector<std::string>& sentences, const std::vector<Json>& rows);
 /// A sentence on where the step of a row went: compute, exposed communication, waiting, delay.
 std::string attribution(const Json& row, const std::string& what);
 
-/// How a row's devices came to collectives; none where it does not say.
+/// How a row's devices came to collectives; none if it does not say.
 std::vector<findings::Comer> comers_of(const Json& row);
 
 /// The column that most tables have.

@@ -89,7 +89,7 @@ std::shared_ptr<const Experiment> show_groups(const Experiment& experiment, cons
 constexpr std::size_t interleaved = 32;
 /// Of a point's time limit, what its instances measure; the rest is for setting them up.
 constexpr double measured_share = 0.7;
-/// A precise run gives a point that scatters so many times its limit at most.
+/// A precise run gives a point that scatters this many times its limit at most.
 constexpr std::int64_t precise_patience = 120;
 
 }  // namespace
@@ -248,7 +248,7 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
           shown = std::max(shown, std::min(1.0, done / static_cast<double>(points.size())));
           return !progress || progress(shown, fmt::format("{} {}", experiment.id, to_words(point)));
         };
-        // Only a measurement that is not repeated takes so long that it tells of itself: its point is then done.
+        // Only a measurement that is not repeated takes so long that it reports its own progress: its point is then done.
         here.within = [&show, before = reached()](double share) { show(before + share); };
         try {
           measure_instance(experiment, point, here, slice, entry);

@@ -15,7 +15,7 @@
 namespace baton::lab {
 namespace {
 
-/// The same model with so many positions.
+/// The same model with this many positions.
 std::string with_positions(const model::Model& model, std::int64_t positions) {
   const model::Recipe recipe = model::recipe_of(model.name());
   const char* key = recipe.kind == "tokens" ? "sequence" : "context";
@@ -68,7 +68,7 @@ void require_token_model(const model::Model& model) {
 
 std::int64_t context_of(const model::Model& model) { return model.input()[0]; }
 
-/// The last tokens of a text, and behind them zeros, which no position before them sees.
+/// The last tokens of a text, and after them zeros, which no position before them sees.
 class Sampler::Window final : public exec::Feed {
  public:
   explicit Window(std::int64_t size) : tokens_(static_cast<std::size_t>(size), 0) {}

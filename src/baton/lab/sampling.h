@@ -14,7 +14,7 @@ namespace baton::lab {
 
 struct Drawing {
   double temperature = 1;  // scores are divided by it; 0: the highest is taken
-  std::int64_t top_k = 0;  // so many of the highest are drawn from; 0: all
+  std::int64_t top_k = 0;  // this many of the highest are drawn from; 0: all
   std::uint64_t seed = 0;
 };
 

@@ -93,7 +93,7 @@ class Candidates {
   }
 
   static constexpr std::size_t most_simulated = 50;
-  static constexpr double most_tasks_of_one = 3e6;  // of a plan that is compiled: that takes half a minute
+  static constexpr double most_tasks_of_one = 3e6;  // of a plan that is compiled: that takes 30 s
 
   /// Whether all that could be simulated are here.
   bool every_one() const { return every_one_; }
@@ -245,7 +245,7 @@ Found simulate(const Candidate& candidate, const JobWords& shared, const cluster
   return found;
 }
 
-/// Whether the second is the first with recomputation, which here saves nothing: a stage of one block lets go of nothing.
+/// Whether the second is the first with recomputation, which here saves nothing: a stage of one block frees nothing.
 bool same_but_recomputing(const Found& plain, const Found& recomputing) {
   JobWords words = recomputing.words;
   words.recompute = "none";

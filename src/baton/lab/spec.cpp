@@ -81,7 +81,7 @@ Json baseline_of(const toml::table& root, const std::vector<Axis>& axes) {
   return baseline;
 }
 
-/// Adds `speedup` over the first row that has the baseline's values and agrees in the other axes; over the first of all where there
+/// Adds `speedup` over the first row that has the baseline's values and agrees in the other axes; over the first of all if there
 /// is none.
 void add_speedup_over(const Json& baseline, const std::vector<std::string>& axes, std::vector<Json>& rows) {
   std::vector<double> bases;

@@ -31,7 +31,7 @@ bool too_large(std::string_view line) {
   return line.size() > static_cast<std::size_t>(most_record.count) || values_in(line).values > most_values_kept;
 }
 
-/// A file of the store; empty where there is none.
+/// A file of the store; empty if there is none.
 std::string read_kept(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error) ? read_file(path, path.string(), most_read) : "";
@@ -61,7 +61,7 @@ bool is_environment(const Json& value) {
          suits("simulated_on", value.value("simulated_on", Json()).is_string());
 }
 
-/// What a file of an earlier version does not have is empty; nothing where something is not of the kind that it should be.
+/// What a file of an earlier version does not have is empty; nothing if something is not of the kind that it should be.
 std::optional<RunSpec> from_json(const Json& json, const std::string& id) {
   if (!json.is_object() || !json.contains("points") || !json["points"].is_array()) {
     return std::nullopt;

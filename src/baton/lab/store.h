@@ -38,7 +38,7 @@ struct LeftOut {
 /// large for that is refused when it is kept.
 class Store {
  public:
-  /// Makes the folder; a failure says what is in the way.
+  /// Makes the folder; a failure names what is in the way.
   explicit Store(std::filesystem::path folder);
 
   const std::filesystem::path& folder() const { return folder_; }
@@ -53,7 +53,7 @@ class Store {
   std::map<std::string, Json> records(const std::string& id, bool only_final, const std::string& basis = "",
                                       std::vector<LeftOut>* left_out = nullptr) const;
   std::filesystem::path records_path(const std::string& id) const { return folder_ / (id + ".jsonl"); }
-  /// Its spec; nothing where there is none. A usage error where it is damaged.
+  /// Its spec; nothing if there is none. A usage error where it is damaged.
   std::optional<RunSpec> spec(const std::string& id) const;
   /// The experiments that have a spec here, in the order of the course.
   std::vector<std::string> experiments() const;
@@ -64,9 +64,9 @@ class Store {
   std::filesystem::path folder_;
 };
 
-/// Makes `runs/20261115-101500-NAME`, or with a number behind it where that is taken. A failure says what is in the way.
+/// Makes `runs/20261115-101500-NAME`, or with a number after it where that is taken. A failure names what is in the way.
 std::filesystem::path new_run_folder(const std::filesystem::path& runs, const std::string& name);
-/// The latest run of that name; empty where there is none.
+/// The latest run of that name; empty if there is none.
 std::filesystem::path latest_run_folder(const std::filesystem::path& runs, const std::string& name);
 
 /// The most that the latest records of an experiment's points take together, as text, and the most that one takes.

@@ -32,7 +32,7 @@ class TrainMeasurement : public Measurement {
 
  protected:
   const Training& training() const { return *training_; }
-  /// Trains so many steps more, of which the first `warmup` are not counted.
+  /// Trains this many steps more, of which the first `warmup` are not counted.
   void run(std::int64_t steps, std::int64_t warmup) { training_->run(steps, warmup); }
 
  private:

@@ -41,7 +41,7 @@ class Training {
   /// Only for a simulated job.
   const Simulation& simulation() const { return *simulation_; }
 
-  /// Steps done before the first run: those of the checkpoint that it went on from.
+  /// Steps done before the first run: those of the checkpoint that it continued from.
   std::int64_t steps_before() const { return steps_before_; }
   /// Takes the memory that saving and restoring need, so that neither fails for want of it; a usage error if a device's limit has
   /// no room for it, or if no checkpoint of the model could be read again.

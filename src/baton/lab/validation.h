@@ -7,7 +7,7 @@
 #include "baton/lab/published.h"
 #include "baton/lab/runner.h"
 
-/// Predictions held against what others measured.
+/// Predictions compared with what others measured.
 namespace baton::lab {
 
 /// A published case, and what the simulator says of it.

@@ -36,7 +36,7 @@ class BlockBuilder {
   std::size_t linear(std::size_t x, const std::string& weight, const std::string& bias, Dim out);
   /// x Wᵀ with a parameter of this full name.
   std::size_t linear_without_bias(std::size_t x, const std::string& weight, Dim out);
-  /// x Wᵀ + b from the last dimension to `heads` of so many `features` each, which become the last two. The parameters have these
+  /// x Wᵀ + b from the last dimension to `heads` of this many `features` each, which become the last two. The parameters have these
   /// full names; without a bias where that name is empty.
   std::size_t to_heads(std::size_t x, const std::string& weight, const std::string& bias, Dim heads, Dim features);
   /// The way back: from the last two dimensions to `out`.
@@ -65,7 +65,7 @@ class BlockBuilder {
     std::int64_t stride = 1;
     std::int64_t padding = 0;
   };
-  /// How many places a window has along an extent; none where the extent is too small for it.
+  /// How many places a window has along an extent; none if the extent is too small for it.
   static std::int64_t places(const Window& window, std::int64_t extent);
   /// Its output channels are the dimension `out`.
   std::size_t conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias = true,

@@ -8,7 +8,7 @@
 
 namespace baton::model {
 
-/// MLP-Mixer: patches of an image by a convolution, then layers of two halves, each behind a LayerNorm and added to what it reads:
+/// MLP-Mixer: patches of an image by a convolution, then layers of two halves, each after a LayerNorm and added to what it reads:
 /// one mixes the patches, of each channel by itself, the other the channels of each patch. Scores are of the mean over the patches.
 /// Each layer is two blocks, `tokens` and `channels`. Parameters have timm's names.
 struct MixerSize {

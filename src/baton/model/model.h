@@ -20,7 +20,7 @@ struct Dim {
 using Dims = std::vector<Dim>;
 inline constexpr Dim batch{'b', 0};
 
-/// What an op reads or writes, dimensions outermost first. The batch is the first of them, or the second behind the sequence (`t`).
+/// What an op reads or writes, dimensions outermost first. The batch is the first of them, or the second after the sequence (`t`).
 struct Value {
   std::string name;
   Dims dims;
@@ -30,7 +30,7 @@ struct Value {
 
   /// Which of the dimensions is the batch.
   std::size_t batch_axis() const;
-  /// Its shape for so many samples.
+  /// Its shape for this many samples.
   Shape shape(std::int64_t rows) const;
   /// Its shape for one, without the batch.
   Shape sample() const;
@@ -96,7 +96,7 @@ class Model {
   Output output_kind() const { return output_value().dims.back().name == 'v' ? Output::scores : output_kind_; }
   const Value& output_value() const { return blocks_.back().values[blocks_.back().out]; }
 
-  /// The number of a parameter, counting through the model in order, those that are shared once, and statistics behind all that
+  /// The number of a parameter, counting through the model in order, those that are shared once, and statistics after all that
   /// are trained: what random numbers and checkpoints know it by.
   std::size_t ordinal(std::size_t block, std::size_t parameter) const { return ordinals_[block][parameter]; }
   /// Numbers that are trained.

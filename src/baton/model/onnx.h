@@ -38,7 +38,7 @@ struct OnnxModel {
 };
 
 /// `what` names the file in errors, and is the model's name. A usage error names the first op that Baton does not have, or what of
-/// it, and says what is wrong with a file that is none.
+/// it, and names what is wrong with a file that is none.
 OnnxModel parse_onnx(std::shared_ptr<const std::string> file, const std::string& what);
 OnnxModel open_onnx(const std::filesystem::path& path);
 /// The model alone.

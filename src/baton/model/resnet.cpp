@@ -44,7 +44,7 @@ std::vector<std::int64_t> read_list(std::string_view text, std::string_view what
   return list;
 }
 
-/// A convolution without bias and the norm behind it.
+/// A convolution without bias and the norm after it.
 struct NormedConvolutions {
   BlockBuilder& block;
   std::int64_t group;
@@ -56,7 +56,7 @@ struct NormedConvolutions {
 };
 
 /// Two convolutions of 3×3, or three of which the middle one is and has a quarter of the channels that come out; what is read is
-/// added behind them, itself or by a convolution that gives it the same shape. The channels between the last two are a dimension of
+/// added after them, itself or by a convolution that gives it the same shape. The channels between the last two are a dimension of
 /// their own, `f`, which tensor parallelism divides.
 Block residual_block(const std::string& name, const Dims& stream, std::int64_t out, std::int64_t stride, bool bottleneck,
                      const ResnetSize& size) {

@@ -10,7 +10,7 @@
 namespace baton::model {
 
 /// A residual network as torchvision has it, with its names of parameters. Images of at most 64 × 64 get the small form: a first
-/// convolution of 3×3 in place of 7×7, and no max-pool behind it. Blocks are the stem, one per residual block, and the head.
+/// convolution of 3×3 in place of 7×7, and no max-pool after it. Blocks are the stem, one per residual block, and the head.
 struct ResnetSize {
   std::int64_t depth = 50;  // 18, 34, 50 or 101
   std::int64_t image = 224;
@@ -26,7 +26,7 @@ struct ResnetSize {
 };
 Model resnet(const ResnetSize& size);
 
-/// Stages of so many blocks, with the settings that `depth` stands for in place of those that are not given.
+/// Stages of this many blocks, with the settings that `depth` stands for in place of those that are not given.
 struct ResnetStages {
   std::vector<std::int64_t> blocks;
   std::vector<std::int64_t> outputs;

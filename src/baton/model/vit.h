@@ -9,7 +9,7 @@
 
 namespace baton::model {
 
-/// A vision transformer: patches of an image by a convolution, behind a learned vector whose final state gives the scores of the
+/// A vision transformer: patches of an image by a convolution, after a learned vector whose final state gives the scores of the
 /// classes; learned positions, a LayerNorm before each half of a layer, GELU. Each layer is two blocks, `attn` and `mlp`.
 /// Parameters have Hugging Face's names; those of heads have an axis for them.
 struct VitSize {

@@ -62,7 +62,7 @@ Recipe recipe_of(std::string_view text);
 /// say it then.
 bool lacks_vocabulary(std::string_view text);
 
-/// A model that is kept on disk: a folder with a config.json, of which settings may be given behind a colon, or an ONNX file.
+/// A model that is kept on disk: a folder with a config.json, of which settings may be given after a colon, or an ONNX file.
 struct ModelPath {
   std::filesystem::path path;
   std::string settings = {};

@@ -29,7 +29,7 @@ struct DropoutMask {
 
   /// The words of the four elements whose indices in the whole value are those of this one but for the last two bits,
   BATON_ON_HOST_AND_DEVICE FourWords words(std::int64_t index) const {
-    constexpr std::uint32_t domain = 5U << 24;  // behind those of random.h
+    constexpr std::uint32_t domain = 5U << 24;  // after those of random.h
     const auto block = static_cast<std::uint64_t>(index) / 4;
     return philox_words(
         {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), step, domain | (layer & 0xFFFFFFU)},
@@ -50,7 +50,7 @@ struct ElementPlaces {
   std::int64_t begin[max_rank] = {};
   std::int64_t whole[max_rank] = {};
 
-  /// Elements of the part that lie one behind the other in the whole, from a multiple of so many on.
+  /// Elements of the part that lie one after the other in the whole, from a multiple of this many on.
   BATON_ON_HOST_AND_DEVICE std::int64_t run() const { return held[rank - 1]; }
   /// The index in the whole of an element of the part.
   BATON_ON_HOST_AND_DEVICE std::int64_t of(std::int64_t element) const {

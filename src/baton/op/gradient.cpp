@@ -133,7 +133,7 @@ struct Rules {
   std::vector<BackwardCall> operator()(const ImageToSequenceBackwardInput&) const { return {}; }
   std::vector<BackwardCall> operator()(const ImageToSequenceBackwardWeight&) const { return {}; }
   std::vector<BackwardCall> operator()(const FirstPositionBackward&) const { return {}; }
-  // A bias is added behind a partial Linear, whose backward has both.
+  // A bias is added after a partial Linear, whose backward has both.
   std::vector<BackwardCall> operator()(const AddBias&) const { return {}; }
   std::vector<BackwardCall> operator()(const AddBiasBackward&) const { return {}; }
   // Its inputs have its output's gradient.

@@ -91,8 +91,8 @@ struct MeanSquaredError {
 };
 
 /// Softmax and its cross entropy. Reads y and one label per row; writes one partial loss per row and dy, over `rows`. `scaled` as
-/// above. With `parts` above zero y holds, of `of` scores, those from `first` on, and behind the labels it reads the terms that as
-/// many parts made (CrossEntropyTerms), one part's behind the other's. With `smoothing` the label has a share of 1 − smoothing and
+/// above. With `parts` above zero y holds, of `of` scores, those from `first` on, and after the labels it reads the terms that as
+/// many parts made (CrossEntropyTerms), one part's after the other's. With `smoothing` the label has a share of 1 − smoothing and
 /// all scores together, the label's too, share the rest evenly.
 struct CrossEntropy {
   std::int64_t rows = 1;
@@ -114,7 +114,7 @@ struct CrossEntropyTerms {
   bool operator==(const CrossEntropyTerms&) const = default;
 };
 
-/// The rows of W that ids name. Reads ids, W; writes y. Where `of` is above zero W holds, of so many rows, those from `first` on,
+/// The rows of W that ids name. Reads ids, W; writes y. Where `of` is above zero W holds, of this many rows, those from `first` on,
 /// and ids of others give zeros.
 struct Embed {
   std::int64_t first = 0;
@@ -203,7 +203,7 @@ struct SiluGateBackward {
   bool operator==(const SiluGateBackward&) const = default;
 };
 
-/// y[t] = x[t] + W[first + t]: a learned vector for each position. Reads x, W; writes y. Where `of` is above zero x holds, of so
+/// y[t] = x[t] + W[first + t]: a learned vector for each position. Reads x, W; writes y. Where `of` is above zero x holds, of this
 /// many positions, those from `first` on.
 struct AddPositions {
   std::int64_t first = 0;
@@ -220,7 +220,7 @@ struct AddPositionsBackward {
   bool operator==(const AddPositionsBackward&) const = default;
 };
 
-/// Rotary positions, as LLaMA has them. The last axis holds one head of `head` features or several behind each other; of each, the
+/// Rotary positions, as LLaMA has them. The last axis holds one head of `head` features or several after each other; of each, the
 /// pair (i, i + head/2) is rotated by the angle position · base^(−2i/head), where the position is `first` + t. Reads x; writes y.
 /// With `backward` it rotates the other way. `of` as in AddPositions. Angles are float64.
 struct Rotary {
@@ -234,7 +234,7 @@ struct Rotary {
 
 /// o = softmax(q kᵀ / √d) v, for each sample and head. Reads q, k, v; writes o and the logarithm of the softmax's sum of
 /// exponentials, which is float32. Axes are (position, sample, group, feature). A group has one head of k and v, of d features, and
-/// one or more of q, behind each other on q's last axis. With `causal` a position sees itself and those before it.
+/// one or more of q, after each other on q's last axis. With `causal` a position sees itself and those before it.
 /// `tf32` as above.
 struct Attention {
   bool causal = false;
@@ -313,8 +313,8 @@ struct Conv2dBackwardWeight {
 };
 
 /// y = (x − mean) / √(variance + epsilon) · gain + bias, mean and variance of each channel over rows, columns and samples: over
-/// all samples that the op is given, or with `group` over each so many in a row. Reads x, gain, bias; writes y. With `running` it
-/// takes no moments but reads those that TrackMoments keeps, mean and variance, behind the bias: the form for evaluation.
+/// all samples that the op is given, or with `group` over each this many in a row. Reads x, gain, bias; writes y. With `running` it
+/// takes no moments but reads those that TrackMoments keeps, mean and variance, after the bias: the form for evaluation.
 struct BatchNorm {
   double epsilon = 1e-5;
   std::int64_t group = 0;
@@ -387,9 +387,9 @@ struct FlattenBackward {
 
 // Between images and sequences.
 
-/// The places of an image, row by row, as positions of a sequence, behind a learned vector that every sample has in front. Reads x
+/// The places of an image, row by row, as positions of a sequence, after a learned vector that every sample has in front. Reads x
 /// [sample, channel, row, column], token [channel]; writes y [position, sample, channel]. Where `of` is above zero a sequence has
-/// so many positions, and what is held of it are those from `first` on, here and below.
+/// this many positions, and what is held of it are those from `first` on, here and below.
 struct ImageToSequence {
   std::int64_t first = 0;
   std::int64_t of = 0;

@@ -59,7 +59,7 @@ double clip_of(const Optimizer& optimizer);
 /// `constant`, `linear`, `cosine`, `step`.
 const std::vector<std::string>& schedule_names();
 /// `cosine:until=1000,warmup=100,floor=0.1`, `linear:until=1000`, `step:every=300,gamma=0.1`, `constant:warmup=100`; a usage error
-/// says what is accepted.
+/// names what is accepted.
 RateSchedule parse_schedule(std::string_view text);
 
 /// Calls `visit(name, field)` for each setting, in the order in which they are written.

@@ -65,7 +65,7 @@ bool fits(const Signature& signature, std::span<const Operand> reads, std::span<
 struct DividedSum {
   Op term;
   std::vector<std::size_t> term_reads;  // operands of the op, by number
-  std::optional<Op> finish;             // reads the sum, and behind it `finish_reads`
+  std::optional<Op> finish;             // reads the sum, and after it `finish_reads`
   std::vector<std::size_t> finish_reads;
 };
 /// None for an op that has no form for it.

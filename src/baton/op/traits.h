@@ -18,7 +18,7 @@ Op with_loss_scale(Op op);
 struct MergedLoss {
   Op terms;
   std::int64_t terms_per_row;
-  Op loss;  // reads the terms behind its other operands
+  Op loss;  // reads the terms after its other operands
 };
 std::optional<MergedLoss> merged(const Op& loss, std::int64_t parts);
 /// The same op for a part of the dimension that it tells apart by number: of `of` indices those from `first` on. Ops that do not
@@ -31,7 +31,7 @@ struct Part {
 };
 Part part_of(const Op& op);
 
-/// Whether it can add to what it writes instead of setting it, and so read it behind its other operands. All ops that give
+/// Whether it can add to what it writes instead of setting it, and so read it after its other operands. All ops that give
 /// gradients of parameters can.
 bool can_accumulate(const Op& op);
 /// The same op, adding or setting.
@@ -46,7 +46,7 @@ bool takes_step(const Op& op);
 /// Whether it keeps statistics of a value that only evaluation reads. It then gives no value: a model's op of this kind writes the
 /// parameters that it reads.
 bool tracks(const Op& op);
-/// The form for evaluation of an op that computes something else there than in training. Behind its other operands it reads so
+/// The form for evaluation of an op that computes something else there than in training. After its other operands it reads this
 /// many of the statistics that are kept of what it reads first.
 struct EvaluationForm {
   Op op;
@@ -58,14 +58,14 @@ std::optional<EvaluationForm> evaluation_form(const Op& op);
 /// One op that does the work of two, of which the second reads what the first writes as its operand 0.
 struct Joined {
   Op op;
-  std::vector<std::size_t> reads;  // operands of the second that are read behind those of the first
+  std::vector<std::size_t> reads;  // operands of the second that are read after those of the first
 };
 /// None where there is no such op.
 std::optional<Joined> joined(const Op& first, const Op& second);
 /// All ops that `joined` gives.
 const std::vector<Op>& joint_ops();
 
-/// Rows, inputs and outputs of the product that an op computes, and the least of it where it computes several; none where it
+/// Rows, inputs and outputs of the product that an op computes, and the least of it where it computes several; none if it
 /// computes none. All that are heads count as one extent.
 struct ProductExtents {
   std::int64_t rows;
@@ -74,7 +74,8 @@ struct ProductExtents {
 };
 std::optional<ProductExtents> product_extents(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes);
 
-/// What an attention reads: so many queries see so many keys, of `features` each, in as many heads as all samples have together.
+/// What an attention reads: this many queries see this many keys, of `features` each, in as many heads as all samples have
+/// together.
 struct AttentionExtents {
   std::int64_t queries;
   std::int64_t keys;
@@ -102,7 +103,7 @@ std::int64_t samples_together(const Op& op);
 
 /// Whether what it computes differs from step to step for equal operands: it draws random numbers.
 bool depends_on_step(const Op& op);
-/// The same op, drawing with that seed, as the so many-th of a model; others are left as they are.
+/// The same op, drawing with that seed, as the n-th of a model; others are left as they are.
 Op drawing(Op op, std::int64_t seed, std::int64_t layer);
 
 /// Of an operand that holds integers: they are at least 0 and less than this.

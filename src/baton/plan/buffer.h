@@ -41,7 +41,7 @@ struct ValuePart {
   /// The op's sum alone: what counts once, as a bias, is still to be added to it.
   bool unfinished = false;
   Ranges at;  // by dimension
-  /// What is first written is one of so many terms of a sum over devices, which a collective adds up.
+  /// What is first written is one of this many terms of a sum over devices, which a collective adds up.
   std::uint32_t term = 0;
   std::uint32_t terms = 1;
   bool operator==(const ValuePart&) const = default;
@@ -89,7 +89,7 @@ struct SquaredNorm {
 };
 
 /// What parts of the scores contribute to a loss that is computed of all of them (op::merged): some numbers for each of these
-/// indices of the loss, of so many parts one behind the other.
+/// indices of the loss, of this many parts one after the other.
 struct LossTerms {
   ValueId loss;
   Ranges at;  // by dimension of the loss

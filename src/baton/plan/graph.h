@@ -15,7 +15,7 @@ using ValueId = Id<struct ValueTag>;
 
 /// What a plan is to compute, as one device would do it with the whole batch at once: the values of a model's forward, and the ops
 /// between them. It says nothing of devices, micro-batches or ways of splitting. The backward is not in it: it follows from each
-/// op's gradient. `verify` holds every task against it.
+/// op's gradient. `verify` compares every task with it.
 struct Graph {
   /// Inputs, targets, what the ops write, and the losses, one per row.
   struct Value {
@@ -24,7 +24,7 @@ struct Graph {
     bool wide = false;  // it and its gradient are float32 where others have 16 bits
     bool operator==(const Value&) const = default;
   };
-  /// One op, which reads values and behind them parameters (by ordinal). A loss writes its losses, and makes the first gradient.
+  /// One op, which reads values and after them parameters (by ordinal). A loss writes its losses, and makes the first gradient.
   struct Node {
     op::Op op;
     std::vector<ValueId> reads;

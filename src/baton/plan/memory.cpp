@@ -29,7 +29,7 @@ class Addresses {
  public:
   explicit Addresses(std::int64_t base) : runs_{{base, 0}} {}
 
-  /// So many buffers more hold [begin, end).
+  /// This many buffers more hold [begin, end).
   void change(std::int64_t begin, std::int64_t end, int more) {
     auto run = split(begin);
     const auto behind = split(end);
@@ -93,7 +93,7 @@ class Addresses {
     const auto next = std::next(run);
     return (next == runs_.end() ? std::numeric_limits<std::int64_t>::max() : next->first) - run->first;
   }
-  /// The run that begins there, which is made where there is none.
+  /// The run that begins there, which is made if there is none.
   Runs::iterator split(std::int64_t at) {
     const auto behind = runs_.upper_bound(at);
     const auto run = std::prev(behind);

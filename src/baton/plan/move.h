@@ -54,7 +54,7 @@ constexpr std::int64_t ring_turns(Move move) {
   return rule.owner == MoveRule::Owner::root ? 0 : (rule.sums ? 1 : 0) + (rule.spreads ? 1 : 0);
 }
 
-/// Elements that one member owns of a payload of so many. A rank's pieces of several buffers are counted buffer by buffer.
+/// Elements that one member owns of a payload of this many. A rank's pieces of several buffers are counted buffer by buffer.
 constexpr std::int64_t owned(Move move, std::int64_t elements, std::int64_t rank, std::int64_t size) {
   return rule_of(move).owner == MoveRule::Owner::root ? (rank == 0 ? elements : 0)
                                                       : divide(elements, size, rank, Remainder::spread).size();

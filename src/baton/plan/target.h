@@ -19,7 +19,7 @@ struct Target {
   bool all_reduce_with_sgd = false;       // the sum of gradients and the plain SGD step that follows
   bool tiled_weights = false;
   bool loads = false;  // tasks that load the next step's rows beside the step
-  /// Workspace that a task needs on a device of so many cores; none where this is empty.
+  /// Workspace that a task needs on a device of this many cores; none if this is empty.
   std::function<Bytes(std::span<const Buffer> buffers, const Task& task, std::size_t cores)> workspace;
 };
 

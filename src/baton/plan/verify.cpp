@@ -102,7 +102,7 @@ class Judge {
   }
 
   /// Whether an update's operands are right: n gradients, the n parameters with their states, the norm if it
-  /// clips, and what tells of the loss scale.
+  /// clips, and what holds the loss scale.
   bool update_fits(const Task& task, const Update& update) const {
     const std::size_t group = 1 + op::state_slots(update.optimizer);
     if (task.writes.empty() || task.writes.size() % group != 0) {
@@ -347,7 +347,7 @@ class Judge {
     return made_in_forward_.contains({plan_[writer].device.index(), part->value.index()});
   }
 
-  /// Walks the tasks in order and holds each touch of a buffer against the touches before it. It is enough to
+  /// Walks the tasks in order and compares each touch of a buffer with the touches before it. It is enough to
   /// remember the last write and, for each lane, the last read since: older ones come before those.
   void check_buffers() {
     struct Touch {

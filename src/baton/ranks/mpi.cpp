@@ -20,7 +20,7 @@ constexpr std::size_t longest_message = std::size_t{1} << 30;
 constexpr int gather_tag = 1;
 
 /// Has Open MPI send messages of the usual length over TCP at once. Beyond its own limit it first asks whether a place is open, and
-/// the answer waits behind what the other side sends: then the two directions of a link take turns, and everything takes twice as
+/// the answer waits after what the other side sends: then the two directions of a link take turns, and everything takes twice as
 /// long. What the user has set stays.
 void send_at_once() { setenv("OMPI_MCA_btl_tcp_eager_limit", std::to_string(usual_message + 4096).c_str(), 0); }
 

@@ -98,7 +98,7 @@ void on_rank_0(World& world, const std::function<void()>& action) {
     action();
     return;
   }
-  Blob word;  // what went wrong, behind a letter for its kind
+  Blob word;  // what went wrong, after a letter for its kind
   if (world.rank() == 0) {
     try {
       action();

@@ -36,7 +36,7 @@ std::span<const Unit> units_of(Format format) {
   }
 }
 
-/// Places after the point that leave so many significant figures of what is below one.
+/// Places after the point that leave this many significant figures of what is below one.
 int decimals_for(double value, int figures) {
   return value == 0 ? 0 : std::min(9, figures - 1 - static_cast<int>(std::floor(std::log10(std::abs(value)))));
 }

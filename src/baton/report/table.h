@@ -11,7 +11,7 @@ class Table {
   /// `text` says of each column whether it holds text; where it is not given, a column whose cells all begin as numbers do holds
   /// numbers.
   explicit Table(std::vector<std::string> heading, std::vector<bool> text = {});
-  /// What is said of the row stands behind its last column.
+  /// What is said of the row stands after its last column.
   void row(std::vector<std::string> cells, std::string remark = "");
   std::string text() const;
 

@@ -202,7 +202,7 @@ std::string split_constructor(const std::string& name) {
   return "";
 }
 
-/// The result's plots, at most so many; `origin` says where they come from where there are others beside them.
+/// The result's plots, at most this many; `origin` says where they come from where there are others beside them.
 void add_pictures(Pictures& pictures, const lab::Result& result, const std::vector<lab::Plot>& plots, std::size_t most,
                   const std::string& origin) {
   const std::size_t before = pictures.row.size();
@@ -251,7 +251,7 @@ bool speaks_for_itself(const std::string& differs, const std::string& second, co
   return count > (second.starts_with(differs.substr(0, differs.find(". "))) ? 0 : 1);
 }
 
-/// As many of a text's first sentences as have at most so many words.
+/// As many of a text's first sentences as have at most this many words.
 std::string first_sentences(const std::string& text, std::size_t words) {
   std::string out;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -267,7 +267,7 @@ std::string first_sentences(const std::string& text, std::size_t words) {
   return out;
 }
 
-/// A text within so many words: the answer stands first, so that the last sentences are those it can do without. The first one
+/// A text within this many words: the answer stands first, so that the last sentences are those it can do without. The first one
 /// stays.
 std::string shortened(const std::string& text, std::size_t words) {
   const std::string kept = words_in(text) <= words ? text : first_sentences(text, words);
@@ -467,7 +467,7 @@ Section section_of(const Task& task, const Evidence& evidence) {
   if (!task.note.empty()) {
     section.blocks.emplace_back(Paragraph{task.note});
   }
-  // Where one question of several is of an experiment, and no table is, what was trained stands below that question.
+  // Where one question of several is of an experiment, and no table is, what was trained is below that question.
   std::vector<Paragraph> below;
   for (const std::string& id : task.experiments) {
     for (const Source* from : {&evidence.first, &evidence.beside}) {

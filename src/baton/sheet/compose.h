@@ -40,7 +40,7 @@ struct Evidence {
 /// The document of a sheet. Every number in it is of the evidence; a question that this does not answer says so.
 Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover& cover, const Evidence& evidence);
 
-/// The answer to a question out of results, within so many words; empty where there is none.
+/// The answer to a question out of results, within this many words; empty if there is none.
 std::string find_answer(const Source& source, const std::string& id, std::size_t words = most_words_of_answer);
 /// Whether a row of the result had more devices than cores.
 bool oversubscribed(const lab::Result& result);

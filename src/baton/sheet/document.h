@@ -67,10 +67,10 @@ std::string to_markdown(const Document& document, std::map<std::string, std::str
 /// Compiles with pdflatex and the packages that every LaTeX has.
 std::string to_latex(const Document& document);
 /// One page that needs nothing else, laid out for A4 paper with page numbers. With `pages`, contents name each section and the page
-/// that it begins on; where there are none, there are no contents.
+/// that it begins on; if there are none, there are no contents.
 std::string to_html(const Document& document, const std::vector<int>& pages = {});
 
-/// By section, the page of a PDF that it begins on, read from a print of `to_html` by Chromium; empty where it does not say.
+/// By section, the page of a PDF that it begins on, read from a print of `to_html` by Chromium; empty if it does not say.
 std::vector<int> pages_of_sections(std::string_view pdf, std::size_t sections);
 /// How many pages a PDF has; 0 where it does not say.
 int page_count(std::string_view pdf);

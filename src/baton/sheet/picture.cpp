@@ -80,7 +80,7 @@ std::string tick_text(double value) { return fmt::format("{:.4g}", value); }
 /// About how wide a text is.
 double text_width(const std::string& words) { return 4.4 * static_cast<double>(display_width(words)); }
 
-/// A name in the legend with its mark and the gap behind it.
+/// A name in the legend with its mark and the gap after it.
 double legend_width(const std::string& name) { return 24 + 4.9 * static_cast<double>(display_width(name)); }
 
 /// The frame of a plot: where values lie in it, and the axis of y with its ticks.

@@ -34,7 +34,7 @@ struct Task {
   std::vector<std::string> noise_columns =
       {};                                  // of a table that is measured on this machine beside a simulation, which has no noise
   std::vector<Reading> reading = {};       // how columns are to be read, below the tables
-  std::size_t plots = 1;                   // at most so many of each experiment's
+  std::size_t plots = 1;                   // at most this many of each experiment's
   std::size_t most_words = 0;              // of all its answers together; 0: no limit but each answer's
   std::vector<std::string> programs = {};  // of code/, that do it
   std::string listed_class = {};           // of a script: the class that spreads layers over devices is shown
@@ -62,14 +62,14 @@ struct Sheet {
   std::vector<Script> scripts;
 };
 
-/// An answer has at most so many words.
+/// An answer has at most this many words.
 inline constexpr std::size_t most_words_of_answer = 90;
 
 /// Every sheet, in the order in which they are listed.
 const std::vector<Sheet>& sheets();
 /// Finds one by id; a usage error lists them.
 const Sheet& sheet_by_id(std::string_view id);
-/// Its options, as A, B and C; none where it leaves no choice.
+/// Its options, as A, B and C; none if it leaves no choice.
 std::vector<std::string> options_of(const Sheet& sheet);
 /// The tasks of a sheet with the option that was chosen, which must be one of its own.
 std::vector<Task> tasks_of(const Sheet& sheet, const std::string& option);

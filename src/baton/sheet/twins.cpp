@@ -111,7 +111,7 @@ void require_twin(const lab::JobWords& words, const std::string& kind) {
   }
 }
 
-/// How many devices there are, where the words say it; nothing where they mean all GPUs there are.
+/// How many devices there are, where the words say it; nothing if they mean all GPUs there are.
 std::optional<std::int64_t> device_count(const std::string& devices) {
   const std::size_t colon = devices.find(':');
   const std::string kind = canonical(devices.substr(0, colon));

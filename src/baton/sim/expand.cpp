@@ -26,7 +26,7 @@ class LegWriter {
   /// For messages that are sent in no rounds.
   void wait_at_least(Nanoseconds time) { latency_ = std::max(latency_, time); }
 
-  /// So many bytes, in as many messages one after the other as there are `rounds`. Where messages of that size reach less
+  /// This many bytes, in as many messages one after the other as there are `rounds`. Where messages of that size reach less
   /// than the link's bandwidth, they count for more bytes.
   void send(DeviceId from, DeviceId to, double bytes, std::int64_t rounds, double dearer = 1) {
     const Path path = links_.path(from, to);
@@ -52,7 +52,7 @@ class LegWriter {
       }
     }
   }
-  /// The port of each member carries so many bytes each way, at once.
+  /// The port of each member carries this many bytes each way, at once.
   void ports(const Members& members, double bytes) { ring(members, bytes, 1); }
   Leg leg() {
     sort_by_link(loads_);
@@ -69,7 +69,7 @@ class LegWriter {
 
  private:
   const Links& links_;
-  double forwarding_;  // how much dearer messages are that a device in between passes on
+  double forwarding_;  // how much more expensive messages are that a device in between passes on
   Nanoseconds start_;
   Nanoseconds latency_;
   std::vector<Load> loads_;  // a link may be there several times
@@ -170,7 +170,7 @@ class Expansion {
   std::vector<Leg> legs_;
 };
 
-/// The members by node, in order of rank; empty where that would gain nothing or nodes are filled unevenly.
+/// The members by node, in order of rank; empty if that would gain nothing or nodes are filled unevenly.
 std::vector<Members> by_node(const Members& members, const cluster::Cluster& cluster) {
   std::map<int, Members> nodes;
   for (const DeviceId member : members) {
@@ -196,7 +196,7 @@ std::vector<Members> across(const std::vector<Members>& groups) {
   return columns;
 }
 
-/// Whether so many members of one node are summed by its switch.
+/// Whether this many members of one node are summed by its switch.
 bool switch_sums(std::size_t members, const cluster::Wiring& wiring) {
   return wiring.switch_sums > 0 && wiring.port.bandwidth > 0 && static_cast<std::int64_t>(members) >= wiring.switch_from;
 }

@@ -33,7 +33,7 @@ struct Node {
   Number waits = 0;      // for how many tasks it waits
   Number slot = 0;       // device · lanes + lane
   Number meeting = none;
-  Number engine = none;  // which serves it; none where lanes are apart
+  Number engine = none;  // which serves it; none if lanes are apart
   Kind kind = Kind::work;
   Nanoseconds issued;  // by its host, after its cell has begun
   Number cell = none;  // of the schedule, where hosts wait for messages
@@ -833,7 +833,7 @@ class Simulator::Walk {
   std::vector<Front> fronts_;  // by device and lane, where an engine serves it
   std::vector<Number> starting_;
   std::vector<Number> to_look_at_;  // engines,
-  std::size_t looked_at_ = 0;       // of which so many have been
+  std::size_t looked_at_ = 0;       // of which this many have been
   std::vector<Happening> queue_;    // a heap
 };
 

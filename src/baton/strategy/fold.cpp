@@ -193,7 +193,7 @@ class Folder {
   }
 
   /// Whether both replicas have their tasks in the same order. With ZeRO 2 or 3 and a divided sequence they do not: collectives of
-  /// the pieces stand before others in one and behind them in the other.
+  /// the pieces stand before others in one and after them in the other.
   bool replicas_alike() const {
     for (std::size_t d = 0; d < two_.devices().size(); ++d) {
       if (replica_of(DeviceId(d)) != 0) {

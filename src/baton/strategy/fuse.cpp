@@ -153,7 +153,7 @@ void fuse_sgd(Draft& draft, bool narrow) {
   erase_marked(draft, gone);
 }
 
-/// What one member of an all-reduce would become: the parameters behind its gradients, and the updates it replaces.
+/// What one member of an all-reduce would become: the parameters of its gradients, and the updates it replaces.
 struct AppliedSum {
   double rate = 0;
   std::vector<BufferId> parameters;

@@ -11,7 +11,7 @@
 
 namespace baton::strategy {
 
-/// Which activations are let go after the forward and made again in the backward: none, the input of every second block of a
+/// Which activations are freed after the forward and recomputed in the backward: none, the input of every second block of a
 /// stage, or all but about the root of a stage's block count; or, as other programs do it (`full`), all that is computed within
 /// every block, from its input, whether the backward reads it or not; but of the first and the last block of the model nothing.
 enum class Recompute : std::uint8_t { none, alternate, all, full };
@@ -36,8 +36,8 @@ struct Layout {
       zero;  // none: the strategy's; 1: optimizer states are divided over the replicas, 2: gradients too, 3: parameters too
   std::string schedule;                // of the pipeline; empty: the strategy's
   std::optional<schedule::Grid> grid;  // a schedule of the user's own
-  std::int64_t chunks = 0;             // stages a device; 0: the schedule's
-  std::vector<std::int64_t> split;     // blocks a stage; empty: by `balance`
+  std::int64_t chunks = 0;             // stages per device; 0: the schedule's
+  std::vector<std::int64_t> split;     // blocks per stage; empty: by `balance`
   Balance balance = Balance::even;
   Recompute recompute = Recompute::none;
   std::int64_t micro_batches = 0;       // that a replica's rows are worked off in, gradients adding up; 0: one, and in a

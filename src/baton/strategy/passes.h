@@ -20,7 +20,7 @@ namespace baton::strategy {
 plan::Draft replicate_parameters(plan::Draft draft);
 
 /// Adds a send and a receive wherever a task reads a value of another device, directly after the task that wrote
-/// it, but behind the collectives of what the reader does before: these would wait in the lane for a value that nobody needs yet.
+/// it, but after the collectives of what the reader does before: these would wait in the lane for a value that nobody needs yet.
 /// All meetings then have the same order on all devices, so there is no deadlock.
 /// After: every task touches buffers of its own device only.
 plan::Draft add_transfers(plan::Draft draft);

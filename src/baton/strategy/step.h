@@ -37,7 +37,7 @@ DType dtype_of(Precision precision);
 DType parameter_type(Precision precision);
 
 /// The loss is multiplied by a scale so that small gradients do not vanish in 16 bits, and updates divide by it. A step whose
-/// gradients overflow is skipped. A dynamic scale is halved by such a step and doubled after so many good ones in a row.
+/// gradients overflow is skipped. A dynamic scale is halved by such a step and doubled after this many good ones in a row.
 struct LossScale {
   double initial = 65536;
   std::int64_t growth_interval = 2000;

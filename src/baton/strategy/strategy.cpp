@@ -330,7 +330,7 @@ std::map<std::uint32_t, DeviceGroups> sums_of_gradients(const Request& request, 
   return sums;
 }
 
-/// The optimizer's step behind all gradients, which are clipped first if it asks for that.
+/// The optimizer's step after all gradients, which are clipped first if it asks for that.
 plan::Draft with_updates(plan::Draft draft, const Request& request, const std::vector<DeviceGroups>& norm_rounds) {
   draft = add_updates(std::move(draft), request.step.optimizer);
   return op::clip_of(request.step.optimizer) > 0 ? clip_gradients(std::move(draft), norm_rounds) : draft;

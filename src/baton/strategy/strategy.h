@@ -27,8 +27,8 @@ struct Request {
   Layout layout = {};
   plan::Target target = {};
   std::vector<DelayRequest> delays = {};
-  /// Of the devices that tensors are divided over, so many are written out, each with its part; 0: all. The cluster has only these.
-  /// A plan of some is no whole step: `fold` makes one device stand for the others.
+  /// Of the devices that tensors are divided over, this many are written out, each with its part; 0: all. The cluster has only
+  /// these. A plan of some is no whole step: `fold` makes one device stand for the others.
   std::int64_t written_parts = 0;
 };
 

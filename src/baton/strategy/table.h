@@ -21,7 +21,7 @@ enum class MeshAxis : std::uint8_t { replicas, parts };
 ///   tensor      f : parts     features between two Linear layers
 ///               h : parts     heads of attention
 ///   vocabulary  v : parts     rows of embeddings, scores of the loss
-///   sequence    t : parts     behind those
+///   sequence    t : parts     after those
 struct Row {
   char dim;
   MeshAxis axis;
@@ -90,11 +90,11 @@ class Layouts {
 
   std::int64_t parts() const { return parts_; }
 
-  /// The dimension along which a tensor of these dimensions is kept in parts; none where every part holds all of it.
+  /// The dimension along which a tensor of these dimensions is kept in parts; none if every part holds all of it.
   std::optional<char> kept(const Names& names) const;
 
   const Names& value(std::size_t block, std::size_t value) const { return values_[block][value]; }
-  /// The dimension along which a value is kept in parts; none where every part holds all of it.
+  /// The dimension along which a value is kept in parts; none if every part holds all of it.
   std::optional<char> kept_value(std::size_t block, std::size_t value) const { return kept_values_[block][value]; }
   /// Dimensions of a parameter: those of the values around the op that reads it. One that no value has goes by the op's own letter.
   const Names& parameter(std::size_t block, std::size_t parameter) const { return parameters_[block][parameter]; }

@@ -355,7 +355,7 @@ class Writer : private StepTensors {
     }
   }
 
-  /// What terms of the loss of so many parts are.
+  /// What terms of the loss of this many parts are.
   plan::LossTerms loss_terms(const Shard& shard, std::size_t m, std::int64_t parts) const {
     plan::LossTerms terms{.loss = loss_id_,
                           .at = kept_part(model_.blocks().size() - 1, model_.blocks().back().out, shard, m, Role::activation).at,
@@ -397,7 +397,7 @@ class Writer : private StepTensors {
     return (b - begin) % stride == 0;
   }
 
-  /// Before the backward of the last block of a run whose inputs were let go: makes them again from the kept one.
+  /// Before the backward of the last block of a run whose inputs were freed: makes them again from the kept one.
   void remake(std::size_t m, std::size_t b, std::size_t begin, std::size_t end) {
     if (placement_.recompute == Recompute::full) {
       for (std::size_t r = 0; r < replica_count() && b > 0 && b + 1 < model_.blocks().size(); ++r) {

@@ -23,15 +23,15 @@ struct Placement {
   /// Where one device owns inputs, targets, parameters and losses for all replicas. Otherwise each replica's
   /// devices own theirs.
   std::optional<DeviceId> owner;
-  /// Over how many devices each block's tensors are divided: the block's own device and those numbered behind it. The table says
+  /// Over how many devices each block's tensors are divided: the block's own device and those numbered after it. The table says
   /// along which dimensions.
   std::int64_t shards = 1;
-  /// Of these, so many are written out, the first ones; 0: all. Collectives among them have the size of all.
+  /// Of these, this many are written out, the first ones; 0: all. Collectives among them have the size of all.
   std::int64_t written_shards = 0;
   Table table = {};
   std::int64_t micro_batches = 1;
   std::vector<std::int64_t> blocks_of_stage;  // empty: one stage
-  /// Which action when; its stages and micro-batches are those above. Without one a micro-batch goes forward and back
+  /// Which action when; its stages and micro-batches are those above. Without it a micro-batch goes forward and back
   /// before the next begins.
   std::optional<schedule::Grid> grid;
   Recompute recompute = Recompute::none;

@@ -75,7 +75,7 @@ struct Division {
   std::vector<std::uint32_t> rank_of;             // by device: its place in its group
   std::vector<std::vector<BufferId>> parameters;  // by group: those that live on
   std::vector<std::vector<std::size_t>> tasks;    // by group
-  std::vector<std::vector<Task>> behind;          // what is put behind each task (Draft::rearrange)
+  std::vector<std::vector<Task>> behind;          // what is put after each task (Draft::rearrange)
   std::vector<bool> divided;                      // by buffer: whether it is a parameter that is kept in pieces
   std::vector<BufferId> pieces;                   // of such a parameter; not valid where none falls to its device
   std::vector<bool> written;                      // by buffer: whether a task that was looked at writes it
@@ -258,7 +258,7 @@ class Divider {
         check(uses[rank][s].use == uses[0][s].use, "devices of a group use parameters in different orders");
         at = std::min(at, s == 0 ? uses[rank][0].tasks.front() : uses[rank][s - 1].tasks.front());
       }
-      if (s > 1) {  // no task may wait for one that stands behind it
+      if (s > 1) {  // no task may wait for one that stands after it
         for (std::uint32_t rank = 0; rank < size(); ++rank) {
           at = std::max(at, uses[rank][s - 2].tasks.back() + 1);
         }

@@ -10,7 +10,7 @@ namespace {
 using plan::Plan;
 using plan::Task;
 
-/// Microseconds with the nanoseconds behind the point: exact.
+/// Microseconds with the nanoseconds after the point: exact.
 std::string micros(Nanoseconds time) { return fmt::format("{}.{:03}", time.count / 1000, time.count % 1000); }
 
 /// What stands between quotes in JSON.

@@ -5,7 +5,7 @@
 namespace baton::exec {
 namespace {
 
-/// A device that holds the losses of so many rows, and another that holds none.
+/// A device that holds the losses of this many rows, and another that holds none.
 plan::Plan losses_of(std::int64_t rows) {
   plan::Draft draft{.title = "", .devices = {"cpu:0", "cpu:1"}, .buffers = {}, .tasks = {}};
   draft.buffers.push_back({.device = DeviceId(1), .role = plan::Role::loss, .dtype = DType::f64, .shape = {rows}});
@@ -45,7 +45,7 @@ TEST(MergedTrace, EventsOfAllRanksStandOnRankZerosClockFromWhenTheFirstBegan) {
   const auto at = [](std::int64_t start, std::int64_t end) { return trace::Event{Nanoseconds(start), Nanoseconds(end), {}, {}}; };
   ranks::ClockFit ahead;
   ahead.first.offset = Nanoseconds(1000);
-  // Rank 1 begins at 5040 of its clock, which is 4040 of rank 0's: 40 behind rank 0, and ends 25 behind it.
+  // Rank 1 begins at 5040 of its clock, which is 4040 of rank 0's: 40 behind rank 0, and ends 25 after it.
   const trace::Trace merged = merge(two_devices(), {0, 1},
                                     {{{Nanoseconds(4000), Nanoseconds(100), {at(1, 10), at(20, 100)}}},
                                      {{Nanoseconds(5040), Nanoseconds(85), {at(2, 30), at(31, 85)}}}},

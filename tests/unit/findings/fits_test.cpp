@@ -134,7 +134,7 @@ TEST(AlphaBeta, FindsTheLatencyAndTheBandwidthThatTheTimesWereMadeWith) {
   const std::vector<double> bytes{1024, 65536, 1048576, 16777216};
   std::vector<double> times;
   for (const double size : bytes) {
-    times.push_back(5000 + size / 4.0);  // 5 us and 4 bytes a nanosecond
+    times.push_back(5000 + size / 4.0);  // 5 us and 4 bytes per nanosecond
   }
   const AlphaBeta fit = fit_alpha_beta(bytes, times);
   EXPECT_NEAR(fit.alpha_ns, 5000, 1e-3);
@@ -161,7 +161,7 @@ TEST(AlphaBeta, OfFewerThanThreeSizesIsNotTested) {
 }
 
 TEST(AlphaBeta, IsJudgedByHowFarTheWorstSizeIsOff) {
-  // Times that hardly differ have no spread that a law could explain, and the law is good all the same.
+  // Times that hardly differ have no spread that a formula could explain, and the formula is good all the same.
   const std::vector<double> bytes{8, 32, 128, 512};
   const std::vector<double> flat{700, 702, 699, 701};
   EXPECT_TRUE(says(quality(fit_message(bytes, flat)), "a good fit (at worst 0."));

@@ -4,7 +4,7 @@
 
 namespace baton::lab::test {
 
-/// A small job on so many devices of a cluster; on this machine where none is named.
+/// A small job on this many devices of a cluster; on this machine where none is named.
 inline JobWords words_on(const std::string& cluster, const std::string& strategy, const std::string& devices) {
   JobWords words;
   words.model = "mlp:dim=64,depth=4";

@@ -336,7 +336,7 @@ TEST(Transfers, OverheadIsInBytesAndInTime) {
 }
 
 TEST(Transfers, WhatShowsInTheStepIsItsGrowth) {
-  // Both ways a border takes 60 µs; the step grows by so many per border.
+  // Both ways a border takes 60 µs; the step grows by this many per border.
   const auto said = [](double us, bool is_simulated = true) {
     std::vector<Json> rows = counted({1, 2, 3});
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -595,7 +595,7 @@ Json narrow_row(const std::string& precision, std::vector<double> gradients_left
               values);
 }
 
-/// fp16 keeps so many gradients of its two blocks, and so many once scaled; bf16 keeps all hundred and hundred.
+/// fp16 keeps this many gradients of its two blocks, and this many once scaled; bf16 keeps all hundred and hundred.
 std::vector<Json> formats(std::vector<double> bare, std::vector<double> scaled) {
   return {plain_row(), narrow_row("bf16", {100, 100}), narrow_row("fp16", std::move(bare)),
           narrow_row("fp16 scaled", std::move(scaled), {{"final_scale", 65536}})};

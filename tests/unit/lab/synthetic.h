@@ -14,7 +14,7 @@ namespace baton::lab::test {
 using baton::test::says;
 using baton::test::usage_sentence;
 
-/// One device of a row; shares of the step and bytes a step.
+/// One device of a row; shares of the step and bytes per step.
 inline Json device(double busy, double waiting = 0, std::int64_t peak = 1 << 20, std::int64_t sent = 0, std::int64_t received = 0) {
   return {{"name", "cpu:0"},   {"busy", busy},   {"idle", 1 - busy},   {"waiting", waiting}, {"exposed", 0.0},
           {"overlapped", 0.0}, {"delayed", 0.0}, {"peak_bytes", peak}, {"sent_bytes", sent}, {"received_bytes", received}};
@@ -99,7 +99,7 @@ inline std::string answer(const std::string& id, const std::string& question, st
   return {};
 }
 
-/// The rows with more than so many devices as oversubscribed ones.
+/// The rows with more than this many devices as oversubscribed ones.
 inline std::vector<Json> on_cores(std::int64_t cores, std::vector<Json> rows) {
   for (Json& row : rows) {
     row["oversubscribed"] = row["devices"].get<std::int64_t>() > cores;
@@ -118,7 +118,7 @@ inline std::vector<Json> simulated(std::vector<Json> rows) {
 /// The first sentence of what the experiment says of these rows.
 inline std::string headline(const std::string& id, std::vector<Json> rows) { return sentences(id, std::move(rows)).at(0); }
 
-/// All that the experiment says of these rows, a sentence a line.
+/// All that the experiment says of these rows, one sentence per line.
 inline std::string findings(const std::string& id, std::vector<Json> rows) {
   std::string all;
   for (const std::string& sentence : sentences(id, std::move(rows))) {

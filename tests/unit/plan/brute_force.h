@@ -6,7 +6,7 @@
 #include "baton/plan/verify.h"
 
 /// The law of the plan a second time, slow and plain, written from the rules in verify.h and task.h: all
-/// pairs, no clocks. It shares no code with `verify`, so that each can be held against the other.
+/// pairs, no clocks. It shares no code with `verify`, so that each can be compared with the other.
 namespace baton::plan::test {
 
 /// Which task of a device certainly comes before which: the closure of lane order and of `after`.

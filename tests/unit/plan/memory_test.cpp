@@ -105,7 +105,7 @@ class RandomDraft {
     held_[{device, family}].push_back(into);
   }
 
-  /// Writes a value anew, once its old contents have been read.
+  /// Writes a value again, once its old contents have been read.
   void overwrite(std::size_t device, std::size_t family) {
     const BufferId into = any(device, family);
     unread_.resize(draft_.buffers.size(), false);

@@ -38,7 +38,7 @@ struct Mutant {
   Limits limits;
 };
 
-/// The plan with one change of that kind; nothing where the plan has no place for it.
+/// The plan with one change of that kind; nothing if the plan has no place for it.
 /// `peak` is what the plan needs on each device.
 std::optional<Mutant> mutate(const Plan& plan, const std::vector<Bytes>& peak, Mutation mutation, std::mt19937& random);
 

@@ -9,7 +9,7 @@
 namespace baton::plan::test {
 
 /// The ways in which a split is spoilt. What is left is a plan without races or deadlocks, of buffers that fit; edges are derived
-/// anew.
+/// again.
 enum class SplitMutation {
   missing_sum,        // a collective that adds up is gone
   doubled_sum,        // an all-reduce is there twice

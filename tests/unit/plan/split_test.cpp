@@ -28,7 +28,7 @@ struct Case {
   Plan plan;
 };
 
-/// How many mutants are made; `BATON_MUTANTS=50000` in the environment makes it so many, `BATON_PLANS_SEED` begins elsewhere.
+/// How many mutants are made; `BATON_MUTANTS=50000` in the environment makes it this many, `BATON_PLANS_SEED` begins elsewhere.
 std::size_t wanted_mutants() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr std::int64_t few = 500;

@@ -10,7 +10,7 @@
 #include "unit/plan/random_plans.h"
 
 /// Plans drawn at random from all that can be asked for: each one is refused in a sentence, or computes its model.
-/// `BATON_PLANS=4000` in the environment makes it so many plans, `BATON_PLANS_SEED` begins elsewhere.
+/// `BATON_PLANS=4000` in the environment makes it this many plans, `BATON_PLANS_SEED` begins elsewhere.
 namespace baton::plan {
 namespace {
 

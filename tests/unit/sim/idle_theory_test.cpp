@@ -16,7 +16,7 @@ namespace {
 /// The share of the step in which devices do nothing, the mean over them. Every product takes as long as every other, so
 /// a backward is as long as two forwards; messages are free.
 double idle_share(const std::string& strategy, std::size_t devices, std::int64_t micro_batches, std::int64_t chunks = 0) {
-  // Eight blocks a stage: that nobody asks the first one for the gradient of its input then hardly shows.
+  // Eight blocks per stage: that nobody asks the first one for the gradient of its input then hardly shows.
   const model::Model model = model::parse_model(
       fmt::format("mlp:dim=4,depth={}", 8 * devices * static_cast<std::size_t>(std::max<std::int64_t>(2, chunks))));
   std::vector<cluster::Device> list;

@@ -1,4 +1,4 @@
-/// Plans on free links, held against what theory says of them: exactly, since the clock counts whole nanoseconds.
+/// Plans on free links, compared with what theory says of them: exactly, since the clock counts whole nanoseconds.
 
 #include <gtest/gtest.h>
 

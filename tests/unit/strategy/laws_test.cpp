@@ -15,7 +15,7 @@
 #include "baton/strategy/strategy.h"
 #include "unit/strategy/drafts.h"
 
-/// What docs/strategies.md derives, held against plans.
+/// What docs/strategies.md derives, compared with plans.
 namespace baton::strategy {
 namespace {
 
@@ -206,8 +206,8 @@ std::int64_t persistent(const plan::Plan& plan) {
 }
 
 TEST(Memory, OfZeroFallsAsItsPaperSays) {
-  // float32 with Adam is 16 bytes a parameter as well: 4 of parameters, 4 of gradients, 8 of states.
-  const double psi = 96 * static_cast<double>(block_bytes) / 4;  // so many blocks that a few of them do not matter
+  // float32 with Adam is 16 bytes per parameter as well: 4 of parameters, 4 of gradients, 8 of states.
+  const double psi = 96 * static_cast<double>(block_bytes) / 4;  // enough blocks that a few of them do not matter
   const Layout layout{.micro_batches = 2};
   for (const std::size_t count : {2U, 4U, 8U}) {
     const auto n = static_cast<double>(count);
@@ -231,7 +231,7 @@ TEST(Memory, OfZeroFallsAsItsPaperSays) {
 }
 
 TEST(Memory, OfZeroInMixedPrecisionIsTwoAndTwoAndTwelveBytesAParameterDividedStageByStage) {
-  const double psi = 96 * static_cast<double>(block_bytes) / 4;  // so many blocks that a few of them do not matter
+  const double psi = 96 * static_cast<double>(block_bytes) / 4;  // enough blocks that a few of them do not matter
   for (const std::size_t count : {2U, 4U, 8U}) {
     const auto n = static_cast<double>(count);
     const auto plan = [&](const std::string& strategy) {

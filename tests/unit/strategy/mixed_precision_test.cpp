@@ -20,7 +20,7 @@ using plan::Role;
 using plan::Task;
 
 Plan compiled(const std::string& strategy, std::size_t count, Step step, plan::Target target = {}, Layout layout = {}) {
-  static const model::Model model = model::mlp({8, 12, 6, 10, 5, 7, 4});  // six blocks: two a device for the longest pipelines
+  static const model::Model model = model::mlp({8, 12, 6, 10, 5, 7, 4});  // six blocks: two per device for the longest pipelines
   const cluster::Cluster cluster = devices(count);
   step.global_batch = 6;
   return compile({.model = model,

@@ -26,7 +26,7 @@ const model::Model& model() {
   return two_blocks;
 }
 
-/// Two blocks, two rows a device, everything on its own device.
+/// Two blocks, two rows per device, everything on its own device.
 Draft replicas(std::size_t count) {
   return training_step(model(), {.global_batch = 2 * static_cast<std::int64_t>(count)}, replicated(model(), count, 2));
 }

@@ -231,7 +231,7 @@ TEST(Title, SaysThePrecisionAlsoOfWhatIsFolded) {
 }
 
 TEST(Balance, OfWorkCountsNoGradientOfTheFirstInput) {
-  // Of five layers the first and the last are alike, but the first has two products a step and the last three.
+  // Of five layers the first and the last are alike, but the first has two products per step and the last three.
   const plan::Plan plan = compiled("1f1b", "mlp:1024-64-64-64-64-64-1024", 2, {}, {.balance = Balance::work});
   std::int32_t last = -1;
   for (const plan::Task& task : plan.tasks()) {

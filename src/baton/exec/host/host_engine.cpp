@@ -30,7 +30,7 @@ using plan::Task;
 /// How long an idle thread spins before it sleeps: long next to a hand-off, short next to a time slice. Devices that
 /// share a core do not spin, since they would keep the other from working.
 constexpr int patient_spins = 20000;
-/// Where messages move only while somebody looks after them, a look takes the place of so many spins; devices that share a
+/// Where messages move only while somebody looks after them, a look takes the place of this many spins; devices that share a
 /// core look a few times, and leave the rest to the transport's own thread.
 constexpr int spins_a_poll = 10;
 constexpr int least_polls = 20;
@@ -447,7 +447,7 @@ class HostEngine final : public Engine {
           });
         }
         run_step(device);
-        if (stopping_) {  // in the middle of a step: what all ranks share behind it would wait for the others
+        if (stopping_) {  // in the middle of a step: what all ranks share after it would wait for the others
           break;
         }
       }
@@ -727,7 +727,7 @@ class HostEngine final : public Engine {
   std::vector<int> run_by_;  // by device: the rank
   StepReport report_;
   plan::Memory memory_;
-  std::vector<std::unique_ptr<HostDevice>> devices_;  // none where another rank runs it
+  std::vector<std::unique_ptr<HostDevice>> devices_;  // none if another rank runs it
   int here_ = 0;                                      // how many are
   std::size_t progress_entry_ = 0;                    // the number of their entries
   std::unique_ptr<Transport> transport_;

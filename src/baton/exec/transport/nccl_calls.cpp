@@ -8,7 +8,7 @@ namespace {
 
 using plan::Collective;
 
-/// One whole buffer that is dealt out, and the member's own piece of it (null where nothing falls to it).
+/// One whole buffer that is dealt out, and the member's own piece of it (null if nothing falls to it).
 void deal_pieces(std::vector<NcclCall>& calls, const Collective& collective, std::byte* whole, std::byte* own,
                  std::int64_t elements, std::int64_t width) {
   const bool gathers = !plan::rule_of(collective.kind).sums;

@@ -28,7 +28,7 @@ class Saturated final : public TrainMeasurement {
   }
 
  private:
-  /// Samples per second of a simulated step of so many.
+  /// Samples per second of a simulated step of this many.
   double rate_at(std::int64_t batch) const {
     JobWords words = training().job().words();
     words.batch = fmt::format("{}", batch);
@@ -193,7 +193,7 @@ Saturation saturation(const std::vector<Json>& rows, double most) {
   return found;
 }
 
-/// A line that is drawn out to more than so many times the largest batch is an extrapolation: two figures are enough.
+/// A line that is drawn out to more than this many times the largest batch is an extrapolation: two figures are enough.
 constexpr double far = 32;
 
 double two_figures(double value) {

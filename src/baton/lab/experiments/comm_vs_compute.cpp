@@ -54,7 +54,7 @@ class Balanced final : public TrainMeasurement {
     trace::DeviceTime time;  // where the mean device's goes
     double flops = 0;        // per device
   };
-  /// A simulated step of so many samples.
+  /// A simulated step of this many samples.
   Step simulated_at(std::int64_t batch) const {
     JobWords words = training().job().words();
     words.batch = fmt::format("{}", batch);

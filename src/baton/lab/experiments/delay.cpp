@@ -86,7 +86,7 @@ bool told_apart(const std::vector<Json>& rows, const std::vector<Json>& wide) {
   return difference_of_speedups(wide.front(), base(wide.front()), wide.back(), base(wide.back())).differ;
 }
 
-/// The row with every time of the step longer by so many nanoseconds.
+/// The row with every time of the step longer by this many nanoseconds.
 Json later(Json row, double delay) {
   for (const char* key : {"time_per_step_ns", "time_low_ns", "time_high_ns"}) {
     row[key] = number(row, key) + delay;
@@ -339,7 +339,7 @@ std::vector<Pair> pairs(const std::vector<Json>& rows) {
   return list;
 }
 
-/// So many are listed one by one.
+/// This many are listed one by one.
 constexpr std::size_t few_devices = 5;
 
 /// The pair that the answers are about: the headline's number of devices, if several meet there.

@@ -211,7 +211,7 @@ std::string architecture(const std::vector<Json>& rows) {
       bytes_text(sent), to_text(bytes_of(both.dp, "through_device_0")), on_overlap(all.front(), both), where_dp_is_faster(all));
 }
 
-/// "2.24 times as long as DDP", and within which noise if it is not beyond it. The first says what is compared and how surely.
+/// "2.24 times as long as DDP", and within which noise if it is not beyond it. The first names what is compared and how surely.
 std::string against_ddp(const Both& both, bool first) {
   constexpr std::string_view confidence = " with 99 % confidence";
   const double ratio = number(both.dp, "time_per_step_ns") / number(both.ddp, "time_per_step_ns");

@@ -106,7 +106,7 @@ class Logged final : public TrainMeasurement {
   }
 };
 
-/// The data set has so many batches: every step of a run that is not longer sees samples of its own.
+/// The data set has this many batches: every step of a run that is not longer sees samples of its own.
 constexpr std::int64_t fresh_steps = 1'000'000;
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {

@@ -12,7 +12,7 @@
 namespace baton::lab {
 namespace {
 
-/// A training whose schedule is also held against what its grid leaves idle.
+/// A training whose schedule is also compared with what its grid leaves idle.
 class IdleMeasurement final : public TrainMeasurement {
  public:
   using TrainMeasurement::TrainMeasurement;

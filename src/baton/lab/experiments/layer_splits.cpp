@@ -157,7 +157,7 @@ std::vector<std::string> only_the_note(const std::vector<Json>& rows) {
 
 std::vector<std::int64_t> blocks_each(const Json& row) { return row["blocks_each"].get<std::vector<std::int64_t>>(); }
 
-/// So many are listed one by one.
+/// This many are listed one by one.
 constexpr std::size_t few = 5;
 
 /// "3 and 3"; of many "1 to 2 each".
@@ -510,7 +510,7 @@ bool steps_of_links(const std::vector<Json>& rows) {
   return most > 2 * std::max(least, 0.0) && most > 0 && !std::isinf(least);
 }
 
-/// What the transfers of a forward take as devices are added: the law, and a line only if it fits.
+/// What the transfers of a forward take as devices are added: the formula, and a line only if it fits.
 std::string transfer_times(const std::vector<Json>& rows) {
   const std::vector<Json> own = with_own_cores(rows);
   const std::vector<Json>& timed = own.size() >= 3 ? own : rows;

@@ -20,7 +20,7 @@ namespace baton::lab {
 namespace {
 
 /// While it lives, tells the share of an expected time that has passed, from a thread of its own. One step may take minutes, and
-/// an executor tells of whole steps only.
+/// an executor reports whole steps only.
 class Ticker {
  public:
   Ticker(const std::function<void(double share)>& tell, Nanoseconds expected) {
@@ -108,7 +108,7 @@ class PowerMeasurement final : public TrainMeasurement {
   static constexpr std::int64_t large = 2048;
   static constexpr std::int64_t smaller = 8;  // times, in rows
 
-  /// From matrices that are so many times smaller, by the number of products of numbers.
+  /// From matrices that are this many times smaller, by the number of products of numbers.
   Nanoseconds estimate() const {
     Point small = point_;
     small["size"] = size_of(point_) / smaller;

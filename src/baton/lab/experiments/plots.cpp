@@ -81,7 +81,7 @@ std::vector<Json> histogram_points(const std::vector<Json>& rows, const std::str
   }
   std::vector<Json> points;
   for (const Json& row : shown) {
-    std::vector<double> shares(static_cast<std::size_t>(bins) + 1, 0);  // behind the last bin there is nothing
+    std::vector<double> shares(static_cast<std::size_t>(bins) + 1, 0);  // after the last bin there is nothing
     for (const Json& time : row["quantiles_ns"]) {
       const int bin = std::min(bins - 1, static_cast<int>((time.get<double>() - from) / width));
       shares[static_cast<std::size_t>(bin)] += 1.0 / static_cast<double>(row["quantiles_ns"].size());

@@ -11,8 +11,8 @@
 /// Plots that several experiments have, and what is drawn in them that is not a row.
 namespace baton::lab {
 
-/// Amdahl's law as it was fitted through the rows with a core per device, as speedup over the fewest devices. Nothing where the
-/// law does not apply.
+/// Amdahl's law as it was fitted through the rows with a core per device, as speedup over the fewest devices. Nothing if
+/// it does not apply.
 std::vector<Curve> amdahl_curves(const std::vector<Json>& rows);
 
 /// The speedup against the devices, with Amdahl's law through the points.

@@ -62,7 +62,7 @@ void add_account(std::vector<Json>& rows) {
 /// Where the speedup of a row over one with fewer devices lies, with 99 % confidence.
 findings::Interval tested_speedup(const Json& fewer, const Json& row) { return difference_of(row, fewer).tested; }
 
-/// Whether the noise is so large that so many times as many devices may be so many times as fast.
+/// Whether the noise is so large that this many times as many devices may be this many times as fast.
 bool may_be_ideal(const Json& fewer, const Json& row) {
   return tested_speedup(fewer, row).high >= number(row, "devices") / number(fewer, "devices");
 }
@@ -137,7 +137,7 @@ std::string account(const Json& row) {
   return parts;
 }
 
-/// Why no serial share fits: a number of devices that is slower than the fewest, or more than so many times as fast, if that is
+/// Why no serial share fits: a number of devices that is slower than the fewest, or more than this many times as fast, if that is
 /// beyond the noise.
 std::string why_no_share(const std::vector<Json>& rows, double serial) {
   const Json& base = fewest(rows);

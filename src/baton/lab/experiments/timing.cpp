@@ -81,7 +81,7 @@ FirstSteps first_steps(const Json& row) {
   return {times[0], slower, mean(times) / mean(rest) - 1, slower > 1.05 && times[0] - median > 2 * number(row, "std_ns")};
 }
 
-/// So many runs are listed one by one.
+/// This many runs are listed one by one.
 constexpr std::size_t few_runs = 3;
 
 /// "5.00, 4.50 and 1.00"; of many "1.00 to 5.00".

@@ -12,7 +12,7 @@ namespace {
 
 using Kind = Thing::Kind;
 
-/// How many operands an op reads behind those that the model's op reads: what it adds to, or the loss scale.
+/// How many operands an op reads after those that the model's op reads: what it adds to, or the loss scale.
 std::size_t operands_behind(const op::Op& op, const op::Signature& signature, const Task& task) {
   const std::size_t added_to = signature.in_place ? task.writes.size() : 0;
   const bool scaled = op::is_loss(op) && signature.reads.back().type == op::Type::state;

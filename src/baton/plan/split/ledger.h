@@ -19,7 +19,7 @@ struct Held {
   Thing thing;
   std::span<const Range> at;  // by dimension of the whole
   Range piece;                // elements of that, as they lie in memory; empty: all
-  std::int64_t parts = 1;     // of a loss's terms: of so many parts of the scores
+  std::int64_t parts = 1;     // of a loss's terms: of this many parts of the scores
   bool operator==(const Held& other) const {
     return thing == other.thing && piece == other.piece && parts == other.parts &&
            std::equal(at.begin(), at.end(), other.at.begin(), other.at.end());
@@ -34,8 +34,8 @@ struct State {
   Terms terms;           // where it is not complete
 };
 
-/// What every buffer of a plan holds while its tasks are followed, and what is common to the laws that follow them. After the first
-/// breach nothing more is judged, since it would rest on it.
+/// What every buffer of a plan holds while its tasks are followed, and what is common to the rules that follow them. After the
+/// first breach nothing more is judged, since it would rest on it.
 class Ledger {
  public:
   Ledger(const Plan& plan, const Report& report);
@@ -69,7 +69,7 @@ class Ledger {
   bool update(TaskId id, BufferId parameter);
   /// A step that is taken at once is the plain one of the plan's optimizer.
   bool check_rate(TaskId id, double rate);
-  /// Marks a sum of so many uses as complete if all of its terms are there.
+  /// Marks a sum of this many uses as complete if all of its terms are there.
   static void settle(State& state, std::uint32_t uses);
 
  private:

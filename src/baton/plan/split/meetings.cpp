@@ -200,7 +200,7 @@ std::optional<Range> MeetingLaw::run_of(BufferId piece, BufferId whole) const {
     } else if (!found && all.at[d].size() > 1 && d + 1 < all.at.size() &&
                !std::equal(part.at.begin() + static_cast<std::ptrdiff_t>(d), part.at.end(),
                            all.at.begin() + static_cast<std::ptrdiff_t>(d))) {
-      return std::nullopt;  // what is divided lies behind a dimension of several indices
+      return std::nullopt;  // what is divided lies after a dimension of several indices
     }
   }
   return run;

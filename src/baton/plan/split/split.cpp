@@ -14,7 +14,7 @@
 namespace baton::plan {
 namespace {
 
-/// Walks the tasks in order and gives each to the law that judges it.
+/// Walks the tasks in order and gives each to the rule that judges it.
 class Split {
  public:
   Split(const Plan& plan, const Ordering& ordering, std::int64_t alike_parts, const Report& report)

@@ -84,7 +84,7 @@ def fix_seeds():
 
 
 def load_data(args):
-    """All samples in order: step s takes BATCH of them from s * BATCH on, beginning anew behind the last."""
+    """All samples in order: step s takes BATCH of them from s * BATCH on, starting again after the last."""
     if args.start:
         data = read_safetensors(os.path.join(args.start, "data.safetensors"))
         inputs, targets = data["input"], data["target"]

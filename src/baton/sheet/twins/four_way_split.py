@@ -61,7 +61,7 @@ class SplitModel(nn.Module):
 
     def forward(self, x):
         for block, device in zip(self.blocks, self.devices):
-            x = block(x.to(device))  # moves nothing where x already is
+            x = block(x.to(device))  # moves nothing if x already is
         return x
 
 

@@ -36,7 +36,7 @@ class LargeLinearModelMP(nn.Module):
         at = self.devices[0]
         for i, (layer, device) in enumerate(zip(self.layers, self.devices)):
             before = x.device
-            x = x.to(device)  # moves nothing where x already is
+            x = x.to(device)  # moves nothing if x already is
             self.calls += 1
             self.moves += device is not at
             if self.log and device is not at:

@@ -6,7 +6,7 @@ def conv(a, b, size, stride=1):
 
 
 class Block(nn.Module):
-    """Two convolutions of 3x3, or three of which the middle one is; what comes in is added behind them."""
+    """Two convolutions of 3x3, or three of which the middle one is; what comes in is added after them."""
 
     def __init__(self, wide_in, channels, stride):
         super().__init__()

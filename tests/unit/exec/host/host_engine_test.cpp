@@ -24,7 +24,7 @@ plan::Plan late(int devices, Nanoseconds delay) {
   return plan::finish(std::move(draft));
 }
 
-/// A device a rank.
+/// One device per rank.
 cluster::Cluster cores(int devices) {
   std::vector<cluster::Device> list;
   for (int d = 0; d < devices; ++d) {

@@ -96,7 +96,7 @@ void multiply(std::int64_t rows, std::int64_t inner, std::int64_t columns, const
   }
 }
 
-/// Copies rows of `size` elements, `step` apart, to rows of `width`, zeros behind them.
+/// Copies rows of `size` elements, `step` apart, to rows of `width`, zeros after them.
 void pack(std::int64_t rows, std::int64_t size, const float* from, std::int64_t step, float scale, std::int64_t width, float* to) {
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t i = 0; i < size; ++i) {
@@ -156,7 +156,7 @@ float largest_of(const float* row, float before) {
   return *std::max_element(parts.begin(), parts.end());
 }
 
-/// Makes a row of scores their exponentials, those behind the first `held` zero, and returns their sum.
+/// Makes a row of scores their exponentials, those after the first `held` zero, and returns their sum.
 float exponentials(float* row, float largest, std::int64_t held) {
   for (std::int64_t c = 0; c < side; ++c) {
     row[c] = exponential(row[c] - largest);

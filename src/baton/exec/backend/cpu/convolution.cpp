@@ -111,7 +111,7 @@ void each_view(const ConvolutionShape& shape, Range channels, Range places, cons
   }
 }
 
-/// Copies so many floats that there are at least, by two copies that may overlap.
+/// Copies this many floats that there are at least, by two copies that may overlap.
 template <std::int64_t least>
 void copy_twice(const float* from, float* to, std::int64_t count) {
   std::memcpy(to, from, least * sizeof(float));

@@ -549,7 +549,7 @@ struct PrepareOp {
       cpu::add_bias_backward(in(a, 0), out(a, 0), samples, width, part.begin, part.end, add);
     });
   }
-  /// What is copied from the front of x, and zeros behind it.
+  /// What is copied from the front of x, and zeros after it.
   std::unique_ptr<Kernel> copy_of_front(std::int64_t copied) const {
     return kernel(
         at, [copied, all = plan[task.writes[0]].shape.elements()](const Addresses& a, const threads::Member& m, std::int64_t) {

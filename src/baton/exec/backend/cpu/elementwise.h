@@ -49,7 +49,7 @@ void add_positions(const float* x, const float* table, float* y, std::int64_t be
 /// Rows [begin, end) of the table; `held` positions from number `first` on have a gradient.
 void add_positions_backward(const float* dy, float* dtable, std::int64_t begin, std::int64_t end, std::int64_t samples,
                             std::int64_t width, std::int64_t first, std::int64_t held, bool accumulate);
-/// Samples [begin, end) of images of `channels` × `places`, and a sequence of a position for each place behind one for the token.
+/// Samples [begin, end) of images of `channels` × `places`, and a sequence of a position for each place after one for the token.
 struct SequenceOfImages {
   std::int64_t samples;
   std::int64_t channels;
@@ -62,10 +62,10 @@ void image_to_sequence(const SequenceOfImages& extents, const float* x, const fl
 void image_to_sequence_backward_input(const SequenceOfImages& extents, const float* dy, float* dx, std::int64_t begin,
                                       std::int64_t end);
 
-/// Matrices [begin, end) of so many rows and columns, each transposed.
+/// Matrices [begin, end) of this many rows and columns, each transposed.
 void transpose(const float* x, float* y, std::int64_t rows, std::int64_t columns, std::int64_t begin, std::int64_t end);
 
-/// Positions [begin, end): `heads` of so many features at each, turned by their angles, or back.
+/// Positions [begin, end): `heads` of this many features at each, turned by their angles, or back.
 struct Rotation {
   std::int64_t heads;
   std::int64_t size;

@@ -86,7 +86,7 @@ ProductTable generate_all(Side m, Side n, Side k) {
 // prefetches over the multiply-adds, where the other issues them in bursts that fill the line buffers.
 
 constexpr std::int64_t vectors = tile / 16;
-constexpr std::int64_t most_columns = 6;  // with `vectors` sums a column, what the registers hold
+constexpr std::int64_t most_columns = 6;  // with `vectors` sums per column, what the registers hold
 
 /// `fixed_k` is k where the compiler may know it, else zero.
 template <std::int64_t columns, std::int64_t fixed_k, bool add>

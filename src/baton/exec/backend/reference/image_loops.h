@@ -10,7 +10,7 @@ std::int64_t seen(const AnyOp& o, std::int64_t p, std::int64_t k) {
   return p * o.stride - o.padding + k;
 }
 
-/// The place at which tap `k` sees index `y`, or -1 where there is none.
+/// The place at which tap `k` sees index `y`, or -1 if there is none.
 template <typename AnyOp>
 std::int64_t place_of(const AnyOp& o, std::int64_t y, std::int64_t k, std::int64_t places) {
   const std::int64_t from = y + o.padding - k;

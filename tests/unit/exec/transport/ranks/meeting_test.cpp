@@ -74,7 +74,7 @@ TEST(RankMeeting, AStepThatWasGivenUpLeavesNothingForTheNext) {
   }
 }
 
-/// The order in which operations can be run changes from step to step, and a thread that looked in one may go on in another.
+/// The order in which operations can be run changes from step to step, and a thread that looked in one may continue in another.
 TEST(RankMeeting, EveryOperationRunsOnceAStepWhoeverRunsIt) {
   constexpr int steps = 20'000;
   constexpr std::size_t parts = 3;
