@@ -15,17 +15,17 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: simulate_job MODEL STRATEGY DEVICES BATCH COUNT\n");
     return 2;
   }
-  lab::JobWords words;
-  words.model = argv[1];
-  words.strategy = argv[2];
-  words.devices = argv[3];
-  words.batch = argv[4];
-  words.cluster = "dgx-a100";
+  lab::JobSpec spec;
+  spec.model = argv[1];
+  spec.strategy = argv[2];
+  spec.devices = argv[3];
+  spec.batch = std::atoll(argv[4]);
+  spec.cluster = "dgx-a100";
   const cluster::Machine machine = cluster::probe();
   std::vector<double> times;
   for (int i = 0; i < std::max(1, std::atoi(argv[5])); ++i) {
     const auto start = std::chrono::steady_clock::now();
-    lab::Training run(words, machine);
+    lab::Training run(spec, machine);
     run.run(1, 0);
     times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }

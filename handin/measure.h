@@ -41,8 +41,8 @@ inline std::string mlp(const std::string& dim, int depth) { return "mlp:dim=" + 
 
 // Compiles the plan, checks it and trains: the clock runs from before the forward to after the update, the first 5 steps are
 // dropped. The seed is 0 unless the words say otherwise.
-inline lab::Training train(const lab::JobWords& words, int steps = 30, int warmup = 5) {
-  lab::Training run(words, baton::cluster::probe());
+inline lab::Training train(const lab::JobSpec& spec, int steps = 30, int warmup = 5) {
+  lab::Training run(spec, baton::cluster::probe());
   run.run(steps, warmup);
   return run;
 }

@@ -34,12 +34,12 @@ using job::Json;
 /// What the page offers to choose from.
 Json about() {
   Json fields = Json::array();
-  const job::JobWords usual;
+  const job::JobSpec usual;
   for (const job::JobField& field : job::fields()) {
     fields.push_back({{"name", field.name},
                       {"type", field.type},
                       {"help", field.help},
-                      {"default", usual.*field.word},
+                      {"default", field.text(usual)},
                       {"values", field.values ? Json(field.values()) : Json::array()}});
   }
   Json clusters = Json::array();
@@ -74,20 +74,20 @@ Json about() {
   return {{"fields", fields}, {"clusters", clusters}, {"strategies", strategies}, {"schedules", schedules}, {"models", models}};
 }
 
-/// The words of the question. Files that they name are those that the question brings.
-job::JobWords words_of(const Json& question) {
+/// The job of the question. Files that it names are those that the question brings.
+job::JobSpec spec_of(const Json& question) {
   const Json files = question.value("files", Json::object());
   for (const auto& [name, text] : files.items()) {
     std::ofstream(name) << text.get<std::string>();
   }
-  job::JobWords words;
+  job::JobSpec spec;
   for (const auto& [name, value] : question.at("words").items()) {
-    job::set_word(words, name, value.get<std::string>());
+    job::set_field(spec, name, job::field_value(value));
   }
-  if (!job::is_imagined(words)) {
+  if (!job::is_imagined(spec)) {
     throw usage_error("a browser has no devices to measure: choose a cluster to simulate");
   }
-  return words;
+  return spec;
 }
 
 /// Texts that occur many times, each kept once and told by its number.
@@ -214,7 +214,7 @@ const job::Scenario& opened_for(const Json& question) {
   const Json key{question.at("words"), question.value("files", Json::object())};
   if (!scenario || of != key) {
     scenario.reset();
-    scenario = std::make_unique<job::Scenario>(words_of(question));
+    scenario = std::make_unique<job::Scenario>(spec_of(question));
     of = key;
   }
   return *scenario;
@@ -262,7 +262,7 @@ Json step(const Json& question) {
 
 /// Only how long the step is: for curves.
 Json time(const Json& question) {
-  const job::Scenario scenario(words_of(question));
+  const job::Scenario scenario(spec_of(question));
   return {{"time_per_step_ns", scenario.step().duration.count}};
 }
 

@@ -5,6 +5,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/job/spec_text.h"
 #include "baton/lab/collectives.h"
 #include "baton/lab/core_share.h"
 #include "baton/lab/environment.h"
@@ -22,7 +23,7 @@ namespace baton::app {
 namespace {
 
 struct BenchWords {
-  lab::JobWords job;
+  lab::JobSpec job;
   std::string sizes = "8:64MB:4";
   std::string operations;
   std::string limit = "100ms";
@@ -60,7 +61,7 @@ std::string law_text(const findings::AlphaBeta& law) {
 
 lab::Json to_json(const std::vector<lab::BenchRow>& rows, const lab::Job& job) {
   lab::Json result{{"command", command_line()},
-                   {"devices", job.words().devices},
+                   {"devices", job.spec().devices.text()},
                    {"backend", job.backend().name()},
                    {"rows", lab::Json::array()},
                    {"laws", lab::Json::object()},
@@ -144,8 +145,8 @@ void bench_collectives(BenchWords words, int& exit_code) {
   const bool say = words.json != "-";
   if (say) {
     fmt::print("collectives between {} devices ({}), {} backend{}, measured: the median time per operation\n", job.cluster().size(),
-               job.words().devices, job.backend().name(),
-               job.cluster().emulated_link() ? ", links slowed to " + words.job.link : "");
+               job.spec().devices.text(), job.backend().name(),
+               job.cluster().emulated_link() ? ", links slowed to " + job::flag_text(*job.spec().link) : "");
     if (const std::string note = job.oversubscription(); !note.empty()) {
       fmt::print("note: {}\n", note);
     }

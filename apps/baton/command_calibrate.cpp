@@ -18,7 +18,7 @@ namespace baton::app {
 namespace {
 
 struct CalibrateWords {
-  lab::JobWords job;
+  lab::JobSpec job;
   bool again = false;
 };
 

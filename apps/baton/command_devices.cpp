@@ -51,12 +51,12 @@ void show_devices(const std::string& devices, const std::string& json) {
 
 void add_devices_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("devices", "Show the devices of this machine, or those that --devices names");
-  auto words = std::make_shared<lab::JobWords>();
+  auto spec = std::make_shared<lab::JobSpec>();
   auto json = std::make_shared<std::string>();
-  add_job_flags(*command, *words, {"devices"});
+  add_job_flags(*command, *spec, {"devices"});
   command->add_option("--json", *json, "write them as JSON to a file, or to standard output with -")->type_name("FILE");
   command->footer("\nExamples:\n  baton devices --devices cpu:4\n  baton devices --devices cuda:0/4");
-  command->callback([words, json] { show_devices(words->devices, *json); });
+  command->callback([spec, json] { show_devices(spec->devices.text(), *json); });
 }
 
 }  // namespace baton::app

@@ -21,7 +21,7 @@ namespace baton::app {
 namespace {
 
 struct EvaluateWords {
-  lab::JobWords job;
+  lab::JobSpec job;
   std::string checkpoint;
   std::string json;
   bool model_given = false;
@@ -47,7 +47,7 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
   if (words.job.data.empty()) {
     throw usage_error("there is nothing to evaluate on: give some with --data");
   }
-  if (!words.job.cluster.empty() || !words.job.what_if.empty()) {
+  if (!words.job.cluster.empty() || words.job.what_if.changes()) {
     throw usage_error("evaluate runs on this machine: leave out --cluster and --what-if");
   }
   std::unique_ptr<checkpoint::Source> archive;
@@ -57,19 +57,17 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
   });
   const checkpoint::SharedSource source(world(), archive.get());
   // What the training was given counts where nothing else is said.
-  const lab::JobWords usual;
-  for (const auto& [key, word] :
-       {std::pair("model", &lab::JobWords::model), std::pair("flag.loss", &lab::JobWords::loss),
-        std::pair("flag.precision", &lab::JobWords::precision), std::pair("flag.tokenizer", &lab::JobWords::tokenizer),
-        std::pair("flag.token-type", &lab::JobWords::token_type), std::pair("flag.normalize", &lab::JobWords::normalize)}) {
-    if (const std::string then = metadata_of(source, key); words.job.*word == usual.*word && !then.empty()) {
-      words.job.*word = then;
+  for (const char* name : {"model", "loss", "precision", "tokenizer", "token-type", "normalize"}) {
+    const lab::JobField* field = lab::find_field(name);
+    const std::string then = metadata_of(source, field->name == "model" ? "model" : "flag." + field->name);
+    if (!field->given(words.job) && !then.empty()) {
+      field->set(words.job, then);
     }
   }
-  lab::JobWords without = words.job;  // the job has nothing to be trained on
-  for (std::string lab::JobWords::*word : {&lab::JobWords::data, &lab::JobWords::tokenizer, &lab::JobWords::token_type,
-                                           &lab::JobWords::normalize, &lab::JobWords::augment}) {
-    without.*word = usual.*word;
+  lab::JobSpec without = words.job;  // the job has nothing to be trained on
+  for (const std::string& name : data_flags()) {
+    const lab::JobField* field = lab::find_field(name);
+    field->set(without, field->text(lab::JobSpec{}));
   }
   const lab::Job job(without, cluster::probe(), &world());
   const std::filesystem::path weights = words.checkpoint.empty() ? model::path_of(words.job.model)->path

@@ -16,31 +16,20 @@ namespace {
 using lab::Json;
 
 struct FitWords {
-  lab::JobWords job;
+  lab::JobSpec job;
   std::string top = "10";
   std::string json;
 };
 
-/// The flags of the split, after those that all have in common.
-std::string split_flags(const lab::JobWords& words) {
-  std::string text;
-  for (const std::string_view name :
-       {"devices", "strategy", "dp", "pp", "tp", "sp", "zero", "schedule", "chunks", "micro-batches", "recompute"}) {
-    const lab::JobField* field = lab::find_field(name);
-    if (const std::string& word = words.*(field->word); word != lab::JobWords{}.*(field->word)) {
-      text += fmt::format("{}--{} {}", text.empty() ? "" : " ", name, shell_word(word));
-    }
-  }
-  return text;
+bool is_of_split(const lab::JobField& field) { return field.topic == job::Topic::split; }
+
+/// The flags of the split, after those that all splits have in common.
+std::string split_flags(const lab::JobSpec& spec) {
+  return job::flags_of(spec, shell_word, [](const lab::JobField& field) { return field.name == "devices" || is_of_split(field); });
 }
 
-/// Whether the words ask for a split.
-bool is_split(const lab::JobWords& words) {
-  const lab::JobWords usual;
-  return words.strategy != usual.strategy || words.dp != usual.dp || words.pp != usual.pp || words.tp != usual.tp ||
-         words.sp != usual.sp || words.zero != usual.zero || words.schedule != usual.schedule || words.chunks != usual.chunks ||
-         words.micro_batches != usual.micro_batches || words.recompute != usual.recompute || words.split != usual.split;
-}
+/// Whether the job asks for a split.
+bool is_split(const lab::JobSpec& spec) { return !job::flags_of(spec, {}, is_of_split).empty(); }
 
 const std::vector<std::string> causes{"parameters", "gradients", "states", "activations", "communication", "other", "apart"};
 
@@ -63,7 +52,7 @@ Json to_json(const job::Fit& fit) {
             {"fits", fit.fits()},
             {"peak_bytes", fit.fullest().peak.count},
             {"limit_bytes", fit.limit.count},
-            {"flags", split_flags(fit.words)},
+            {"flags", split_flags(fit.spec)},
             {"devices", std::move(devices)}};
   if (fit.estimated_time > 0) {
     json["estimated_step_ns"] = static_cast<std::int64_t>(fit.estimated_time);
@@ -97,7 +86,7 @@ void print_one(const job::Fit& fit, const std::vector<job::Fit>& smaller) {
     fmt::print("\nWhat would make it smaller, one change at a time\n");
     report::Table table({"split", "memory", "fits", "flags"});
     for (const job::Fit& one : smaller) {
-      table.row({one.name, to_text(one.fullest().peak), one.fits() ? "yes" : "no", split_flags(one.words)});
+      table.row({one.name, to_text(one.fullest().peak), one.fits() ? "yes" : "no", split_flags(one.spec)});
     }
     fmt::print("{}", smaller.empty() ? "no single change of the split does\n" : table.text());
   }
@@ -132,7 +121,7 @@ void print_list(const job::FitList& list, const FitWords& words, std::size_t top
   fmt::print("\nThe smallest\n");
   print_rows(list.smallest, top);
   fmt::print("\nThe split of one: {} fit --model {} --cluster {} {}\n", called_as(), shell_word(words.job.model),
-             shell_word(words.job.cluster), split_flags(list.fastest[0].words));
+             shell_word(words.job.cluster), split_flags(list.fastest[0].spec));
 }
 
 void fit(FitWords words) {

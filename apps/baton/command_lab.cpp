@@ -289,7 +289,7 @@ void run_lab(LabWords words, int& exit_code) {
   lab::Settings settings{.preset = preset, .devices = words.devices, .machine = cluster::probe(), .precise = words.precise};
   if (simulate) {
     settings.cluster = cluster_of(words);
-    settings.what_if = words.what_if;
+    settings.what_if = job::parse_what_if(words.what_if);
   }
   if (words.devices != "cpu" && !cluster::names_gpus(words.devices)) {
     throw usage_error(

@@ -25,7 +25,7 @@ namespace baton::app {
 namespace {
 
 struct PlanWords {
-  lab::JobWords job;
+  lab::JobSpec job;
   std::string file;
   bool text = false;
   bool dot = false;

@@ -15,7 +15,7 @@ namespace {
 using lab::Json;
 
 struct PredictWords {
-  lab::JobWords job;
+  lab::JobSpec job;
   std::vector<std::string> sets;
   std::string limit = "2s";
   std::string json;
@@ -25,7 +25,7 @@ void predict(PredictWords words, int& exit_code) {
   if (!words.job.data.empty()) {
     throw usage_error("predict compares times of a step, for which its data does not matter: leave out --data");
   }
-  if (!words.job.cluster.empty() || !words.job.what_if.empty() || words.job.fold != lab::JobWords{}.fold) {
+  if (!words.job.cluster.empty() || words.job.what_if.changes() || words.job.fold != job::Fold::automatic) {
     throw usage_error(
         "predict compares a simulation of this machine with a measurement: leave out --cluster, --what-if and --fold");
   }

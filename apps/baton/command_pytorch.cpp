@@ -16,7 +16,7 @@ namespace baton::app {
 namespace {
 
 struct PytorchWords {
-  lab::JobWords job;
+  lab::JobSpec job;
   std::string kind = "train";
   std::string size = "10000";
   std::string power = "10";
@@ -27,13 +27,8 @@ struct PytorchWords {
 
 /// The command of Baton that does the same.
 std::string twin_of(const PytorchWords& words) {
-  const lab::JobWords usual;
-  std::string command = "baton train";
-  for (const lab::JobField& field : lab::job_fields()) {
-    if (words.job.*field.word != usual.*field.word) {
-      command += fmt::format(" --{} {}", field.name, shell_word(words.job.*field.word));
-    }
-  }
+  const std::string flags = job::flags_of(words.job, shell_word);
+  std::string command = "baton train" + (flags.empty() ? "" : " " + flags);
   const PytorchWords own;
   if (words.steps != own.steps) {
     command += " --steps " + words.steps;
@@ -49,8 +44,7 @@ void write_twin(const PytorchWords& words) {
   if (index_of_name(kinds, words.kind, "job") == 1) {
     write_output(words.out, sheet::matrix_power_twin(parse_integer(words.size, "--size", 1, 1 << 20),
                                                      parse_integer(words.power, "--power", 1, 1 << 20),
-                                                     static_cast<std::uint64_t>(parse_integer(
-                                                         words.job.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()))));
+                                                     static_cast<std::uint64_t>(words.job.seed)));
     return;
   }
   if (!words.job.data.empty() && !data::is_random(words.job.data)) {

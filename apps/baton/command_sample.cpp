@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct SampleWords {
-  lab::JobWords job;
+  lab::JobSpec job;
   std::string checkpoint;
   std::string prompt;
   std::string tokens = "200";
@@ -126,7 +126,7 @@ void sample(const SampleWords& words, int& exit_code) {
     }
     text.push_back(*tokenizer->end_of_text());
   }
-  lab::JobWords job = words.job;
+  lab::JobSpec job = words.job;
   job.model = weights.model;
   lab::Sampler sampler(job, *weights.source, static_cast<std::int64_t>(text.size()) + count, cluster::probe());
   const std::int64_t vocabulary = sampler.model().output().last();

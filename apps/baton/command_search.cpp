@@ -21,21 +21,15 @@ namespace {
 using lab::Json;
 
 struct SearchWords {
-  lab::JobWords job;
+  lab::JobSpec job;
   std::string top = "10";
   std::string json;
 };
 
-/// The flags that give the split again.
-std::string flags_of(const lab::JobWords& words) {
-  std::string text;
-  for (const lab::JobField& field : lab::job_fields()) {
-    const std::string& word = words.*field.word;
-    if (field.name != "fold" && word != lab::JobWords{}.*field.word) {
-      text += fmt::format(" --{} {}", field.name, shell_word(word));
-    }
-  }
-  return called_as() + " simulate" + text;
+/// The command that simulates the split.
+std::string command_of(const lab::JobSpec& spec) {
+  return called_as() + " simulate " +
+         job::flags_of(spec, shell_word, [](const lab::JobField& field) { return field.name != "fold"; });
 }
 
 std::vector<std::string> cells(const lab::Found& one) {
@@ -56,7 +50,7 @@ Json to_json(const lab::Found& one, std::int64_t batch) {
           {"waiting_ns", one.time.waiting.count},
           {"rest_ns", one.time.rest().count},
           {"from_shorter_steps", one.from_shorter_steps},
-          {"command", flags_of(one.words)},
+          {"command", command_of(one.spec)},
           {"programs", programs}};
 }
 
@@ -104,7 +98,7 @@ void print_counts(const lab::SearchResult& result, const std::string& cluster) {
 
 void search(SearchWords words, int& exit_code) {
   const std::int64_t top = parse_integer(words.top, "--top", 1, 1000);
-  const std::int64_t batch = parse_integer(words.job.batch, "--batch", 1, 1 << 30);
+  const std::int64_t batch = words.job.batch;
   settle_outputs({&words.json});
   const Interrupt interrupt;
   std::optional<ProgressBar> bar;
@@ -134,7 +128,7 @@ void search(SearchWords words, int& exit_code) {
     bool shown = false;  // one device
     for (std::size_t i = 0; i < std::min<std::size_t>(result.ranked.size(), static_cast<std::size_t>(top)); ++i) {
       table.row(cells(result.ranked[i]));
-      shown = shown || (result.one_device && result.ranked[i].words == result.one_device->words);
+      shown = shown || (result.one_device && result.ranked[i].spec == result.one_device->spec);
     }
     if (result.one_device && !shown) {
       table.row(cells(*result.one_device), result.one_device->memory > result.device_memory ? "(does not fit)" : "");
@@ -144,7 +138,7 @@ void search(SearchWords words, int& exit_code) {
     for (const std::size_t i : result.frontier) {
       frontier.row(cells(result.ranked[i]));
     }
-    fmt::print("{}\n{}\n", frontier.text(), flags_of(result.ranked[0].words));
+    fmt::print("{}\n{}\n", frontier.text(), command_of(result.ranked[0].spec));
     for (const std::string& sentence : {lab::against_one_device(result), lab::against_all_devices(result)}) {
       if (!sentence.empty()) {
         fmt::print("{}\n", sentence);

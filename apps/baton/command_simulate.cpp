@@ -16,7 +16,7 @@ namespace baton::app {
 namespace {
 
 struct SimulateWords {
-  lab::JobWords job;
+  lab::JobSpec job;
   std::string json;
   std::string trace;
 };
@@ -46,9 +46,9 @@ void simulate(SimulateWords words) {
   if (words.json != "-" && words.trace != "-") {
     fmt::print("{}, {} parameters, simulated on {}\n", run.plan().title(), run.job().model().parameter_count(),
                run.job().imagined() ? words.job.cluster : "this machine");
-    if (run.job().imagined() && words.job.devices.find(':') != std::string::npos) {
-      fmt::print("note: {} names devices of this machine; {} devices of {} are simulated instead\n", printable(words.job.devices),
-                 run.job().cluster().size(), words.job.cluster);
+    if (run.job().imagined() && words.job.devices.text().find(':') != std::string::npos) {
+      fmt::print("note: {} names devices of this machine; {} devices of {} are simulated instead\n",
+                 printable(words.job.devices.text()), run.job().cluster().size(), words.job.cluster);
     }
     fmt::print("{}costs: {}\n", unused_note(run.job()), run.simulation().cost_origin());
     print_prediction(run, sensitivities);

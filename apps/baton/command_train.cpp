@@ -35,7 +35,7 @@ namespace {
 constexpr double least_patience = 0.5;
 
 struct TrainWords {
-  lab::JobWords job;
+  lab::JobSpec job;
   std::string steps;   // empty: one epoch of the data, or the usual number
   std::string warmup;  // empty: the usual number, but not all steps
   std::string epochs;
@@ -357,7 +357,7 @@ std::string origin_of_divergence(const lab::Training& run, const std::string& ch
       from.emplace(checkpoint);
     }
     const Nanoseconds end = now() + Nanoseconds(60'000'000'000);
-    const auto found = lab::find_divergence(run.job().words(), run.job().machine(), from ? &*from : nullptr, step,
+    const auto found = lab::find_divergence(run.job().spec(), run.job().machine(), from ? &*from : nullptr, step,
                                             [&] { return now() < end; });
     return found ? fmt::format("; the first value that was not finite is from {} at step {}", found->where, found->step) : "";
   } catch (const Error&) {
@@ -445,7 +445,7 @@ bool on_every_rank(bool found) {
 }
 
 void train(TrainWords words, int& exit_code) {
-  if (!words.job.cluster.empty() || !words.job.what_if.empty() || words.job.fold != lab::JobWords{}.fold) {
+  if (!words.job.cluster.empty() || words.job.what_if.changes() || words.job.fold != job::Fold::automatic) {
     throw usage_error("train runs on this machine: use baton simulate for --cluster, --what-if and --fold");
   }
   if (!words.start.empty() && words.resume) {

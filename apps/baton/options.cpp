@@ -21,39 +21,55 @@ std::string flags_of(const lab::JobField& field) {
 
 }  // namespace
 
-void add_job_flags(CLI::App& command, lab::JobWords& words, const std::vector<std::string>& only) {
+void add_job_flags(CLI::App& command, lab::JobSpec& spec, const std::vector<std::string>& only) {
   for (const lab::JobField& field : lab::job_fields()) {
     if (!only.empty() && std::find(only.begin(), only.end(), field.name) == only.end()) {
       continue;
     }
     const std::string flag = flags_of(field);
-    std::string& word = words.*field.word;
-    if (field.repeatable) {
-      command
-          .add_option_function<std::vector<std::string>>(
-              flag, [&word](const std::vector<std::string>& all) { word = fmt::format("{}", fmt::join(all, ";")); }, field.help)
-          ->type_name(field.type)
-          ->take_all()
-          ->allow_extra_args(false);
-      continue;
+    CLI::Option* option = nullptr;
+    if (field.add) {
+      option = command
+                   .add_option_function<std::vector<std::string>>(
+                       flag,
+                       [&spec, &field](const std::vector<std::string>& all) {
+                         field.set(spec, "");
+                         for (const std::string& one : all) {
+                           field.add(spec, one);
+                         }
+                       },
+                       field.help)
+                   ->take_all()
+                   ->allow_extra_args(false);
+    } else {
+      option = command.add_option_function<std::string>(
+          flag, [&spec, &field](const std::string& value) { field.set(spec, value); }, field.help);
     }
-    CLI::Option* option = command.add_option(flag, word, field.help)->type_name(field.type);
-    if (!word.empty()) {
-      option->capture_default_str();
+    option->type_name(field.type);
+    if (const std::string usual = field.text(spec); !usual.empty()) {
+      option->default_str(usual);
     }
   }
 }
 
-void add_settings(const lab::JobWords& words, std::vector<exec::Setting>& settings) {
+void add_settings(const lab::JobSpec& spec, std::vector<exec::Setting>& settings) {
   for (const lab::JobField& field : lab::job_fields()) {
     if (field.name != "devices" && field.name != "memory") {
-      settings.push_back({"--" + field.name, words.*field.word});
+      settings.push_back({"--" + field.name, field.text(spec)});
     }
   }
 }
 
 const std::vector<std::string>& data_flags() {
-  static const std::vector<std::string> flags{"data", "tokenizer", "token-type", "normalize", "augment"};
+  static const std::vector<std::string> flags = [] {
+    std::vector<std::string> names;
+    for (const lab::JobField& field : lab::job_fields()) {
+      if (field.topic == job::Topic::data) {
+        names.push_back(field.name);
+      }
+    }
+    return names;
+  }();
   return flags;
 }
 

@@ -35,7 +35,7 @@ constexpr std::array<const char*, 13> log_keys{
 /// What was trained: the settings of a job but those of simulations, which `train` does not take. Their columns are named
 /// `trained_` like those of experiments, since some of them are also measured.
 Json settings_of(const lab::Job& job) {
-  const Json all = job::settings_json(job.words(), job.request().step.optimizer);
+  const Json all = job::settings_json(job.spec(), job.request().step.optimizer);
   Json settings;
   for (const auto& [name, value] : all.items()) {
     if (name != "cluster" && name != "software" && name != "what-if" && name != "fold") {

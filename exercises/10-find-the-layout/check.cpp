@@ -33,25 +33,25 @@ struct Cost {
   double memory = 0;
 };
 
-job::JobWords words_of(const job::JobWords& shared, const Chosen& layout) {
-  job::JobWords words = shared;
-  words.strategy = "product";
-  words.dp = std::to_string(layout[0]);
-  words.pp = std::to_string(layout[1]);
-  words.tp = std::to_string(layout[2]);
-  words.zero = layout[3] > 0 ? std::to_string(layout[3]) : "";
-  words.schedule = layout[1] > 1 ? "1f1b" : "";
-  words.micro_batches = std::to_string(layout[4]);
-  words.recompute = layout[5] != 0 ? "all" : "none";
-  return words;
+job::JobSpec spec_of(const job::JobSpec& shared, const Chosen& layout) {
+  job::JobSpec spec = shared;
+  spec.strategy = "product";
+  spec.dp = layout[0];
+  spec.pp = layout[1];
+  spec.tp = layout[2];
+  spec.zero = layout[3] > 0 ? std::optional<std::int64_t>(layout[3]) : std::nullopt;
+  spec.schedule = layout[1] > 1 ? "1f1b" : "";
+  spec.micro_batches = layout[4];
+  spec.recompute = layout[5] != 0 ? strategy::Recompute::all : strategy::Recompute::none;
+  return spec;
 }
 
 /// A usage error says why it cannot be.
-Cost simulated(const job::JobWords& shared, const Chosen& layout) {
-  job::JobWords words = words_of(shared, layout);
-  words.memory = "1024T";  // whether it fits is asked afterwards
-  words.fold = "always";
-  const job::Scenario scenario(words);
+Cost simulated(const job::JobSpec& shared, const Chosen& layout) {
+  job::JobSpec spec = spec_of(shared, layout);
+  spec.memory = job::ample_memory;  // whether it fits is asked afterwards
+  spec.fold = job::Fold::always;
+  const job::Scenario scenario(spec);
   const std::vector<Bytes>& peak = scenario.laid().peak;
   return {static_cast<double>(scenario.step().duration.count) * 1e-9,
           static_cast<double>(std::max_element(peak.begin(), peak.end())->count)};
@@ -75,7 +75,7 @@ std::vector<Chosen> all_layouts(std::int64_t devices) {
 /// A job, and what its layouts cost.
 class DrawnJob {
  public:
-  job::JobWords words;
+  job::JobSpec spec;
   std::int64_t devices = 0, heads = 0;
   double memory = 0;  // the limit
 
@@ -84,7 +84,7 @@ class DrawnJob {
     layout[3] = layout[0] > 1 ? layout[3] : 0;
     layout[5] = layout[5] != 0 ? 1 : 0;
     const auto known = costs_.find(layout);
-    return known != costs_.end() ? known->second : costs_.emplace(layout, simulated(words, layout)).first->second;
+    return known != costs_.end() ? known->second : costs_.emplace(layout, simulated(spec, layout)).first->second;
   }
 
   /// The memory that each layout takes without recomputation, in order.
@@ -131,16 +131,16 @@ class DrawnJob {
 DrawnJob draw_job(Session& session, bool tight) {
   static constexpr std::array clusters{"pcie-4", "pcie-8", "dgx-a100", "dgx-h100", "pcie-4+ethernet-10", "pcie-4+ethernet-100"};
   DrawnJob drawn;
-  drawn.words.cluster = clusters[static_cast<std::size_t>(session.draw(0, clusters.size() - 1))];
-  drawn.devices = drawn.words.cluster == "pcie-4" ? 4 : 8;
-  drawn.words.devices = std::to_string(drawn.devices);
+  drawn.spec.cluster = clusters[static_cast<std::size_t>(session.draw(0, clusters.size() - 1))];
+  drawn.devices = drawn.spec.cluster == "pcie-4" ? 4 : 8;
+  drawn.spec.devices = drawn.devices;
   const std::int64_t depth = session.draw(2, 4);
   drawn.heads = std::int64_t{8} << session.draw(0, 2);
-  drawn.words.model = fmt::format("gpt:depth={},heads={},dim={},context={},vocab=8000", depth, drawn.heads, 64 * drawn.heads,
-                                  std::int64_t{64} << session.draw(0, 3));
-  drawn.words.batch = std::to_string(std::int64_t{16} << session.draw(0, 3));
-  drawn.words.precision = "bf16";
-  drawn.words.optimizer = "adam";
+  drawn.spec.model = fmt::format("gpt:depth={},heads={},dim={},context={},vocab=8000", depth, drawn.heads, 64 * drawn.heads,
+                                 std::int64_t{64} << session.draw(0, 3));
+  drawn.spec.batch = std::int64_t{16} << session.draw(0, 3);
+  drawn.spec.precision = strategy::Precision::bf16;
+  drawn.spec.optimizer = "adam";
   const double quantile = session.draw_real(0.1, 0.5);
   if (!session.given_up()) {
     const std::vector<double> needs = drawn.needs();
@@ -151,17 +151,17 @@ DrawnJob draw_job(Session& session, bool tight) {
 
 /// The figures of a job, in the order in which a program reads them.
 Writer given_of(const DrawnJob& drawn) {
-  const model::Model model = job::make_model(drawn.words);
-  const cluster::Cluster cluster = job::imagine(drawn.words);
+  const model::Model model = job::make_model(drawn.spec);
+  const cluster::Cluster cluster = job::imagine(drawn.spec);
   const std::vector<cluster::Device>& devices = cluster.devices();
   const auto per_node = std::count_if(devices.begin(), devices.end(), [](const cluster::Device& one) { return one.node == 0; });
   const cluster::Wiring& wiring = *cluster.wiring();
   const bool several = static_cast<std::size_t>(per_node) < devices.size();
-  job::JobWords plain = words_of(drawn.words, {drawn.devices, 1, 1, 0, 1, 0});
-  plain.memory = "1024T";
+  job::JobSpec plain = spec_of(drawn.spec, {drawn.devices, 1, 1, 0, 1, 0});
+  plain.memory = job::ample_memory;
   const job::Scenario scenario(plain);
   Writer given;
-  given.add(drawn.words.model).add(drawn.words.cluster).add(drawn.devices).add(static_cast<std::int64_t>(per_node));
+  given.add(drawn.spec.model).add(drawn.spec.cluster).add(drawn.devices).add(static_cast<std::int64_t>(per_node));
   given.add(scenario.request().step.global_batch).add(static_cast<std::int64_t>(model.blocks().size())).add(drawn.heads);
   const auto crossing = static_cast<double>(model.blocks()[1].input().elements());
   given.add(drawn.memory).add(static_cast<double>(model.parameter_count())).add(scenario.laid().flops);
@@ -208,8 +208,8 @@ void check_find_the_layout(Session& session) {
   Part& nearest = session.part("it takes at most 5 % longer", 3);
   for (int i = 0; i < 6; ++i) {
     DrawnJob drawn = draw_job(session, i % 2 == 0);
-    const std::string what = fmt::format("{}, batch {}, on {} devices of {}{}", drawn.words.model, drawn.words.batch, drawn.devices,
-                                         drawn.words.cluster,
+    const std::string what = fmt::format("{}, batch {}, on {} devices of {}{}", drawn.spec.model, drawn.spec.batch, drawn.devices,
+                                         drawn.spec.cluster,
                                          drawn.memory > 0 ? fmt::format(" with {} each", mebibytes(drawn.memory)) : "");
     std::int64_t tries = 0;
     const auto try_out = [&](Reader& question) {

@@ -10,9 +10,9 @@ int main(int argc, char** argv) {
   const long size = argc > 2 ? std::atol(argv[2]) : size_of_the_tables;
   double alone = 0;
   for (const int count : {1, 2}) {
-    lab::JobWords words;
-    words.devices = devices(given.kind, count);
-    lab::Training run(words, baton::cluster::probe(), {}, nullptr, [&](const lab::Job& job) {
+    lab::JobSpec spec;
+    spec.devices = devices(given.kind, count);
+    lab::Training run(spec, baton::cluster::probe(), {}, nullptr, [&](const lab::Job& job) {
       return lab::matrix_power_plan(size, 10, job.cluster(), job.request().target, job.request().step.precision);
     });
     run.run(2, 1);

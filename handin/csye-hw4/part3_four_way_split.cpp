@@ -3,19 +3,19 @@
 #include "measure.h"
 
 const std::vector<std::string> models_of_the_tables = {"toy-4", "resnet:50,image=128,classes=1000"};
-constexpr const char* batch_of_the_tables = "120";
+constexpr int batch_of_the_tables = 120;
 
 int main(int argc, char** argv) {
   const Arguments given = arguments(argc, argv);
   for (const std::string& model : argc > 2 ? std::vector<std::string>(argv + 2, argv + argc) : models_of_the_tables) {
     std::vector<double> first;
     for (const int count : {1, 2, 4}) {
-      lab::JobWords words;
-      words.model = model;
-      words.batch = batch_of_the_tables;
-      words.strategy = count == 1 ? "single" : "layers";
-      words.devices = devices(given.kind, count);
-      const lab::Training run = train(words, 10, 2);
+      lab::JobSpec spec;
+      spec.model = model;
+      spec.batch = batch_of_the_tables;
+      spec.strategy = count == 1 ? "single" : "layers";
+      spec.devices = devices(given.kind, count);
+      const lab::Training run = train(spec, 10, 2);
       first = count == 1 ? run.losses() : first;
       std::printf("%s on %d device%s: %.3f ms per step, last loss %.6f, losses %s\n", model.c_str(), count, count == 1 ? "" : "s",
                   milliseconds(run), run.losses().back(), run.losses() == first ? "the same to the bit" : "differ");

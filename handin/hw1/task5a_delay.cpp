@@ -7,12 +7,14 @@ int main(int argc, char** argv) {
   for (const int delay : {0, 5, 10, 20, 40}) {
     double alone = 0;
     for (const int count : {1, 2, 4}) {
-      lab::JobWords words;
-      words.model = mlp(given.dim, 2);
-      words.strategy = "ddp";
-      words.devices = devices(given.kind, count);
-      words.delay = delay == 0 ? "" : "before=backward,device=all,ms=" + std::to_string(delay);
-      const double time = milliseconds(train(words));
+      lab::JobSpec spec;
+      spec.model = mlp(given.dim, 2);
+      spec.strategy = "ddp";
+      spec.devices = devices(given.kind, count);
+      if (delay > 0) {
+        spec.delays = {{.device = -1, .duration = baton::Nanoseconds(delay * 1'000'000)}};  // of all
+      }
+      const double time = milliseconds(train(spec));
       alone = count == 1 ? time : alone;
       std::printf("%10d  %7d  %14.3f  %7.2f\n", delay, count, time, alone / time);
     }

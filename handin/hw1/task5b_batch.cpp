@@ -6,12 +6,12 @@ int main(int argc, char** argv) {
   std::printf("batch  time/step (ms)  samples/s  speedup over one device  efficiency\n");
   for (const int batch : {32, 64, 128, 256}) {
     const auto time = [&](int count) {
-      lab::JobWords words;
-      words.model = mlp(given.dim, 2);
-      words.strategy = "ddp";
-      words.devices = devices(given.kind, count);
-      words.batch = std::to_string(batch);
-      return milliseconds(train(words));
+      lab::JobSpec spec;
+      spec.model = mlp(given.dim, 2);
+      spec.strategy = "ddp";
+      spec.devices = devices(given.kind, count);
+      spec.batch = batch;
+      return milliseconds(train(spec));
     };
     const double one = time(1);
     const double four = time(4);

@@ -126,7 +126,8 @@ def apply(setup: _core.Setup, given: dict[str, Any]) -> _core.Setup:
         elif callable(value):
             raise _core.UsageError(f"{name} cannot be a function: strategy, schedule and cost can")
         else:
-            setup.set(name, word(value))
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            setup.set(name, value if number else word(value))
     return setup
 
 

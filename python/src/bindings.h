@@ -16,7 +16,7 @@ namespace py = pybind11;
 
 /// A job as Python gives it: the words, and what no word names.
 struct Setup {
-  lab::JobWords words;
+  lab::JobSpec spec;
   lab::Own own;
 };
 

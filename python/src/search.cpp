@@ -20,7 +20,7 @@ Json found_json(const lab::Found& one) {
             {"rest_ns", one.time.rest().count}};
   Json settings;
   for (const lab::JobField& field : lab::job_fields()) {
-    settings[field.name] = one.words.*field.word;
+    settings[field.name] = field.text(one.spec);
   }
   json["settings"] = std::move(settings);
   return json;
@@ -34,7 +34,7 @@ std::string search(const Setup& setup, const py::object& progress) {
     return answer.is_none() || answer.cast<bool>();
   };
   return outside([&] {
-    const lab::SearchResult result = lab::search(setup.words, machine(), told ? tell : lab::SearchProgress(), setup.own);
+    const lab::SearchResult result = lab::search(setup.spec, machine(), told ? tell : lab::SearchProgress(), setup.own);
     Json ranked = Json::array();
     for (const lab::Found& one : result.ranked) {
       ranked.push_back(found_json(one));

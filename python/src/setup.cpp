@@ -66,7 +66,7 @@ void set_data(Setup& setup, const py::array& inputs, const std::optional<py::arr
 py::list fields() {
   py::list list;
   for (const lab::JobField& field : lab::job_fields()) {
-    list.append(py::make_tuple(field.name, lab::JobWords{}.*field.word, field.help));
+    list.append(py::make_tuple(field.name, field.text(lab::JobSpec{}), field.help));
   }
   return list;
 }
@@ -90,20 +90,20 @@ void bind_setup(py::module_& module) {
       .def(py::init<const Setup&>(), py::arg("other"), "A copy.")
       .def(
           "set",
-          [](Setup& setup, const std::string& name, std::string value) { lab::set_word(setup.words, name, std::move(value)); },
+          [](Setup& setup, const std::string& name, const job::FieldValue& value) { lab::set_field(setup.spec, name, value); },
           py::arg("name"), py::arg("value"), "Sets one setting, by the name of its flag.")
       .def(
           "words",
           [](const Setup& setup) {
             py::dict words;
             for (const lab::JobField& field : lab::job_fields()) {
-              words[py::str(field.name)] = setup.words.*field.word;
+              words[py::str(field.name)] = field.text(setup.spec);
             }
             return words;
           },
           "All settings, by the names of their flags.")
       .def(
-          "model_name", [](const Setup& setup) { return setup.own.model ? setup.own.model->name() : setup.words.model; },
+          "model_name", [](const Setup& setup) { return setup.own.model ? setup.own.model->name() : setup.spec.model; },
           "What its model is called.")
       .def("set_model", &set_model, py::arg("model"), py::arg("weights"), "A model of the user's own, and its weights by name.")
       .def("set_schedule", &set_schedule, py::arg("callable"), "A schedule: callable(devices, chunks, micro_batches) gives rows.")
@@ -115,7 +115,7 @@ void bind_setup(py::module_& module) {
             Setup other = setup;
             other.own.data.reset();
             other.own.weights.reset();
-            other.words.data = lab::JobWords{}.data;
+            other.spec.data = lab::JobSpec{}.data;
             return other;
           },
           "A copy that reads no data, as simulations need it.");

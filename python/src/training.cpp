@@ -18,7 +18,7 @@ using lab::Training;
 /// A training, or the simulation of a step. Python holds it as long as an array that shows its memory.
 class Run {
  public:
-  explicit Run(const Setup& setup) : training_(setup.words, machine(), {}, nullptr, {}, setup.own) {}
+  explicit Run(const Setup& setup) : training_(setup.spec, machine(), {}, nullptr, {}, setup.own) {}
 
   Training& training() { return training_; }
   const Training& training() const { return training_; }
@@ -50,11 +50,11 @@ class Run {
 };
 
 std::shared_ptr<Run> simulate(Setup setup) {
-  if (setup.words.cluster.empty()) {
-    setup.words.cluster = lab::this_machine;
+  if (setup.spec.cluster.empty()) {
+    setup.spec.cluster = lab::this_machine;
   }
   // Tasks of this machine are timed first, by engines with threads of their own.
-  const bool here = !lab::is_this_machine(setup.words.cluster);
+  const bool here = !lab::is_this_machine(setup.spec.cluster);
   return outside(
       [&] {
         auto run = std::make_shared<Run>(setup);

@@ -7,11 +7,11 @@ namespace baton::lab {
 namespace {
 
 Job job_on(const std::string& devices) {
-  JobWords words;
-  words.model = "mlp:dim=1024,depth=2";
-  words.strategy = "ddp";
-  words.devices = devices;
-  return Job(words, cluster::probe());
+  JobSpec spec;
+  spec.model = "mlp:dim=1024,depth=2";
+  spec.strategy = "ddp";
+  spec.devices = devices;
+  return Job(spec, cluster::probe());
 }
 
 TEST(CrowdingOnGpu, PartsOfOneGpuTakeNoLessThanAloneAndAStepOfSeparateOnesIsSimulated) {

@@ -249,10 +249,10 @@ def check_layout(folder, pages):
     boxes = call("pdftotext -bbox handin.pdf -", folder).split("<page ")[1:]
     assert len(boxes) == pages
     for number, page in enumerate(boxes, 1):
-        words_on = re.findall(r'yMin="([\d.]+)" xMax="[\d.]+" yMax="([\d.]+)">(.*?)</word>', page)
-        footer = " ".join(word for low, _, word in words_on if float(low) > PAGE - BOTTOM)
+        spec_on = re.findall(r'yMin="([\d.]+)" xMax="[\d.]+" yMax="([\d.]+)">(.*?)</word>', page)
+        footer = " ".join(word for low, _, word in spec_on if float(low) > PAGE - BOTTOM)
         assert footer == f"{number} / {pages}", (folder.name, number, footer)
-        lowest = max(float(high) for low, high, _ in words_on if float(low) < PAGE - BOTTOM)
+        lowest = max(float(high) for low, high, _ in spec_on if float(low) < PAGE - BOTTOM)
         filled = (lowest - TOP) / (PAGE - TOP - BOTTOM)
         assert number == pages or filled >= 2 / 3, f"page {number} of {folder.name} is filled to {100 * filled:.0f} %"
     zoom = 3  # the most there is: sizes are whole numbers, thirds of a point

@@ -71,8 +71,8 @@ class Given final : public exec::Feed {
 };
 
 /// What a model gives for inputs, sample by sample.
-std::vector<float> scores_of(const JobWords& words, const checkpoint::Source& weights, const std::vector<float>& inputs) {
-  const Job job(words, test::small_machine());
+std::vector<float> scores_of(const JobSpec& spec, const checkpoint::Source& weights, const std::vector<float>& inputs) {
+  const Job job(spec, test::small_machine());
   const std::int64_t batch = job.request().step.global_batch;
   const bool labels = job.request().step.loss == strategy::Loss::cross_entropy;
   const Shape output = job.model().output();
@@ -83,12 +83,12 @@ std::vector<float> scores_of(const JobWords& words, const checkpoint::Source& we
   return forward.outputs();
 }
 
-JobWords words_of(const fs::path& model, const std::string& backend = "cpu") {
-  JobWords words;
-  words.model = model.string();
-  words.batch = "3";
-  words.backend = backend;
-  return words;
+JobSpec spec_of(const fs::path& model, const std::string& backend = "cpu") {
+  JobSpec spec;
+  spec.model = model.string();
+  spec.batch = 3;
+  spec.backend = backend;
+  return spec;
 }
 
 class Folder : public testing::TestWithParam<std::string> {};
@@ -106,9 +106,9 @@ TEST_P(Folder, ItsModelGivesPytorchsScores) {
   }
   const std::vector<float> logits = floats_of(expected, "logits");
   for (const std::string backend : {"cpu", "reference"}) {
-    const JobWords words = words_of(folders / GetParam(), backend);
-    const auto weights = checkpoint::open_pretrained(*model::path_of(words.model), model::parse_model(words.model));
-    const std::vector<float> scores = scores_of(words, *weights, inputs);
+    const JobSpec spec = spec_of(folders / GetParam(), backend);
+    const auto weights = checkpoint::open_pretrained(*model::path_of(spec.model), model::parse_model(spec.model));
+    const std::vector<float> scores = scores_of(spec, *weights, inputs);
     ASSERT_EQ(scores.size(), logits.size());
     for (std::size_t i = 0; i < scores.size(); ++i) {
       ASSERT_NEAR(scores[i], logits[i], 1e-4) << backend << ", score " << i;
@@ -131,9 +131,9 @@ TEST_P(Folder, ComesOutOfATrainingAsItWentIn) {
     Own() { SetUp(); }
     ~Own() override { TearDown(); }
   } own;
-  JobWords words = words_of(folders / GetParam());
-  words.optimizer = "adam";
-  Training run(words, test::small_machine());
+  JobSpec spec = spec_of(folders / GetParam());
+  spec.optimizer = "adam";
+  Training run(spec, test::small_machine());
   run.make_room_for_checkpoints();
   save(run, own.folder_ / "step.safetensors");
   const checkpoint::Found found = checkpoint::open_checkpoint(own.folder_ / "step.safetensors");
@@ -169,7 +169,7 @@ TEST_P(Folder, ComesOutOfATrainingAsItWentIn) {
   // And read again the weights are those that were trained with.
   const model::Model& model = run.job().model();
   const auto again = checkpoint::open_pretrained({.path = own.folder_ / "out"}, model);
-  const auto before = checkpoint::open_pretrained(*model::path_of(words.model), model);
+  const auto before = checkpoint::open_pretrained(*model::path_of(spec.model), model);
   for (const auto& [name, info] : before->tensors()) {
     EXPECT_EQ(bytes_of(*before, name), bytes_of(*again, name)) << name;
   }
@@ -182,23 +182,23 @@ cluster::Machine two_cores() {
 }
 
 TEST_P(Folder, IsTheStartOfEveryStrategy) {
-  JobWords words = words_of(folders / GetParam());
-  words.batch = "4";
-  Training single(words, two_cores());
+  JobSpec spec = spec_of(folders / GetParam());
+  spec.batch = 4;
+  Training single(spec, two_cores());
   single.run(2, 1);
-  words.devices = "cpu:2";
+  spec.devices = "cpu:2";
   for (const std::string strategy : {"layers", "ddp", "zero-3", "tensor"}) {
     const bool replicas = strategy == "ddp" || strategy == "zero-3";
     if (GetParam().starts_with("resnet") ? replicas : GetParam() == "mistral" && strategy == "tensor") {
       continue;  // norms take the moments of each replica, and one head of keys cannot be divided
     }
-    words.strategy = strategy;
-    Training split(words, two_cores());
+    spec.strategy = strategy;
+    Training split(spec, two_cores());
     split.run(2, 1);
     EXPECT_NEAR(split.losses()[0], single.losses()[0], 1e-5) << strategy;
     EXPECT_NEAR(split.losses()[1], single.losses()[1], 1e-5) << strategy;
   }
-  JobWords random = words;
+  JobSpec random = spec;
   random.strategy = "single";
   random.devices = "cpu";
   random.model = single.job().model().name();
@@ -315,10 +315,10 @@ TEST_F(Pretrained, OnnxFilesGiveWhatTheyComputeByHand) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     inputs[i] = static_cast<float>(static_cast<int>(i * 7 % 11) - 5) * 0.3F;
   }
-  JobWords words = words_of(folder_ / "net.onnx");
-  words.batch = "2";
-  const auto weights = checkpoint::open_pretrained(*model::path_of(words.model), model::parse_model(words.model));
-  const std::vector<float> scores = scores_of(words, *weights, inputs);
+  JobSpec spec = spec_of(folder_ / "net.onnx");
+  spec.batch = 2;
+  const auto weights = checkpoint::open_pretrained(*model::path_of(spec.model), model::parse_model(spec.model));
+  const std::vector<float> scores = scores_of(spec, *weights, inputs);
   const auto weight = [](std::int64_t i) { return 0.01 * static_cast<double>(i + 1); };
   for (std::int64_t sample = 0; sample < 2; ++sample) {
     const auto x = [&](std::int64_t c, std::int64_t row, std::int64_t column) {
@@ -342,7 +342,7 @@ TEST_F(Pretrained, OnnxFilesGiveWhatTheyComputeByHand) {
       EXPECT_NEAR(scores[static_cast<std::size_t>(sample * 3 + o)], expected, 1e-5);
     }
   }
-  Training run(words, test::small_machine());  // it can be trained, from these weights
+  Training run(spec, test::small_machine());  // it can be trained, from these weights
   run.run(2, 1);
   EXPECT_TRUE(std::isfinite(run.losses()[1]));
 }
@@ -351,15 +351,15 @@ TEST_F(Pretrained, ATextIsContinuedByWhatTheWholeModelScores) {
   const std::string path = (folders / "llama").string();
   const model::Model model = model::parse_model(path);
   const auto weights = checkpoint::open_pretrained({.path = path}, model);
-  JobWords words;
-  words.model = path;
-  Sampler sampler(words, *weights, 7, test::small_machine());
+  JobSpec spec;
+  spec.model = path;
+  Sampler sampler(spec, *weights, 7, test::small_machine());
   EXPECT_EQ(sampler.window(), 7);
   const std::vector<std::int32_t> text{3, 1, 4, 1, 5};
   std::vector<float> padded(12, 0.0F);
   std::copy(text.begin(), text.end(), padded.begin());
-  JobWords whole = words_of(path);
-  whole.batch = "1";
+  JobSpec whole = spec_of(path);
+  whole.batch = 1;
   const std::vector<float> scores = scores_of(whole, *weights, padded);
   const std::vector<float> next = sampler.next_scores(text);
   ASSERT_EQ(next.size(), 23U);
@@ -371,7 +371,7 @@ TEST_F(Pretrained, ATextIsContinuedByWhatTheWholeModelScores) {
   std::copy(text.begin(), text.end(), longer.end() - 5);
   EXPECT_EQ(sampler.next_scores(longer).size(), 23U);
   EXPECT_TRUE(says(usage_sentence([&] {
-                     JobWords other;
+                     JobSpec other;
                      other.model = (folders / "vit").string();
                      Sampler(other, *weights, 7, test::small_machine());
                    }),

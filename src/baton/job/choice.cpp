@@ -1,7 +1,5 @@
 #include "baton/job/choice.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -96,24 +94,23 @@ std::vector<Recompute> recomputations(std::int64_t blocks_of_stage) {
 
 }  // namespace
 
-JobWords words_of(const Choice& choice, JobWords shared) {
-  const auto number = [](std::int64_t n) { return fmt::format("{}", n); };
+JobSpec spec_of(const Choice& choice, JobSpec shared) {
   shared.strategy = "product";
-  shared.dp = number(choice.dp);
-  shared.pp = number(choice.pp);
-  shared.tp = number(choice.tp);
-  shared.sp = choice.sp ? "on" : "off";
-  shared.zero = choice.zero > 0 ? number(choice.zero) : "";
+  shared.dp = choice.dp;
+  shared.pp = choice.pp;
+  shared.tp = choice.tp;
+  shared.sp = choice.sp;
+  shared.zero = choice.zero > 0 ? std::optional(choice.zero) : std::nullopt;
   shared.schedule.clear();
-  shared.chunks.clear();
+  shared.chunks.reset();
   if (choice.pp > 1) {
     const schedule::Schedule& schedule = schedule::schedules()[static_cast<std::size_t>(choice.schedule)];
     shared.schedule = schedule.name;
-    shared.chunks = choice.chunks == schedule.default_chunks ? "" : number(choice.chunks);
+    shared.chunks = choice.chunks == schedule.default_chunks ? std::nullopt : std::optional(choice.chunks);
   }
-  shared.micro_batches = number(choice.micro_batches);
-  shared.recompute = strategy::recompute_names()[static_cast<std::size_t>(choice.recompute)];
-  shared.devices = number(choice.devices());
+  shared.micro_batches = choice.micro_batches;
+  shared.recompute = choice.recompute;
+  shared.devices = choice.devices();
   return shared;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "baton/job/words.h"
+#include "baton/job/spec.h"
 #include "baton/model/model.h"
 #include "baton/strategy/layout.h"
 
@@ -27,8 +27,8 @@ struct Choice {
   bool operator==(const Choice&) const = default;
 };
 
-/// The words of the job with that split, and with exactly as many devices as it needs.
-JobWords words_of(const Choice& choice, JobWords shared);
+/// The job with that split, and with exactly as many devices as it needs.
+JobSpec spec_of(const Choice& choice, JobSpec shared);
 
 /// The split of the devices alone: what choices of one group have in common.
 struct Group {

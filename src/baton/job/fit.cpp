@@ -13,10 +13,10 @@
 namespace baton::job {
 namespace {
 
-/// The words as they are simulated, on devices that hold anything.
-JobWords on_roomy_devices(JobWords words) {
-  words.memory = "1024T";
-  return words;
+/// The job on devices that hold anything.
+JobSpec on_roomy_devices(JobSpec spec) {
+  spec.memory = ample_memory;
+  return spec;
 }
 
 std::string name_of(const strategy::Request& request) {
@@ -26,67 +26,66 @@ std::string name_of(const strategy::Request& request) {
   return name + (recompute == "none" ? "" : ", recompute " + recompute);
 }
 
-/// Words with one thing changed.
-using Change = std::function<bool(JobWords& words)>;  // false: it is so already, or cannot be
+/// A job with one thing changed.
+using Change = std::function<bool(JobSpec& spec)>;  // false: it is so already, or cannot be
 
-bool doubled(std::string& word, std::int64_t most) {
-  const std::int64_t count = word.empty() ? 1 : parse_integer(word, "a number of the split", 1, 1 << 20);
-  if (2 * count > most) {
-    return false;
-  }
-  word = fmt::format("{}", 2 * count);
-  return true;
+bool doubled(std::optional<std::int64_t>& number, std::int64_t most) {
+  const std::int64_t twice = 2 * number.value_or(1);
+  number = twice <= most ? twice : number;
+  return twice <= most;
 }
 
 /// Takes replicas away for twice as many of another axis.
-bool instead_of_replicas(JobWords& words, std::string JobWords::*axis) {
-  const std::int64_t dp = words.dp.empty() ? 1 : parse_integer(words.dp, "--dp", 1, 1 << 20);
-  if (dp % 2 != 0 || !doubled(words.*axis, 1 << 20)) {
+bool instead_of_replicas(JobSpec& spec, std::optional<std::int64_t> JobSpec::*axis) {
+  const std::int64_t dp = spec.dp.value_or(1);
+  if (dp % 2 != 0 || !doubled(spec.*axis, 1 << 20)) {
     return false;
   }
-  words.dp = fmt::format("{}", dp / 2);
+  spec.dp = dp / 2;
   return true;
 }
 
+bool shard_more(JobSpec& spec, std::int64_t stage) {
+  return spec.dp.value_or(1) > 1 && std::exchange(spec.zero, stage).value_or(0) < stage;
+}
+
 std::vector<Change> changes() {
+  using strategy::Recompute;
   return {
-      [](JobWords& words) { return std::exchange(words.recompute, "full") != "full"; },
-      [](JobWords& words) { return !words.tp.empty() && words.tp != "1" && std::exchange(words.sp, "on") != "on"; },
-      [](JobWords& words) {
-        const std::int64_t dp = words.dp.empty() ? 1 : parse_integer(words.dp, "--dp", 1, 1 << 20);
-        return doubled(words.micro_batches, parse_integer(words.batch, "--batch", 1, 1 << 30) / dp);
-      },
-      [](JobWords& words) { return words.dp != "1" && !words.dp.empty() && std::exchange(words.zero, "1") < "1"; },
-      [](JobWords& words) { return words.dp != "1" && !words.dp.empty() && std::exchange(words.zero, "2") < "2"; },
-      [](JobWords& words) { return words.dp != "1" && !words.dp.empty() && std::exchange(words.zero, "3") < "3"; },
-      [](JobWords& words) { return instead_of_replicas(words, &JobWords::tp); },
-      [](JobWords& words) { return instead_of_replicas(words, &JobWords::pp); },
+      [](JobSpec& spec) { return std::exchange(spec.recompute, Recompute::full) != Recompute::full; },
+      [](JobSpec& spec) { return spec.tp.value_or(1) > 1 && !std::exchange(spec.sp, true); },
+      [](JobSpec& spec) { return doubled(spec.micro_batches, spec.batch / spec.dp.value_or(1)); },
+      [](JobSpec& spec) { return shard_more(spec, 1); },
+      [](JobSpec& spec) { return shard_more(spec, 2); },
+      [](JobSpec& spec) { return shard_more(spec, 3); },
+      [](JobSpec& spec) { return instead_of_replicas(spec, &JobSpec::tp); },
+      [](JobSpec& spec) { return instead_of_replicas(spec, &JobSpec::pp); },
   };
 }
 
 /// The split with every axis written out, so that one can be changed. A strategy with a function of its own has none.
-std::optional<JobWords> written_out_split(const JobWords& given) {
-  const JobWords words = with_software(given);
-  const model::Model model = make_model(words);
-  const cluster::Cluster cluster = imagine(words);
-  const strategy::Request request = make_request(words, model, cluster, imagined_target());
+std::optional<JobSpec> written_out_split(const JobSpec& given) {
+  const JobSpec spec = with_software(given);
+  const model::Model model = make_model(spec);
+  const cluster::Cluster cluster = imagine(spec);
+  const strategy::Request request = make_request(spec, model, cluster, imagined_target());
   const strategy::NamedLayout* named = strategy::strategy_by_name(request.strategy).layout();
   if (named == nullptr || request.layout.grid) {
     return std::nullopt;
   }
   const strategy::Axes axes = strategy::axes_of(request, *named);
-  JobWords split = given;
+  JobSpec split = given;
   split.strategy = "product";
-  split.dp = fmt::format("{}", axes.dp);
-  split.pp = fmt::format("{}", axes.pp);
-  split.tp = fmt::format("{}", axes.tp);
+  split.dp = axes.dp;
+  split.pp = axes.pp;
+  split.tp = axes.tp;
   if (const std::int64_t zero = request.layout.zero.value_or(named->zero); zero > 0) {
-    split.zero = fmt::format("{}", zero);
+    split.zero = zero;
   }
   if (axes.pp > 1 && split.schedule.empty()) {
     split.schedule = named->schedule;
   }
-  split.micro_batches = fmt::format("{}", schedule::micro_batches(strategy::grid_of(request, *named)));
+  split.micro_batches = schedule::micro_batches(strategy::grid_of(request, *named));
   return split;
 }
 
@@ -99,16 +98,16 @@ const DeviceMemory& Fit::fullest() const {
 
 namespace {
 
-Fit laid_out(const JobWords& given, Unfolded unfolded) {
+Fit laid_out(const JobSpec& given, Unfolded unfolded) {
   if (!is_imagined(given)) {
     throw usage_error("whether a job fits is asked of a cluster: give it one with --cluster");
   }
-  const JobWords words = with_software(given);
-  const model::Model model = make_model(words);
-  const cluster::Cluster roomy = imagine(on_roomy_devices(words));
-  const strategy::Request request = make_request(words, model, roomy, imagined_target());
-  require_sense(words, request);
-  const std::size_t beyond = words.fold == JobWords{}.fold ? 0 : fold_beyond(words);
+  const JobSpec spec = with_software(given);
+  const model::Model model = make_model(spec);
+  const cluster::Cluster roomy = imagine(on_roomy_devices(spec));
+  const strategy::Request request = make_request(spec, model, roomy, imagined_target());
+  require_sense(spec, request);
+  const std::size_t beyond = spec.fold == Fold::automatic ? 0 : fold_beyond(spec);
   const Laid laid = lay_out(
       request, strategy::strategy_by_name(request.strategy), beyond,
       [&](const plan::Plan& plan) {
@@ -117,7 +116,7 @@ Fit laid_out(const JobWords& given, Unfolded unfolded) {
         return limits;
       },
       unfolded);
-  Fit fit{.words = given, .name = name_of(request), .devices = {}, .limit = imagine(words).devices()[0].memory};
+  Fit fit{.spec = given, .name = name_of(request), .devices = {}, .limit = imagine(spec).devices()[0].memory};
   const std::vector<Held> held = held_at_the_fullest(laid.plan);
   for (std::size_t d = 0; d < held.size(); ++d) {
     fit.devices.push_back({.device = laid.plan.devices()[d], .copies = laid.copies(), .peak = laid.peak[d], .held = held[d]});
@@ -127,21 +126,21 @@ Fit laid_out(const JobWords& given, Unfolded unfolded) {
 
 }  // namespace
 
-Fit fit(const JobWords& words) { return laid_out(words, Unfolded::written_out); }
+Fit fit(const JobSpec& spec) { return laid_out(spec, Unfolded::written_out); }
 
 std::vector<Fit> smaller_splits(const Fit& too_large) {
   std::vector<Fit> list;
-  const std::optional<JobWords> split = written_out_split(too_large.words);
+  const std::optional<JobSpec> split = written_out_split(too_large.spec);
   if (!split) {
     return list;
   }
   for (const Change& change : changes()) {
-    JobWords words = *split;
-    if (!change(words)) {
+    JobSpec spec = *split;
+    if (!change(spec)) {
       continue;
     }
     try {
-      Fit one = fit(words);
+      Fit one = fit(spec);
       if (one.fullest().peak < too_large.fullest().peak) {
         list.push_back(std::move(one));
       }
@@ -153,12 +152,12 @@ std::vector<Fit> smaller_splits(const Fit& too_large) {
   return list;
 }
 
-FitList fitting_splits(const JobWords& given, const std::function<bool(std::size_t done, std::size_t total)>& go_on) {
-  const JobWords words = with_software(given);
-  const model::Model model = make_model(words);
-  const cluster::Cluster cluster = imagine(words);
-  const strategy::Request request = make_request(words, model, cluster, imagined_target());
-  require_sense(words, request);
+FitList fitting_splits(const JobSpec& given, const std::function<bool(std::size_t done, std::size_t total)>& go_on) {
+  const JobSpec spec = with_software(given);
+  const model::Model model = make_model(spec);
+  const cluster::Cluster cluster = imagine(spec);
+  const strategy::Request request = make_request(spec, model, cluster, imagined_target());
+  require_sense(spec, request);
   const auto devices = static_cast<std::int64_t>(cluster.size());
   constexpr double most_tasks_of_one = 5e5;
   FitList list;
@@ -170,7 +169,7 @@ FitList fitting_splits(const JobWords& given, const std::function<bool(std::size
     Price price;
   };
   std::vector<Candidate> candidates;  // of each division of the devices the fastest and the smallest that fit by formula
-  Pricer pricer(request, parse_what_if(words.what_if), cost::software_by_name(words.software));
+  Pricer pricer(request, spec.what_if, cost::software_by_name(spec.software));
   for (const Group& group : groups_of(model, request.step.global_batch, devices)) {
     if (group.devices() != devices) {
       continue;
@@ -240,7 +239,7 @@ FitList fitting_splits(const JobWords& given, const std::function<bool(std::size
       }
       tasks += one->price.tasks;
       try {
-        Fit laid = laid_out(words_of(one->choice, given),
+        Fit laid = laid_out(spec_of(one->choice, given),
                             one->price.all_tasks > most_tasks ? Unfolded::refused : Unfolded::written_out);
         ++list.laid_out;
         laid.estimated_time = one->price.time;

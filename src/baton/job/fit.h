@@ -6,7 +6,7 @@
 
 #include "baton/job/choice.h"
 #include "baton/job/held.h"
-#include "baton/job/words.h"
+#include "baton/job/spec.h"
 
 namespace baton::job {
 
@@ -22,7 +22,7 @@ struct DeviceMemory {
 
 /// Whether a split of a job fits into its devices.
 struct Fit {
-  JobWords words;
+  JobSpec spec;
   std::string name;  // as plans are described
   std::vector<DeviceMemory> devices;
   Bytes limit;                // of each device
@@ -32,9 +32,9 @@ struct Fit {
   bool fits() const { return fullest().peak <= limit; }
 };
 
-/// Compiles and verifies the plan of the words on a cluster, folded where devices are alike unless the words say otherwise, and
+/// Compiles and verifies the plan of the job on a cluster, folded where devices are alike unless the job says otherwise, and
 /// lays out its memory. Nothing is simulated. A usage error says why there is no such plan.
-Fit fit(const JobWords& words);
+Fit fit(const JobSpec& spec);
 
 /// Splits of the same job with one thing changed that need less memory, those that fit first, and of these the smallest change of
 /// what the user asked for: recomputation, sequence, micro-batches, ZeRO, then more stages or parts for fewer replicas.
@@ -52,7 +52,7 @@ struct FitList {
   std::optional<Fit> nearest;  // if none fits: of those laid out the smallest
   Bytes limit;
 };
-/// The words say nothing of the split. `go_on` is asked before each plan; false: end with what there is.
-FitList fitting_splits(const JobWords& words, const std::function<bool(std::size_t done, std::size_t total)>& go_on = {});
+/// The job says nothing of the split. `go_on` is asked before each plan; false: end with what there is.
+FitList fitting_splits(const JobSpec& spec, const std::function<bool(std::size_t done, std::size_t total)>& go_on = {});
 
 }  // namespace baton::job

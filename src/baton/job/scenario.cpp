@@ -6,6 +6,7 @@
 #include "baton/cost/roofline.h"
 #include "baton/cost/scaled.h"
 #include "baton/job/setup.h"
+#include "baton/job/spec_text.h"
 #include "baton/strategy/fold.h"
 
 namespace baton::job {
@@ -113,12 +114,12 @@ trace::StepTrace imagined_step(const plan::Plan& plan, const cluster::Cluster& c
   return sim::simulate(plan, other, cost::Scaled(costs, what_if.compute, what_if.link), stands_for);
 }
 
-std::string changed_origin(const std::string& origin, const JobWords& words) {
-  return parse_what_if(words.what_if).changes() ? origin + "; changed by " + words.what_if : origin;
+std::string changed_origin(const std::string& origin, const JobSpec& spec) {
+  return spec.what_if.changes() ? origin + "; changed by " + flag_text(spec.what_if) : origin;
 }
 
-std::string imagined_origin(const cluster::Cluster& cluster, const JobWords& words, const cost::Software& software) {
-  return changed_origin(cost::Roofline(cluster, software).origin(), words);
+std::string imagined_origin(const cluster::Cluster& cluster, const JobSpec& spec, const cost::Software& software) {
+  return changed_origin(cost::Roofline(cluster, software).origin(), spec);
 }
 
 std::vector<Sensitivity> sensitivities(const std::function<Nanoseconds(const WhatIf&)>& time_of, const WhatIf& now,
@@ -141,23 +142,23 @@ std::vector<Sensitivity> sensitivities(const std::function<Nanoseconds(const Wha
   return list;
 }
 
-Scenario::Scenario(const JobWords& words)
-    : words_(with_software(words)),
-      model_(make_model(words_)),
-      cluster_(imagine(words_)),
-      what_if_(parse_what_if(words_.what_if)),
-      software_(cost::software_by_name(words_.software)),
-      request_(make_request(words_, model_, cluster_, imagined_target())),
+Scenario::Scenario(const JobSpec& spec)
+    : spec_(with_software(spec)),
+      model_(make_model(spec_)),
+      cluster_(imagine(spec_)),
+      what_if_(spec_.what_if),
+      software_(cost::software_by_name(spec_.software)),
+      request_(make_request(spec_, model_, cluster_, imagined_target())),
       laid_([&] {
-        require_sense(words_, request_);
-        Laid laid = lay_out(request_, strategy::strategy_by_name(request_.strategy), fold_beyond(words_), [&](const plan::Plan&) {
+        require_sense(spec_, request_);
+        Laid laid = lay_out(request_, strategy::strategy_by_name(request_.strategy), fold_beyond(spec_), [&](const plan::Plan&) {
           plan::Limits limits;
           for (const cluster::Device& device : cluster_.devices()) {
             limits.memory.push_back(device.memory);
           }
           return limits;
         });
-        require_rates(words_, request_, software_);  // what a plan breaks is said first, as by `baton simulate`
+        require_rates(spec_, request_, software_);  // what a plan breaks is said first, as by `baton simulate`
         return laid;
       }()),
       step_(imagined_step(laid_.plan, cluster_, laid_.stands_for, what_if_, software_)),

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "baton/cost/software.h"
+#include "baton/job/spec.h"
 #include "baton/job/study.h"
 #include "baton/job/what_if.h"
-#include "baton/job/words.h"
 #include "baton/model/model.h"
 #include "baton/plan/verify.h"
 #include "baton/sim/simulate.h"
@@ -56,9 +56,9 @@ using Duration = std::function<Nanoseconds(const plan::Plan& plan, TaskId task)>
 /// devices compute.
 trace::StepTrace imagined_step(const plan::Plan& plan, const cluster::Cluster& cluster, const sim::StandsFor& stands_for,
                                const WhatIf& what_if, const cost::Software& software, const Duration& own = {});
-/// The formula of its times and where they come from, and of any times if the words ask for a change.
-std::string imagined_origin(const cluster::Cluster& cluster, const JobWords& words, const cost::Software& software);
-std::string changed_origin(const std::string& origin, const JobWords& words);
+/// The formula of its times and where they come from, and of any times if the job asks for a change.
+std::string imagined_origin(const cluster::Cluster& cluster, const JobSpec& spec, const cost::Software& software);
+std::string changed_origin(const std::string& origin, const JobSpec& spec);
 
 /// What a change of one thing would do to the step, beside what the job's own --what-if asks for.
 struct Sensitivity {
@@ -70,11 +70,11 @@ struct Sensitivity {
 std::vector<Sensitivity> sensitivities(const std::function<Nanoseconds(const WhatIf&)>& time_of, const WhatIf& now,
                                        Nanoseconds step);
 
-/// A job on a machine that is not here: compiled, verified and simulated, with no more than its words.
+/// A job on a machine that is not here: compiled, verified and simulated, with no more than its specification.
 class Scenario {
  public:
   /// Everything is done here; a usage error says why it cannot be, in the words of the command line.
-  explicit Scenario(const JobWords& words);
+  explicit Scenario(const JobSpec& spec);
 
   Scenario(const Scenario&) = delete;  // the request refers to the model and the cluster
   Scenario& operator=(const Scenario&) = delete;
@@ -85,11 +85,11 @@ class Scenario {
   const Laid& laid() const { return laid_; }
   const trace::StepTrace& step() const { return step_; }
   const Study& study() const { return study_; }
-  std::string cost_origin() const { return imagined_origin(cluster_, words_, software_); }
+  std::string cost_origin() const { return imagined_origin(cluster_, spec_, software_); }
   std::vector<Sensitivity> sensitivities() const;
 
  private:
-  JobWords words_;
+  JobSpec spec_;
   model::Model model_;
   cluster::Cluster cluster_;
   WhatIf what_if_;

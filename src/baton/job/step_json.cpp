@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 
+#include "baton/job/spec_text.h"
 #include "baton/model/zoo.h"
 
 namespace baton::job {
@@ -25,6 +26,16 @@ Json quantiles_json(std::vector<Nanoseconds> times) {
 }
 
 }  // namespace
+
+FieldValue field_value(const Json& value) {
+  if (value.is_number_integer()) {
+    return value.get<std::int64_t>();
+  }
+  if (value.is_number()) {
+    return value.get<double>();
+  }
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
 
 double samples_per_s(const std::vector<Nanoseconds>& timed, std::int64_t batch) {
   const Nanoseconds step = trace::spread(timed).median;
@@ -109,51 +120,50 @@ Json path_json(const Study& study) {
   return path;
 }
 
-Json settings_json(const JobWords& words, op::Optimizer optimizer) {
-  Json settings;
-  for (const JobField& field : fields()) {
-    settings[field.name] = words.*field.word;
-  }
+Json settings_json(JobSpec spec, op::Optimizer optimizer) {
   op::attributes(optimizer, [&](std::string_view name, const auto& value) {
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
-      for (const auto& [flag, attribute] :
-           {std::pair("lr", "rate"), std::pair("momentum", "momentum"), std::pair("weight-decay", "weight_decay")}) {
-        if (name == attribute && settings.value(flag, std::string("given")).empty()) {
-          settings[flag] = fmt::format("{}", value);
+      for (const auto& [attribute, member] : {std::pair("rate", &JobSpec::lr), std::pair("momentum", &JobSpec::momentum),
+                                              std::pair("weight_decay", &JobSpec::weight_decay)}) {
+        if (name == attribute && !(spec.*member)) {
+          spec.*member = value;
         }
       }
     }
   });
+  Json settings;
+  for (const JobField& field : fields()) {
+    settings[field.name] = field.text(spec);
+  }
   return settings;
 }
 
-Json playground_words(const JobWords& words, std::size_t devices, std::string_view otherwise) {
+Json playground_words(const JobSpec& spec, std::size_t devices, std::string_view otherwise) {
   const auto is_path = [](const std::string& word) {
     return word.find('/') != std::string::npos || word.find('.') != std::string::npos;
   };
-  const std::string_view model = std::string_view(words.model).substr(0, words.model.find(':'));
+  const std::string_view model = std::string_view(spec.model).substr(0, spec.model.find(':'));
   const bool in_zoo = std::any_of(model::zoo().begin(), model::zoo().end(), [&](const model::Kind& kind) {
     return model == kind.name ||
            std::any_of(kind.presets.begin(), kind.presets.end(), [&](const model::Preset& preset) { return model == preset.name; });
   });
-  if (!in_zoo || is_path(words.cluster) || is_path(words.software) || is_schedule_file(words.schedule)) {
+  if (!in_zoo || is_path(spec.cluster) || is_path(spec.software) || is_schedule_file(spec.schedule)) {
     return {};
   }
   constexpr std::array<std::string_view, 12> elsewhere{"devices", "cluster",   "backend",    "seed",      "samples", "data",
                                                        "fold",    "tokenizer", "token-type", "normalize", "augment", "memory"};
-  Json given{{"model", words.model},
-             {"cluster", is_imagined(words) ? words.cluster : std::string(otherwise)},
+  Json given{{"model", spec.model},
+             {"cluster", is_imagined(spec) ? spec.cluster : std::string(otherwise)},
              {"devices", fmt::format("{}", devices)},
-             {"batch", words.batch}};
-  const JobWords usual;
+             {"batch", fmt::format("{}", spec.batch)}};
   for (const JobField& field : fields()) {
-    const bool says_something = words.*field.word != usual.*field.word && !(words.*field.word).empty();
-    if (says_something && std::find(elsewhere.begin(), elsewhere.end(), field.name) == elsewhere.end()) {
-      given[field.name] = words.*field.word;
+    const std::string text = field.text(spec);
+    if (field.given(spec) && !text.empty() && std::find(elsewhere.begin(), elsewhere.end(), field.name) == elsewhere.end()) {
+      given[field.name] = text;
     }
   }
-  if (is_imagined(words) && !words.memory.empty()) {
-    given["memory"] = words.memory;
+  if (is_imagined(spec) && spec.memory) {
+    given["memory"] = flag_text(*spec.memory);
   }
   return given;
 }

@@ -5,13 +5,16 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/job/json.h"
+#include "baton/job/spec.h"
 #include "baton/job/study.h"
-#include "baton/job/words.h"
 #include "baton/op/optimizer.h"
 #include "baton/plan/plan.h"
 
 /// What steps came to, as `train --json` and `simulate --json` print it (docs/measuring.md says what each key means).
 namespace baton::job {
+
+/// A value of JSON as one of a field: a number stays a number, anything but a number or a string is its JSON text.
+FieldValue field_value(const Json& value);
 
 /// Of the median step; 0 where none was timed.
 double samples_per_s(const std::vector<Nanoseconds>& timed, std::int64_t batch);
@@ -27,11 +30,11 @@ Json devices_json(const plan::Plan& plan, const Study& study, const std::vector<
 Json arrivals_json(const Study& study);
 /// Shares of the step, by kind.
 Json path_json(const Study& study);
-/// As given; what the optimizer has by default is filled in.
-Json settings_json(const JobWords& words, op::Optimizer optimizer);
-/// The words with which the playground simulates the job, on this many devices of its cluster or of `otherwise`, if it ran on this
+/// The fields as the command line takes them; what the optimizer has by default is filled in.
+Json settings_json(JobSpec spec, op::Optimizer optimizer);
+/// The fields with which the playground simulates the job, on this many devices of its cluster or of `otherwise`, if it ran on this
 /// machine. Null if they name files, which a browser does not have.
-Json playground_words(const JobWords& words, std::size_t devices, std::string_view otherwise);
+Json playground_words(const JobSpec& spec, std::size_t devices, std::string_view otherwise);
 /// The traced step of median length, for drawing; null if none was traced.
 Json timeline_json(const plan::Plan& plan, const trace::Trace& trace, const std::string& label);
 

@@ -15,7 +15,8 @@ struct WhatIf {
   double latency = 1;  // of links: this many times as long,
   Nanoseconds longer;  // and so much more
 
-  bool changes() const { return compute != 1 || link != 1 || latency != 1 || longer.count != 0; }
+  bool changes() const { return *this != WhatIf{}; }
+  bool operator==(const WhatIf&) const = default;
 };
 
 /// `compute=2x,link=0.5x,latency=+10us`; a latency may also be scaled: `latency=2x`. A usage error names what is wrong.

@@ -9,6 +9,7 @@
 #include "baton/base/text.h"
 #include "baton/cluster/gpu.h"
 #include "baton/exec/fingerprint.h"
+#include "baton/job/spec_text.h"
 #include "baton/lab/job.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/spec.h"
@@ -16,7 +17,7 @@
 namespace baton::lab {
 namespace {
 
-constexpr std::string_view of_job = "[job] ";         // begins the key of a word of a spec's job
+constexpr std::string_view of_job = "[job] ";         // begins the key of a field of a spec's job
 constexpr std::string_view of_file = "contents of ";  // and of a file
 
 constexpr Bytes most_hashed(std::int64_t{4} << 20);  // of a schedule, the largest of such files
@@ -40,13 +41,13 @@ Json contents_of(const std::vector<std::string>& words) {
   return files;
 }
 
-/// What a word of a job is that a spec does not give.
+/// What a field of a job is that a spec does not give.
 std::string job_default(std::string_view name) {
   const JobField* field = find_field(name);
-  return field == nullptr ? "" : JobWords().*field->word;
+  return field == nullptr ? "" : field->text(JobSpec{});
 }
 
-/// The value of a key, also of a word of a job that is not given.
+/// The value of a key, also of a field of a job that is not given.
 std::string value_in(const Json& basis, const std::string& key) {
   if (basis.contains(key)) {
     return word_of(basis[key]);
@@ -80,7 +81,7 @@ Json run_basis(const Settings& settings) {
       basis[std::string(of_file) + file] = hash;
     }
   }
-  basis["what-if"] = settings.what_if.empty() ? "none" : settings.what_if;
+  basis["what-if"] = settings.what_if.changes() ? job::flag_text(settings.what_if) : "none";
   return basis;
 }
 

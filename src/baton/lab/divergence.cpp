@@ -24,21 +24,25 @@ plan::Plan keep_all(const plan::Plan& plan) {
 }
 
 /// Points to one device what was meant for several.
-void put_on_one_device(JobWords& words) {
-  const JobWords usual;
-  words.strategy = "single";
-  words.devices = words.devices.substr(0, words.devices.find(':'));
-  for (std::string JobWords::*word :
-       {&JobWords::dp, &JobWords::pp, &JobWords::tp, &JobWords::zero, &JobWords::schedule, &JobWords::chunks, &JobWords::split,
-        &JobWords::balance, &JobWords::recompute, &JobWords::micro_batches, &JobWords::link, &JobWords::delay, &JobWords::memory}) {
-    words.*word = usual.*word;
+void put_on_one_device(JobSpec& spec) {
+  const JobSpec usual;
+  for (const JobField& field : job_fields()) {
+    if (field.topic == job::Topic::split) {
+      field.set(spec, field.text(usual));
+    }
   }
+  spec.strategy = "single";
+  const std::string devices = spec.devices.text();
+  spec.devices = devices.substr(0, devices.find(':'));
+  spec.link.reset();
+  spec.memory.reset();
+  spec.delays.clear();
 }
 
 class Replay {
  public:
-  Replay(const JobWords& words, const cluster::Machine& machine, const checkpoint::Source* from)
-      : job_(words, machine),
+  Replay(const JobSpec& spec, const cluster::Machine& machine, const checkpoint::Source* from)
+      : job_(spec, machine),
         plan_(keep_all(job_.compile())),
         executor_(plan_, job_.cluster(), job_.backend(), job_.data_options()) {
     take_pretrained(job_, plan_, executor_);
@@ -88,10 +92,10 @@ class Replay {
 
 }  // namespace
 
-std::optional<Divergence> find_divergence(JobWords words, const cluster::Machine& machine, const checkpoint::Source* from,
+std::optional<Divergence> find_divergence(JobSpec spec, const cluster::Machine& machine, const checkpoint::Source* from,
                                           std::int64_t last, const std::function<bool()>& go_on) {
-  put_on_one_device(words);
-  Replay replay(words, machine, from);
+  put_on_one_device(spec);
+  Replay replay(spec, machine, from);
   while (replay.done() <= last && go_on()) {
     const std::int64_t step = replay.done();
     if (const std::optional<TaskId> task = replay.step()) {

@@ -89,11 +89,11 @@ struct Settings {
   cluster::Machine machine;
   Nanoseconds time_limit = Nanoseconds(1'500'000'000);  // for all instances of one point, warm-up included
   bool precise = false;                                 // measure until a difference of 3 % is found in nine of ten cases
-  int instance = 0;     // which of a point's fresh instances is opened: the first one shows the losses
-  std::string cluster;  // to simulate; empty: measure here
-  std::string what_if;
-  std::int64_t most_devices = 0;                  // that a point of the run asks for; 0: not known
-  std::map<std::string, std::string> words = {};  // of the jobs, beside what the experiment says: optimizer → adam
+  int instance = 0;               // which of a point's fresh instances is opened: the first one shows the losses
+  std::string cluster;            // to simulate; empty: measure here
+  job::WhatIf what_if;            // changes to the simulated machine
+  std::int64_t most_devices = 0;  // that a point of the run asks for; 0: not known
+  std::map<std::string, job::FieldValue> fields = {};  // of the jobs, beside what the experiment says: optimizer → adam
   /// Told now and then, from another thread, what share of a measurement is done that takes long. May be empty.
   std::function<void(double share)> within = nullptr;
 };
@@ -144,9 +144,9 @@ struct Experiment {
   std::function<std::vector<std::string>(const std::vector<Json>& rows)> details;
   /// Whether it needs losses, which only training gives: then it cannot be simulated.
   bool by_losses = false;
-  /// Words of a job that it sets itself: they cannot be set beside its axes.
-  std::vector<std::string> own_words = {};
-  /// Whether it trains models: then words of a job can be set beside its axes.
+  /// Fields of a job that it sets itself: they cannot be set beside its axes.
+  std::vector<std::string> own_fields = {};
+  /// Whether it trains models: then fields of a job can be set beside its axes.
   bool trains = true;
 };
 

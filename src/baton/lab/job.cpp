@@ -25,39 +25,38 @@ std::string list_backends() {
   return either(forms);
 }
 
-cluster::Cluster make_cluster(const JobWords& words, const cluster::Machine& machine, ranks::World* world) {
-  if (job::is_imagined(words)) {
-    return job::imagine(words);
+cluster::Cluster make_cluster(const JobSpec& spec, const cluster::Machine& machine, ranks::World* world) {
+  if (job::is_imagined(spec)) {
+    return job::imagine(spec);
   }
-  const std::optional<Bytes> memory = job::memory_of(words);
-  const std::optional<cluster::Link> link = job::link_of(words);
-  return cluster::Cluster(world == nullptr ? devices::open_devices(words.devices, machine, memory)
-                                           : devices::open_devices_of_ranks(words.devices, machine, memory, *world),
-                          link);
+  const std::string devices = spec.devices.text();
+  return cluster::Cluster(world == nullptr ? devices::open_devices(devices, machine, spec.memory)
+                                           : devices::open_devices_of_ranks(devices, machine, spec.memory, *world),
+                          spec.link);
 }
 
-/// A strategy of the program's own is no name that the words could have.
-JobWords without_strategy(JobWords words, const Own& own) {
+/// A strategy of the program's own has no name that a specification could have.
+JobSpec without_strategy(JobSpec spec, const Own& own) {
   if (own.strategy) {
-    words.strategy.clear();
+    spec.strategy.clear();
   }
-  return words;
+  return spec;
 }
 
 /// A model that leaves its vocabulary open takes that of the data.
-JobWords with_vocabulary(JobWords words, const Own& own) {
-  if (own.model || !model::lacks_vocabulary(words.model) || (!own.data && (words.data.empty() || data::is_random(words.data)))) {
-    return words;
+JobSpec with_vocabulary(JobSpec spec, const Own& own) {
+  if (own.model || !model::lacks_vocabulary(spec.model) || (!own.data && (spec.data.empty() || data::is_random(spec.data)))) {
+    return spec;
   }
   const data::Parts parts = own.data
                                 ? *own.data
-                                : data::open(words.data,
-                                             {.tokenizer = words.tokenizer, .given_tokenizer = {}, .token_type = words.token_type});
+                                : data::open(spec.data,
+                                             {.tokenizer = spec.tokenizer, .given_tokenizer = {}, .token_type = spec.token_type});
   const data::Source& source = parts.train ? *parts.train : *parts.test;
   if (const std::int64_t vocabulary = source.description().vocabulary; vocabulary > 0) {
-    words.model += fmt::format(",vocab={}", vocabulary);
+    spec.model += fmt::format(",vocab={}", vocabulary);
   }
-  return words;
+  return spec;
 }
 
 }  // namespace
@@ -66,7 +65,7 @@ const std::vector<JobField>& job_fields() {
   static const std::vector<JobField> fields = [] {
     std::vector<JobField> list = job::fields();
     for (JobField& field : list) {
-      if (field.word == &JobWords::backend) {
+      if (field.name == "backend") {
         field.help = list_backends() + " (default: the fastest one for the devices)";
         field.values = devices::backend_names;
       }
@@ -78,40 +77,37 @@ const std::vector<JobField>& job_fields() {
 
 const JobField* find_field(std::string_view name) { return job::find_field(job_fields(), name); }
 
-Job::Job(const JobWords& given, cluster::Machine machine, ranks::World* world, Own own)
+Job::Job(const JobSpec& given, cluster::Machine machine, ranks::World* world, Own own)
     : Job(Ready{}, with_vocabulary(with_software(given), own), std::move(machine), world, std::move(own)) {}
 
-Job::Job(Ready /*ready*/, const JobWords& words, cluster::Machine machine, ranks::World* world, Own own)
-    : words_(words),
+Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, ranks::World* world, Own own)
+    : spec_(spec),
       own_(std::move(own)),
       world_(world),
       machine_(world == nullptr ? std::move(machine) : devices::share_of(machine, *world)),
-      model_(own_.model ? own_.model->with_seed(static_cast<std::int64_t>(job::seed_of(words))) : job::make_model(words)),
-      cluster_(make_cluster(words, machine_, world)),
-      backend_(devices::make_backend(devices::backend_for(cluster_.devices(), words.backend))),
-      seed_(job::seed_of(words)),
-      samples_(job::samples_of(words)),
-      what_if_(parse_what_if(words.what_if)),
-      software_(cost::software_by_name(words.software)),
-      fold_beyond_(job::fold_beyond(words)),
-      request_(job::make_request(without_strategy(words, own_), model_, cluster_,
-                                 job::is_imagined(words) ? job::imagined_target() : backend_->target())) {
-  words_.backend = backend_->name();
-  words_.loss = strategy::to_text(request_.step.loss);
+      model_(own_.model ? own_.model->with_seed(spec.seed) : job::make_model(spec)),
+      cluster_(make_cluster(spec, machine_, world)),
+      backend_(devices::make_backend(devices::backend_for(cluster_.devices(), spec.backend))),
+      software_(cost::software_by_name(spec.software)),
+      fold_beyond_(job::fold_beyond(spec)),
+      request_(job::make_request(without_strategy(spec, own_), model_, cluster_,
+                                 job::is_imagined(spec) ? job::imagined_target() : backend_->target())) {
+  spec_.backend = backend_->name();
+  spec_.loss = request_.step.loss;
   if (own_.model) {
-    words_.model = own_.model->name();
+    spec_.model = own_.model->name();
   }
   if (own_.strategy) {
-    words_.strategy = request_.strategy = own_.strategy->name;
-  } else if (own_.schedule && words_.strategy.empty()) {
+    spec_.strategy = request_.strategy = own_.strategy->name;
+  } else if (own_.schedule && spec_.strategy.empty()) {
     request_.strategy = "product";
   }
   if (own_.duration && !imagined()) {
     throw usage_error("a cost model of your own is for a simulated machine: name one with --cluster, \"ideal\" if none is meant");
   }
   take_schedule();
-  job::require_sense(words_, request_);
-  if (!imagined() && request_.step.precision == strategy::Precision::fp64 && words_.backend == "cpu") {
+  job::require_sense(spec_, request_);
+  if (!imagined() && request_.step.precision == strategy::Precision::fp64 && spec_.backend == "cpu") {
     throw usage_error(
         "the cpu backend has no kernels for fp64: --backend reference computes it, slowly, or choose another --precision");
   }
@@ -141,13 +137,10 @@ void Job::take_schedule() {
 }
 
 void Job::open_data() {
-  const JobWords usual;
-  if (!own_.data && (words_.data.empty() || data::is_random(words_.data))) {
-    for (const auto& [flag, word] :
-         {std::pair("--tokenizer", &JobWords::tokenizer), std::pair("--token-type", &JobWords::token_type),
-          std::pair("--normalize", &JobWords::normalize), std::pair("--augment", &JobWords::augment)}) {
-      if (words_.*word != usual.*word) {
-        throw usage_error("{} says how data is read, and there is none: give some with --data", flag);
+  if (!own_.data && (spec_.data.empty() || data::is_random(spec_.data))) {
+    for (const JobField& field : job_fields()) {
+      if (field.topic == job::Topic::data && field.name != "data" && field.given(spec_)) {
+        throw usage_error("--{} says how data is read, and there is none: give some with --data", field.name);
       }
     }
     return;
@@ -155,10 +148,10 @@ void Job::open_data() {
   if (simulated()) {
     throw usage_error("a simulated step reads no data: leave out --data");
   }
-  if (samples_ > 0) {
+  if (samples() > 0) {
     throw usage_error("--samples counts random samples, and --data brings its own: leave out one of them");
   }
-  data_ = std::make_unique<JobData>(words_, model_, request_.step.loss, request_.step.global_batch, seed_, own_.data);
+  data_ = std::make_unique<JobData>(spec_, model_, request_.step.loss, request_.step.global_batch, seed(), own_.data);
   request_.step.loads_ahead = true;
 }
 
@@ -166,7 +159,7 @@ std::optional<strategy::Folded> Job::fold() const {
   return imagined() && cluster_.size() > fold_beyond_ ? strategy::fold(request_, strategy()) : std::nullopt;
 }
 
-bool Job::imagined() const { return job::is_imagined(words_); }
+bool Job::imagined() const { return job::is_imagined(spec_); }
 
 plan::Limits Job::limits(const plan::Plan& plan) const {
   plan::Limits limits = exec::limits(plan, cluster_, *backend_);

@@ -11,8 +11,8 @@
 #include "baton/cost/software.h"
 #include "baton/exec/backend.h"
 #include "baton/exec/run.h"
+#include "baton/job/spec.h"
 #include "baton/job/what_if.h"
-#include "baton/job/words.h"
 #include "baton/lab/job_data.h"
 #include "baton/lab/own.h"
 #include "baton/model/model.h"
@@ -26,9 +26,9 @@ using job::changed;
 using job::is_schedule_file;
 using job::is_this_machine;
 using job::JobField;
-using job::JobWords;
+using job::JobSpec;
 using job::parse_what_if;
-using job::set_word;
+using job::set_field;
 using job::this_machine;
 using job::WhatIf;
 using job::with_software;
@@ -38,16 +38,16 @@ const std::vector<JobField>& job_fields();
 /// The field with this spelling, in which dashes and underscores are the same; nullptr if there is none.
 const JobField* find_field(std::string_view name);
 
-/// The job that the words describe. The constructor checks everything, before anything starts.
+/// The job that a specification describes. The constructor checks everything, before anything starts.
 class Job {
  public:
   /// With several ranks every rank makes the job, and its devices are those of all ranks.
-  Job(const JobWords& words, cluster::Machine machine, ranks::World* world = nullptr, Own own = {});
+  Job(const JobSpec& spec, cluster::Machine machine, ranks::World* world = nullptr, Own own = {});
 
   Job(const Job&) = delete;  // the request refers to the model and the cluster
   Job& operator=(const Job&) = delete;
 
-  const JobWords& words() const { return words_; }
+  const JobSpec& spec() const { return spec_; }
   const cluster::Machine& machine() const { return machine_; }
   const model::Model& model() const { return model_; }
   const cluster::Cluster& cluster() const { return cluster_; }
@@ -55,26 +55,26 @@ class Job {
   /// The ranks that run it together; nullptr if this process runs it alone.
   ranks::World* world() const { return world_; }
   const strategy::Request& request() const { return request_; }
-  std::uint64_t seed() const { return seed_; }
-  std::int64_t samples() const { return samples_; }
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(spec_.seed); }
+  std::int64_t samples() const { return spec_.samples; }
   /// What it is trained on; null if that is random numbers.
   const JobData* data() const { return data_.get(); }
   exec::DataOptions data_options() const {
-    return {.seed = seed_, .samples = samples_, .feed = data_ ? &data_->training() : nullptr};
+    return {.seed = seed(), .samples = samples(), .feed = data_ ? &data_->training() : nullptr};
   }
   /// What the program that made it gave itself.
   const Own& own() const { return own_; }
-  /// The strategy: the one that the words name, or the program's own.
+  /// The strategy: the one that the specification names, or the program's own.
   const strategy::Strategy& strategy() const;
   plan::Plan compile() const { return strategy::compile(request_, strategy()); }
   /// Whether the job is simulated,
-  bool simulated() const { return !words_.cluster.empty(); }
+  bool simulated() const { return !spec_.cluster.empty(); }
   /// and whether the simulated machine is another one than this.
   bool imagined() const;
   /// The program that is simulated on it.
   const cost::Software& software() const { return software_; }
   /// Changes to the simulated machine.
-  const WhatIf& what_if() const { return what_if_; }
+  const WhatIf& what_if() const { return spec_.what_if; }
   /// The plan of one replica that stands for all; nullopt if the replicas differ or folding is off.
   std::optional<strategy::Folded> fold() const;
   /// If another machine is simulated: above this number of devices, identical replicas are folded into one.
@@ -86,20 +86,17 @@ class Job {
 
  private:
   struct Ready {};
-  Job(Ready ready, const JobWords& words, cluster::Machine machine, ranks::World* world, Own own);
+  Job(Ready ready, const JobSpec& spec, cluster::Machine machine, ranks::World* world, Own own);
   void take_schedule();
   void open_data();
 
-  JobWords words_;
+  JobSpec spec_;
   Own own_;
   ranks::World* world_;
   cluster::Machine machine_;
   model::Model model_;
   cluster::Cluster cluster_;
   std::unique_ptr<exec::Backend> backend_;
-  std::uint64_t seed_;
-  std::int64_t samples_;
-  WhatIf what_if_;
   cost::Software software_;
   std::size_t fold_beyond_;  // number of devices
   strategy::Request request_;

@@ -8,12 +8,12 @@
 namespace baton::lab {
 namespace {
 
-data::Preparation preparation_of(const JobWords& words, std::uint64_t seed, SampleFeed::Use use) {
+data::Preparation preparation_of(const JobSpec& spec, std::uint64_t seed, SampleFeed::Use use) {
   data::Preparation preparation;
-  if (!words.normalize.empty()) {
-    preparation.normalization = data::parse_normalization(words.normalize);
+  if (!spec.normalize.empty()) {
+    preparation.normalization = data::parse_normalization(spec.normalize);
   }
-  const data::Augmentation augmentation = data::parse_augmentation(words.augment);
+  const data::Augmentation augmentation = data::parse_augmentation(spec.augment);
   if (use == SampleFeed::Use::training) {
     preparation.augmentation = augmentation;
     preparation.augmentation.seed = seed;
@@ -55,11 +55,11 @@ data::Form form_of(const model::Model& model, strategy::Loss loss) {
   return form;
 }
 
-SampleFeed::SampleFeed(std::shared_ptr<const data::Source> source, const JobWords& words, const data::Form& form,
-                       std::int64_t batch, std::uint64_t seed, Use use)
+SampleFeed::SampleFeed(std::shared_ptr<const data::Source> source, const JobSpec& spec, const data::Form& form, std::int64_t batch,
+                       std::uint64_t seed, Use use)
     : source_(std::move(source)),
       form_(form),
-      samples_(source_->samples(form, preparation_of(words, seed, use))),
+      samples_(source_->samples(form, preparation_of(spec, seed, use))),
       order_(order_of(samples_->count(), batch, seed, use)) {}
 
 void SampleFeed::input(std::int64_t step, std::int64_t row, std::span<float> out) const {
@@ -94,26 +94,25 @@ std::uint64_t SampleFeed::fingerprint() const {
   return hash.value();
 }
 
-JobData::JobData(const JobWords& words, const model::Model& model, strategy::Loss loss, std::int64_t batch, std::uint64_t seed,
+JobData::JobData(const JobSpec& spec, const model::Model& model, strategy::Loss loss, std::int64_t batch, std::uint64_t seed,
                  const std::optional<data::Parts>& own)
-    : words_(words),
+    : spec_(spec),
       form_(form_of(model, loss)),
       batch_(batch),
       parts_(own ? *own
-                 : data::open(words.data, {.tokenizer = words.tokenizer, .given_tokenizer = {}, .token_type = words.token_type})) {
+                 : data::open(spec.data, {.tokenizer = spec.tokenizer, .given_tokenizer = {}, .token_type = spec.token_type})) {
   if (!parts_.train) {
     throw usage_error("{} holds a test part alone, which is nothing to train on: give a folder or file with training data",
-                      words.data);
+                      spec.data);
   }
-  training_ = std::make_unique<SampleFeed>(parts_.train, words, form_, batch, seed, SampleFeed::Use::training);
+  training_ = std::make_unique<SampleFeed>(parts_.train, spec, form_, batch, seed, SampleFeed::Use::training);
 }
 
 std::unique_ptr<SampleFeed> JobData::evaluation(const std::string& text) const {
   const auto open = [&] {
     try {
       return data::open(
-                 text,
-                 {.tokenizer = words_.tokenizer, .given_tokenizer = parts_.train->tokenizer(), .token_type = words_.token_type})
+                 text, {.tokenizer = spec_.tokenizer, .given_tokenizer = parts_.train->tokenizer(), .token_type = spec_.token_type})
           .for_evaluation();
     } catch (const Error& error) {
       const std::string why = error.what();
@@ -121,7 +120,7 @@ std::unique_ptr<SampleFeed> JobData::evaluation(const std::string& text) const {
     }
   };
   const std::shared_ptr<const data::Source> source = text.empty() ? parts_.test : open();
-  return source ? std::make_unique<SampleFeed>(source, words_, form_, batch_, 0, SampleFeed::Use::evaluation) : nullptr;
+  return source ? std::make_unique<SampleFeed>(source, spec_, form_, batch_, 0, SampleFeed::Use::evaluation) : nullptr;
 }
 
 }  // namespace baton::lab

@@ -8,13 +8,13 @@
 #include "baton/data/order.h"
 #include "baton/data/source.h"
 #include "baton/exec/feed.h"
-#include "baton/job/words.h"
+#include "baton/job/spec.h"
 #include "baton/model/model.h"
 #include "baton/strategy/step.h"
 
 namespace baton::lab {
 
-using job::JobWords;
+using job::JobSpec;
 
 /// What one sample of a model is to a source of data, and what its output is compared with.
 data::Form form_of(const model::Model& model, strategy::Loss loss);
@@ -25,7 +25,7 @@ class SampleFeed final : public exec::Feed {
   /// In the order of training, or as they stand in the source where they are only evaluated: then there is no augmentation either.
   /// A usage error says why the source does not fit the model.
   enum class Use : std::uint8_t { training, evaluation };
-  SampleFeed(std::shared_ptr<const data::Source> source, const JobWords& words, const data::Form& form, std::int64_t batch,
+  SampleFeed(std::shared_ptr<const data::Source> source, const JobSpec& spec, const data::Form& form, std::int64_t batch,
              std::uint64_t seed, Use use);
 
   const data::Source& source() const { return *source_; }
@@ -50,7 +50,7 @@ class SampleFeed final : public exec::Feed {
 class JobData {
  public:
   /// Of `own` where that is given, and nothing is opened.
-  JobData(const JobWords& words, const model::Model& model, strategy::Loss loss, std::int64_t batch, std::uint64_t seed,
+  JobData(const JobSpec& spec, const model::Model& model, strategy::Loss loss, std::int64_t batch, std::uint64_t seed,
           const std::optional<data::Parts>& own = {});
 
   const SampleFeed& training() const { return *training_; }
@@ -58,7 +58,7 @@ class JobData {
   std::unique_ptr<SampleFeed> evaluation(const std::string& text) const;
 
  private:
-  const JobWords& words_;
+  const JobSpec& spec_;
   data::Form form_;
   std::int64_t batch_;
   data::Parts parts_;

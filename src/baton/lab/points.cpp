@@ -10,6 +10,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/job/step_json.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/runner.h"
@@ -45,19 +46,15 @@ bool counts_something(std::string_view axis) {
   return std::find(names.begin(), names.end(), axis) != names.end();
 }
 
-/// Words of a job that an experiment may be given beside its axes. The others say how work is split or where it runs, which is what
-/// experiments are about.
-constexpr std::array<std::string_view, 23> further_words{
+/// Fields of a job that an experiment may be given beside its axes. The others say how work is split or where it runs, which is
+/// what experiments are about.
+constexpr std::array<std::string_view, 23> further_fields{
     "model",     "batch",    "micro_batches", "recompute",    "bucket_mb", "first_bucket_mb", "loss",
     "optimizer", "lr",       "momentum",      "weight_decay", "precision", "loss_scale",      "loss_scale_growth",
     "link",      "memory",   "seed",          "samples",      "decay",     "lr_schedule",     "label_smoothing",
     "clip",      "gradients"};
-/// Of these, and of axes that go by their names, those that are numbers,
-constexpr std::array<std::string_view, 12> numeric_words{
-    "batch",    "micro_batches", "bucket_mb", "first_bucket_mb", "label_smoothing",   "lr",
-    "momentum", "weight_decay",  "seed",      "samples",         "loss_scale_growth", "clip"};
-/// and those that only a job can judge.
-constexpr std::array<std::string_view, 4> judged_words{"link", "memory", "loss_scale", "lr_schedule"};
+/// Of these, those whose texts are no names: the field judges them.
+constexpr std::array<std::string_view, 4> judged_fields{"link", "memory", "loss_scale", "lr_schedule"};
 
 template <std::size_t size>
 bool contains(const std::array<std::string_view, size>& list, std::string_view name) {
@@ -71,8 +68,8 @@ const Axis* axis_of(const Experiment& experiment, std::string_view name) {
 }
 
 bool can_take(const Experiment& experiment, std::string_view name) {
-  return experiment.trains && contains(further_words, name) &&
-         std::find(experiment.own_words.begin(), experiment.own_words.end(), name) == experiment.own_words.end();
+  return experiment.trains && contains(further_fields, name) &&
+         std::find(experiment.own_fields.begin(), experiment.own_fields.end(), name) == experiment.own_fields.end();
 }
 
 /// Refuses what an axis cannot be, before anything runs.
@@ -91,7 +88,9 @@ void check_value(const Experiment& experiment, const Axis& axis, const Json& val
     return;
   }
   const auto is_number = [](const Json& one) { return one.is_number(); };
-  if (std::all_of(axis.quick.begin(), axis.quick.end(), is_number) || contains(numeric_words, name)) {
+  const JobField* field = find_field(name);
+  const bool numeric = field != nullptr && field->numeric && contains(further_fields, name);
+  if (std::all_of(axis.quick.begin(), axis.quick.end(), is_number) || numeric) {
     if (!value.is_number() || value < 0) {
       throw usage_error("{} takes numbers that are not negative, and '{}' is none", where, word_of(value));
     }
@@ -101,10 +100,9 @@ void check_value(const Experiment& experiment, const Axis& axis, const Json& val
     model::parse_model(word_of(value));
     return;
   }
-  if (contains(judged_words, name)) {
-    JobWords words;
-    set_word(words, name, word_of(value));
-    const Job job(words, cluster::probe());
+  if (contains(judged_fields, name)) {
+    JobSpec spec;
+    field->set(spec, job::field_value(value));
     return;
   }
   std::vector<std::string> names;
@@ -113,7 +111,7 @@ void check_value(const Experiment& experiment, const Axis& axis, const Json& val
       names.push_back(word_of(one));
     }
   }
-  if (const JobField* field = find_field(name); field != nullptr && field->values) {
+  if (field != nullptr && field->values) {
     const std::vector<std::string> more = field->values();
     names.insert(names.end(), more.begin(), more.end());
   }
@@ -200,7 +198,7 @@ Experiment extended(const Experiment& experiment, const std::vector<std::string>
   std::vector<std::string> added;
   for (const std::string& name : names) {
     if (axis_of(wider, name) == nullptr && can_take(experiment, name)) {
-      const Json usual = JobWords{}.*find_field(name)->word;
+      const Json usual = find_field(name)->text(JobSpec{});
       wider.axes.insert(wider.axes.begin(), {name, find_field(name)->help, {usual}, {usual}});
       added.push_back(name);
     }
@@ -209,7 +207,7 @@ Experiment extended(const Experiment& experiment, const std::vector<std::string>
     wider.open = [added, open = experiment.open](const Point& point, const Settings& settings) {
       Settings further = settings;
       for (const std::string& name : added) {
-        further.words[name] = text(point, name);
+        further.fields[name] = job::field_value(point[name]);
       }
       return open(point, further);
     };

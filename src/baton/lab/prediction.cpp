@@ -17,8 +17,8 @@ namespace {
 /// Simulated when it is opened, so that the times of its tasks are taken in the minute in which it is measured.
 class PredictedAndMeasured final : public TrainMeasurement {
  public:
-  PredictedAndMeasured(const JobWords& words, const Settings& settings)
-      : TrainMeasurement(words, settings, {}), simulated_(simulate(words, settings)) {}
+  PredictedAndMeasured(const JobSpec& spec, const Settings& settings)
+      : TrainMeasurement(spec, settings, {}), simulated_(simulate(spec, settings)) {}
 
   Json record() const override {
     const Json full = TrainMeasurement::record();
@@ -31,9 +31,9 @@ class PredictedAndMeasured final : public TrainMeasurement {
   }
 
  private:
-  static Nanoseconds simulate(JobWords words, const Settings& settings) {
-    words.cluster = this_machine;
-    Training simulated(words, settings.machine);
+  static Nanoseconds simulate(JobSpec spec, const Settings& settings) {
+    spec.cluster = this_machine;
+    Training simulated(spec, settings.machine);
     simulated.run(1, 0);
     return simulated.timed()[0];
   }
@@ -84,7 +84,7 @@ std::vector<std::string> accuracy(const std::vector<Json>& rows, const std::vect
 
 }  // namespace
 
-Experiment prediction(const JobWords& shared, const AxisValues& axes) {
+Experiment prediction(const JobSpec& shared, const AxisValues& axes) {
   Experiment experiment{
       .id = "prediction",
       .part = "",
@@ -93,7 +93,7 @@ Experiment prediction(const JobWords& shared, const AxisValues& axes) {
       .questions = {}};
   std::vector<std::string> names;
   for (const auto& [name, values] : axes) {
-    experiment.axes.push_back(axis_of_word(name, values));
+    experiment.axes.push_back(axis_of_field(name, values));
     names.push_back(experiment.axes.back().name);
     experiment.columns.push_back({names.back(), names.back(), Format::text});
   }
@@ -101,7 +101,7 @@ Experiment prediction(const JobWords& shared, const AxisValues& axes) {
                                                        {"time_per_step_ns", "measured", Format::time},
                                                        {"error", "error", Format::percent}});
   experiment.open = [shared](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
-    return std::make_unique<PredictedAndMeasured>(words_at(shared, point), settings);
+    return std::make_unique<PredictedAndMeasured>(spec_at(shared, point), settings);
   };
   experiment.details = [names](const std::vector<Json>& rows) { return accuracy(rows, names); };
   return experiment;

@@ -6,10 +6,10 @@
 
 namespace baton::lab {
 
-/// An experiment that simulates each job on this machine and then measures it. The axes are words of a job; `shared` is what
+/// An experiment that simulates each job on this machine and then measures it. The axes are fields of a job; `shared` is what
 /// all have in common. A record has `time_per_step_ns` (measured), `simulated_ns` and `error`, simulated over measured less one. It
 /// finds how large the errors are, and how many pairs of points that differ in strategy alone, by more than the noise, are
 /// simulated in the order in which they were measured.
-Experiment prediction(const JobWords& shared, const AxisValues& axes);
+Experiment prediction(const JobSpec& shared, const AxisValues& axes);
 
 }  // namespace baton::lab

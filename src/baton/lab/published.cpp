@@ -331,15 +331,15 @@ double seconds_per_step(const Reader& row, double batch, double sequence, double
 }
 
 /// How many layers each stage has, as blocks: an embedding before the first, scores after the last.
-std::string split_of(std::int64_t layers, std::int64_t stages) {
+std::vector<std::int64_t> split_of(std::int64_t layers, std::int64_t stages) {
   if (layers % stages != 0) {
     throw usage_error("{} layers cannot be divided evenly over {} stages", layers, stages);
   }
-  std::string text;
+  std::vector<std::int64_t> blocks;
   for (std::int64_t s = 0; s < stages; ++s) {
-    text += fmt::format("{}{}", s == 0 ? "" : ",", 2 * layers / stages + (s == 0 ? 1 : 0) + (s + 1 == stages ? 1 : 0));
+    blocks.push_back(2 * layers / stages + (s == 0 ? 1 : 0) + (s + 1 == stages ? 1 : 0));
   }
-  return text;
+  return blocks;
 }
 
 std::string software_for(const Reader& row, const PublishedDefaults& defaults, const std::string& cluster, bool foundry) {
@@ -421,11 +421,12 @@ void read_training(const Reader& row, const PublishedDefaults& defaults, Publish
   const bool foundry = row.has({"sharding_strategy"}) && row.has({"gradaccum"});
   const bool images = row.has(image_rate_names) || row.has({"images_per_s_per_gpu"});
   refuse_unknown_axes(row);
-  JobWords words;
-  words.cluster = cluster_for(row, defaults);
-  words.software = software_for(row, defaults, words.cluster, foundry);
+  JobSpec spec;
+  spec.cluster = cluster_for(row, defaults);
+  spec.software = software_for(row, defaults, spec.cluster, foundry);
   bool fp8 = false;
-  words.precision = precision_of(row.text({"precision", "dtype", "data_type"}), words.software, words.cluster, fp8);
+  spec.precision = strategy::precision_by_name(
+      precision_of(row.text({"precision", "dtype", "data_type"}), spec.software, spec.cluster, fp8));
   const std::int64_t devices = row.needed(gpu_count_names);
   const std::int64_t tp = row.count({"tp", "tensor_parallel", "tensor_parallel_size", "t"}, 1);
   const std::int64_t pp = row.count({"pp", "pipeline_parallel", "pipeline_parallel_size", "p"}, 1);
@@ -437,11 +438,11 @@ void read_training(const Reader& row, const PublishedDefaults& defaults, Publish
   }
   const std::int64_t sequence = images ? 1 : row.count(sequence_names, 2048);
   std::int64_t layers = 0;
-  const cost::Software software = cost::software_by_name(words.software);
-  words.model = images ? "resnet50:group=1"
-                       : model_of(row, sequence, foundry,
-                                  tp == 1 && !software.pads_alone ? 1 : software.vocabulary * (software.vocabulary > 1 ? tp : 1),
-                                  layers);
+  const cost::Software software = cost::software_by_name(spec.software);
+  spec.model = images ? "resnet50:group=1"
+                      : model_of(row, sequence, foundry,
+                                 tp == 1 && !software.pads_alone ? 1 : software.vocabulary * (software.vocabulary > 1 ? tp : 1),
+                                 layers);
   const std::int64_t micro = row.count(micro_names, 0);
   std::int64_t parts = row.count(parts_names, 0);
   const std::int64_t batch = row.count(batch_names, micro * std::max<std::int64_t>(1, parts) * dp);
@@ -453,32 +454,32 @@ void read_training(const Reader& row, const PublishedDefaults& defaults, Publish
   if (batch % dp != 0) {
     throw usage_error("a batch of {} cannot be divided over {} replicas", batch, dp);
   }
-  words.devices = fmt::format("{}", devices);
-  words.batch = fmt::format("{}", batch);
-  words.dp = fmt::format("{}", dp);
-  words.pp = fmt::format("{}", pp);
-  words.tp = fmt::format("{}", tp);
-  words.fold = "always";
+  spec.devices = devices;
+  spec.batch = batch;
+  spec.dp = dp;
+  spec.pp = pp;
+  spec.tp = tp;
+  spec.fold = job::Fold::always;
   const std::string sharding = canonical(row.text({"sharding_strategy", "zero"}));
   if (sharding == "shard-grad-op" || sharding == "2") {
-    words.zero = "2";
+    spec.zero = 2;
   } else if (sharding == "full-shard" || sharding == "3" || sharded > 0) {
-    words.zero = "3";
+    spec.zero = 3;
   } else if (sharding == "1") {
-    words.zero = "1";
+    spec.zero = 1;
   }
   const std::string recompute = canonical(row.text({"recompute", "activation_checkpointing", "recomputation", "ac"}));
-  words.recompute = is_full(recompute) ? "full" : words.recompute;
-  if (!recompute.starts_with("selective") && contains(words.software, "torchtitan")) {
-    words.software += "+keep";  // what it computes twice is said by `recompute` alone
+  spec.recompute = is_full(recompute) ? strategy::Recompute::full : spec.recompute;
+  if (!recompute.starts_with("selective") && contains(spec.software, "torchtitan")) {
+    spec.software += "+keep";  // what it computes twice is said by `recompute` alone
   }
-  words.software += fp8 ? "+fp8" : "";
+  spec.software += fp8 ? "+fp8" : "";
   if (pp > 1) {
     const std::string schedule = canonical(row.text({"schedule", "pipeline_schedule"}));
     const std::int64_t chunks = row.count({"vp", "virtual_pipeline", "chunks", "vpp"}, schedule.starts_with("interleaved") ? 2 : 1);
-    words.schedule = chunks > 1 ? "interleaved" : schedule.empty() ? "1f1b" : schedule;
-    words.chunks = chunks > 1 ? fmt::format("{}", chunks) : "";
-    words.split = split_of(layers, pp * chunks);
+    spec.schedule = chunks > 1 ? "interleaved" : schedule.empty() ? "1f1b" : schedule;
+    spec.chunks = chunks > 1 ? std::optional(chunks) : std::nullopt;
+    spec.split = split_of(layers, pp * chunks);
   }
   const std::int64_t of_replica = batch / dp;
   PublishedJobs jobs;
@@ -487,21 +488,22 @@ void read_training(const Reader& row, const PublishedDefaults& defaults, Publish
     if (each == 0 || of_replica % each != 0) {
       throw usage_error("the {} samples of a replica cannot be divided into micro-batches of {}", of_replica, each);
     }
-    words.micro_batches = fmt::format("{}", of_replica / each);
-    jobs.push_back(words);
+    spec.micro_batches = of_replica / each;
+    jobs.push_back(spec);
   } else if (images) {
-    words.micro_batches = "1";
-    jobs.push_back(words);
+    spec.micro_batches = 1;
+    jobs.push_back(spec);
   } else {
     const std::int64_t largest = pp > 1 ? std::max<std::int64_t>(1, of_replica / (4 * pp)) : 16;  // so that few stages idle
     for (std::int64_t each = 1; each <= largest && of_replica % each == 0; each *= 2) {
-      words.micro_batches = fmt::format("{}", of_replica / each);
-      jobs.push_back(words);
+      spec.micro_batches = of_replica / each;
+      jobs.push_back(spec);
     }
   }
-  one.what = fmt::format("{}{} on {} {}, dp {} pp {} tp {}, batch {}{}{}", words.model, fp8 ? " fp8" : "", devices, words.cluster,
-                         dp, pp, tp, batch, micro > 0 ? fmt::format(", micro-batch {}", micro) : "",
-                         words.recompute == "none" ? "" : ", recompute " + words.recompute);
+  one.what = fmt::format(
+      "{}{} on {} {}, dp {} pp {} tp {}, batch {}{}{}", spec.model, fp8 ? " fp8" : "", devices, spec.cluster, dp, pp, tp, batch,
+      micro > 0 ? fmt::format(", micro-batch {}", micro) : "",
+      spec.recompute == strategy::Recompute::none ? "" : fmt::format(", recompute {}", strategy::to_text(spec.recompute)));
   one.job = std::move(jobs);
 }
 

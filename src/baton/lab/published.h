@@ -51,7 +51,7 @@ struct PublishedKernel {
 };
 
 /// Jobs of which the published one is the fastest: the table leaves something open, as the micro-batch.
-using PublishedJobs = std::vector<JobWords>;
+using PublishedJobs = std::vector<JobSpec>;
 
 /// A time that somebody measured, and what Baton has to simulate for it.
 struct PublishedCase {

@@ -36,24 +36,24 @@ std::vector<double> losses_in(const Json& result) {
   return losses;
 }
 
-JobWords words_in(const Json& result) {
+JobSpec spec_in(const Json& result) {
   if (!result.contains("settings") || !result["settings"].is_object()) {
     throw usage_error("the result has no settings, so that it cannot be done again: it is no result of train --json");
   }
-  JobWords words;
+  JobSpec spec;
   for (const auto& [name, value] : result["settings"].items()) {
     if (!value.is_string()) {
       throw usage_error("the setting {} of the result is no text", name);
     }
-    set_word(words, name, value.get<std::string>());
+    set_field(spec, name, value.get<std::string>());
   }
-  return words;
+  return spec;
 }
 
 /// What the result says twice must be the same both times.
-void require_consistent(const Json& result, const JobWords& words, std::size_t losses) {
-  if (!words.cluster.empty()) {
-    throw usage_error("the result was simulated on {}, and a simulation has no losses", words.cluster);
+void require_consistent(const Json& result, const JobSpec& spec, std::size_t losses) {
+  if (!spec.cluster.empty()) {
+    throw usage_error("the result was simulated on {}, and a simulation has no losses", spec.cluster);
   }
   if (whole_number(result, "steps_before") != 0) {
     throw usage_error("the result continues a checkpoint after {} steps: only a run from its first step can be done again",
@@ -62,8 +62,8 @@ void require_consistent(const Json& result, const JobWords& words, std::size_t l
   if (const std::int64_t steps = whole_number(result, "steps"); steps < 1 || static_cast<std::size_t>(steps) != losses) {
     throw usage_error("the result says that it has {} steps, and has {} losses", steps, losses);
   }
-  if (fmt::format("{}", whole_number(result, "seed")) != words.seed) {
-    throw usage_error("the result says that its seed is {}, and its settings say {}", whole_number(result, "seed"), words.seed);
+  if (whole_number(result, "seed") != spec.seed) {
+    throw usage_error("the result says that its seed is {}, and its settings say {}", whole_number(result, "seed"), spec.seed);
   }
 }
 
@@ -91,18 +91,18 @@ std::vector<cluster::Gpu> gpus_here() {
 }
 
 /// Where it is done again: on as many devices, in one process. Says why bits may differ, if they may.
-std::string choose_devices(const Json& result, JobWords& words) {
+std::string choose_devices(const Json& result, JobSpec& spec) {
   const std::size_t devices = result.contains("device_list") && result["device_list"].is_array() ? result["device_list"].size() : 0;
   const bool ranks = result.contains("ranks") && result["ranks"].is_array() && result["ranks"].size() > 1;
-  if (!cluster::names_gpus(words.devices)) {
-    words.devices = ranks && devices > 0 ? fmt::format("cpu:{}", devices) : words.devices;
+  if (!cluster::names_gpus(spec.devices.text())) {
+    spec.devices = ranks && devices > 0 ? job::DeviceList(fmt::format("cpu:{}", devices)) : spec.devices;
     return "";
   }
   const std::string theirs = result.contains("gpu") && result["gpu"].is_string() ? result["gpu"].get<std::string>() : "a GPU";
   const std::vector<cluster::Gpu> gpus = gpus_here();
   if (gpus.empty()) {
-    words.devices = fmt::format("cpu:{}", std::max<std::size_t>(devices, 1));
-    words.backend.clear();
+    spec.devices = fmt::format("cpu:{}", std::max<std::size_t>(devices, 1));
+    spec.backend.clear();
     return fmt::format("it was computed on {}, and here there are CPUs only", theirs);
   }
   return gpus[0].name == theirs ? "" : fmt::format("it was computed on {}, and here is {}", theirs, gpus[0].name);
@@ -130,12 +130,12 @@ Recomputed recompute(const Json& result, const cluster::Machine& machine,
     throw usage_error("this is no result of train --json");
   }
   const std::vector<double> claimed = losses_in(result);
-  JobWords words = words_in(result);
-  require_consistent(result, words, claimed.size());
+  JobSpec spec = spec_in(result);
+  require_consistent(result, spec, claimed.size());
   Recomputed compared{.steps = static_cast<std::int64_t>(claimed.size())};
-  compared.why_allowed = choose_devices(result, words);
+  compared.why_allowed = choose_devices(result, spec);
   compared.allowed = compared.why_allowed.empty() ? 0 : allowed_across_devices;
-  Training run(words, machine);
+  Training run(spec, machine);
   run.run(compared.steps, 0, [&](std::int64_t done, const exec::RunResult&) { return !go_on || go_on(done, compared.steps); });
   if (run.losses().size() < claimed.size()) {
     throw Stopped(

@@ -95,14 +95,14 @@ class Sampler::Window final : public exec::Feed {
   std::vector<std::int32_t> tokens_;
 };
 
-Sampler::Sampler(JobWords words, const checkpoint::Source& weights, std::int64_t longest, const cluster::Machine& machine) {
-  const model::Model whole = model::parse_model(words.model);
+Sampler::Sampler(JobSpec spec, const checkpoint::Source& weights, std::int64_t longest, const cluster::Machine& machine) {
+  const model::Model whole = model::parse_model(spec.model);
   require_token_model(whole);
   window_ = std::clamp<std::int64_t>(longest, 1, context_of(whole));
-  words.model = with_positions(whole, window_);
-  words.batch = "1";
-  words.loss = "cross-entropy";
-  job_ = std::make_unique<Job>(words, machine);
+  spec.model = with_positions(whole, window_);
+  spec.batch = 1;
+  spec.loss = strategy::Loss::cross_entropy;
+  job_ = std::make_unique<Job>(spec, machine);
   feed_ = std::make_unique<Window>(window_);
   forward_ = std::make_unique<Forward>(*job_, *feed_);
   forward_->take_weights(*checkpoint::shortened(weights, job_->model()));

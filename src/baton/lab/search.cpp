@@ -182,10 +182,10 @@ class Candidates {
 };
 
 /// On devices that hold anything: whether the memory it takes is there is asked afterwards.
-Found simulate_all(const JobWords& shown, const cluster::Machine& machine, const Own& own, job::Unfolded unfolded) {
-  JobWords words = shown;
-  words.memory = "1024T";
-  const Job job(words, machine, nullptr, own);
+Found simulate_all(const JobSpec& shown, const cluster::Machine& machine, const Own& own, job::Unfolded unfolded) {
+  JobSpec spec = shown;
+  spec.memory = job::ample_memory;
+  const Job job(spec, machine, nullptr, own);
   const auto limits = [&](const plan::Plan& plan) { return job.limits(plan); };
   const job::Laid laid = job::lay_out(job.request(), job.strategy(), job.fold_beyond(), limits, unfolded);
   end_if_asked();
@@ -193,9 +193,9 @@ Found simulate_all(const JobWords& shown, const cluster::Machine& machine, const
   job::Study study(laid.plan, laid.copies(), trace::Origin::simulated);
   study.add(step);
   std::string name = strategy::describe(job.request());
-  name += words.chunks.empty() ? "" : fmt::format(", {} chunks", words.chunks);
-  name += words.recompute == "none" ? "" : ", recompute " + words.recompute;
-  return {.words = shown,
+  name += spec.chunks ? fmt::format(", {} chunks", *spec.chunks) : "";
+  name += spec.recompute == strategy::Recompute::none ? "" : fmt::format(", recompute {}", strategy::to_text(spec.recompute));
+  return {.spec = shown,
           .name = std::move(name),
           .step = step.duration,
           .memory = *std::max_element(laid.peak.begin(), laid.peak.end()),
@@ -208,28 +208,27 @@ T extended(T at_few, T at_more, double factor) {
 }
 
 /// Of a step of very many micro-batches two with fewer are simulated: from one full pipeline on each further one adds the same.
-Found simulate(const Candidate& candidate, const JobWords& shared, const cluster::Machine& machine, const Own& own) {
+Found simulate(const Candidate& candidate, const JobSpec& shared, const cluster::Machine& machine, const Own& own) {
   const Choice& choice = candidate.choice;
-  JobWords words = job::words_of(choice, shared);
-  words.fold = "always";
-  const std::int64_t batch = parse_integer(shared.batch, "--batch", 1, 1 << 30);
-  const auto shorter = job::shorter_steps(choice, batch);
+  JobSpec spec = job::spec_of(choice, shared);
+  spec.fold = job::Fold::always;
+  const auto shorter = job::shorter_steps(choice, shared.batch);
   const auto unfolded = candidate.price.all_tasks > Candidates::most_tasks_of_one ? job::Unfolded::refused
                                                                                   : job::Unfolded::written_out;
   if (!shorter) {
-    return simulate_all(words, machine, own, unfolded);
+    return simulate_all(spec, machine, own, unfolded);
   }
   const auto step_of = [&](std::int64_t count) {
-    JobWords fewer = words;
-    fewer.micro_batches = fmt::format("{}", count);
-    fewer.batch = fmt::format("{}", batch / choice.micro_batches * count);
+    JobSpec fewer = spec;
+    fewer.micro_batches = count;
+    fewer.batch = shared.batch / choice.micro_batches * count;
     return simulate_all(fewer, machine, own, unfolded);
   };
   const Found few = step_of(shorter->first);
   Found found = step_of(shorter->second);
   const double factor = static_cast<double>(choice.micro_batches - shorter->second) /
                         static_cast<double>(shorter->second - shorter->first);
-  found.words = words;
+  found.spec = spec;
   const std::string count = fmt::format("{} micro-batches", shorter->second);
   if (const std::size_t at = found.name.find(count); at != std::string::npos) {
     found.name.replace(at, count.size(), fmt::format("{} micro-batches", choice.micro_batches));
@@ -247,18 +246,18 @@ Found simulate(const Candidate& candidate, const JobWords& shared, const cluster
 
 /// Whether the second is the first with recomputation, which here saves nothing: a stage of one block frees nothing.
 bool same_but_recomputing(const Found& plain, const Found& recomputing) {
-  JobWords words = recomputing.words;
-  words.recompute = "none";
-  return plain.words == words && recomputing.words.recompute != "none" && recomputing.memory >= plain.memory &&
+  JobSpec spec = recomputing.spec;
+  spec.recompute = strategy::Recompute::none;
+  return plain.spec == spec && recomputing.spec.recompute != strategy::Recompute::none && recomputing.memory >= plain.memory &&
          recomputing.step >= plain.step;
 }
 
 /// What is chosen here cannot be asked for.
-void refuse_choices(const JobWords& words) {
+void refuse_choices(const JobSpec& spec) {
   for (const std::string_view name :
        {"strategy", "dp", "pp", "tp", "sp", "zero", "schedule", "chunks", "split", "micro-batches", "recompute", "fold"}) {
     for (const JobField& field : job_fields()) {
-      if (field.name == name && words.*field.word != JobWords{}.*field.word) {
+      if (field.name == name && field.given(spec)) {
         throw usage_error("a search chooses --{} itself: leave it out, or give the split to baton simulate", name);
       }
     }
@@ -268,7 +267,7 @@ void refuse_choices(const JobWords& words) {
 /// Simulates candidates, two at a time, and keeps what came of them.
 class Trials {
  public:
-  Trials(const JobWords& shared, const cluster::Machine& machine, const Own& own, Candidates& candidates,
+  Trials(const JobSpec& shared, const cluster::Machine& machine, const Own& own, Candidates& candidates,
          const SearchProgress& progress, SearchResult& result)
       : shared_(shared), machine_(machine), own_(own), candidates_(candidates), progress_(progress), result_(result) {}
 
@@ -323,7 +322,7 @@ class Trials {
     }
   }
 
-  const JobWords& shared_;
+  const JobSpec& shared_;
   const cluster::Machine& machine_;
   const Own& own_;
   Candidates& candidates_;
@@ -396,7 +395,7 @@ void SearchResult::note_too_large(double bytes) {
   ++too_large;
 }
 
-SearchResult search(const JobWords& shared, const cluster::Machine& machine, const SearchProgress& progress, const Own& own) {
+SearchResult search(const JobSpec& shared, const cluster::Machine& machine, const SearchProgress& progress, const Own& own) {
   refuse_choices(shared);
   if (own.strategy || own.schedule) {
     throw usage_error("a search chooses strategy and schedule itself: give yours to a simulation");
@@ -439,18 +438,18 @@ std::string against_all_devices(const SearchResult& result) {
   if (result.ranked.empty() || result.devices == 1) {
     return "";
   }
-  const auto takes_all = [&](const Found& one) { return one.words.devices == fmt::format("{}", result.devices); };
+  const auto takes_all = [&](const Found& one) { return one.choice.devices() == result.devices; };
   const Found& best = result.ranked[0];
   const auto all = std::find_if(result.ranked.begin(), result.ranked.end(), takes_all);
   if (all == result.ranked.end()) {
     return fmt::format("No split over all {} devices that was simulated fits; {} devices are fastest.", result.devices,
-                       best.words.devices);
+                       best.choice.devices());
   }
   if (takes_all(best)) {
     return fmt::format("No smaller number of devices that was simulated is faster than all {}.", result.devices);
   }
   return fmt::format("{} faster than all {}: the fastest split of all, {}, takes {}, {} longer.",
-                     best.words.devices == "1" ? "One device is" : best.words.devices + " devices are", result.devices, all->name,
+                     best.choice.devices() == 1 ? "One device is" : fmt::format("{} devices are", best.choice.devices()), result.devices, all->name,
                      to_text(all->step),
                      percent(static_cast<double>((all->step - best.step).count) / static_cast<double>(best.step.count)));
 }
@@ -465,7 +464,7 @@ std::string against_one_device(const SearchResult& result) {
     return fmt::format("One device cannot hold the job: it needs {} and has {}.", to_text(alone.memory),
                        to_text(result.device_memory));
   }
-  const auto several = [](const Found& one) { return one.words.devices != "1"; };
+  const auto several = [](const Found& one) { return one.choice.devices() > 1; };
   const auto split = std::find_if(result.ranked.begin(), result.ranked.end(), several);
   if (split == result.ranked.end()) {
     return fmt::format("No split over several devices works; one device takes {}.", to_text(alone.step));

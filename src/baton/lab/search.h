@@ -14,7 +14,7 @@ namespace baton::lab {
 
 /// A way of splitting a job over a cluster, and what a simulated step of it costs.
 struct Found {
-  JobWords words;
+  JobSpec spec;
   job::Choice choice = {};
   std::string name;  // as plans are described, "dp 4 × pp 2, 1f1b, 8 micro-batches", and whether it recomputes
   Nanoseconds step;
@@ -50,7 +50,7 @@ using SearchProgress = std::function<bool(std::size_t done, std::size_t total)>;
 /// If plans are small, so is every other one simulated that could be faster than the fastest. `shared` is what all have in common:
 /// model, batch, cluster, devices, optimizer; a usage error names what is asked for there although the search chooses it. `own` may
 /// hold a model and costs.
-SearchResult search(const JobWords& shared, const cluster::Machine& machine, const SearchProgress& progress = {},
+SearchResult search(const JobSpec& shared, const cluster::Machine& machine, const SearchProgress& progress = {},
                     const Own& own = {});
 
 /// Whether the fastest split beats one device, and by how much; empty if one device was not reached.

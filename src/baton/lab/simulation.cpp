@@ -13,7 +13,7 @@ namespace baton::lab {
 
 void require_rates(const Job& job) {
   if (job.imagined() && !job.own().duration) {
-    job::require_rates(job.words(), job.request(), job.software());
+    job::require_rates(job.spec(), job.request(), job.software());
   }
 }
 
@@ -50,10 +50,10 @@ trace::StepTrace Simulation::step(const WhatIf& what_if) const {
 
 std::string Simulation::cost_origin() const {
   if (job_.own().duration) {
-    return job::changed_origin(job_.own().duration_origin, job_.words());
+    return job::changed_origin(job_.own().duration_origin, job_.spec());
   }
-  return calibration_ ? job::changed_origin(cost::Measured({}, job_.cluster(), calibration_->where()).origin(), job_.words())
-                      : job::imagined_origin(job_.cluster(), job_.words(), job_.software());
+  return calibration_ ? job::changed_origin(cost::Measured({}, job_.cluster(), calibration_->where()).origin(), job_.spec())
+                      : job::imagined_origin(job_.cluster(), job_.spec(), job_.software());
 }
 
 std::vector<Sensitivity> sensitivities(const Simulation& simulation, Nanoseconds step) {

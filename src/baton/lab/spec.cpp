@@ -7,6 +7,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/base/toml.h"
+#include "baton/job/step_json.h"
 #include "baton/lab/instances.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
@@ -50,11 +51,11 @@ const toml::table& table_of(const toml::table& root, std::string_view name) {
 }
 
 /// What all points share.
-JobWords job_of(const toml::table& root) {
-  JobWords shared;
+JobSpec job_of(const toml::table& root) {
+  JobSpec shared;
   if (root.contains("job")) {
     for (const auto& [key, node] : table_of(root, "job")) {
-      set_word(shared, key.str(), word_of(to_value(node, key.str())));
+      set_field(shared, key.str(), job::field_value(to_value(node, key.str())));
     }
   }
   return shared;
@@ -67,7 +68,7 @@ Json baseline_of(const toml::table& root, const std::vector<Axis>& axes) {
     return baseline;
   }
   for (const auto& [key, node] : table_of(root, "baseline")) {
-    const std::string name = axis_of_word(key.str(), {}).name;
+    const std::string name = axis_of_field(key.str(), {}).name;
     const Json value = to_value(node, key.str());
     const auto axis = std::find_if(axes.begin(), axes.end(), [&](const Axis& one) { return one.name == name; });
     if (axis == axes.end()) {
@@ -190,11 +191,11 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
   }
   Experiment experiment{
       .id = id, .part = "", .title = text_of(root, "title", id), .task = text_of(root, "question", ""), .questions = {}};
-  const JobWords shared = job_of(root);
+  const JobSpec shared = job_of(root);
   std::vector<std::string> names;
   std::int64_t points = 1;
   for (const auto& [key, node] : table_of(root, "axes")) {
-    Axis axis = axis_of_word(key.str(), {});
+    Axis axis = axis_of_field(key.str(), {});
     if (std::find(names.begin(), names.end(), axis.name) != names.end()) {
       throw usage_error("the spec has the axis '{}' twice", axis.name);
     }
@@ -229,7 +230,7 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
   experiment.plots.push_back(
       time_plot(Plot::Kind::bars, "Step time", names.back(), names.back(), names.size() > 1 ? names.front() : ""));
   experiment.open = [shared](const Point& point, const Settings& settings) {
-    return measure_training(words_at(shared, point), settings, {.timeline = point.dump()});
+    return measure_training(spec_at(shared, point), settings, {.timeline = point.dump()});
   };
   experiment.derive = [names, baseline = baseline_of(root, experiment.axes)](std::vector<Json>& rows) {
     add_speedup_over(baseline, names, rows);
@@ -239,12 +240,11 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
 }
 
 std::vector<std::pair<std::string, std::string>> spec_job(std::string_view toml) {
-  const JobWords shared = job_of(parse_toml(toml, "the spec"));
-  const JobWords usual;
+  const JobSpec shared = job_of(parse_toml(toml, "the spec"));
   std::vector<std::pair<std::string, std::string>> given;
   for (const JobField& field : job_fields()) {
-    if (shared.*field.word != usual.*field.word) {
-      given.emplace_back(field.name, shared.*field.word);
+    if (field.given(shared)) {
+      given.emplace_back(field.name, field.text(shared));
     }
   }
   return given;

@@ -8,6 +8,7 @@
 
 #include "baton/base/clock.h"
 #include "baton/base/hash.h"
+#include "baton/job/step_json.h"
 #include "baton/lab/crowding.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/training_json.h"
@@ -76,16 +77,16 @@ Json kept_losses(const std::vector<double>& losses) {
           {"losses_checksum", fmt::format("{:016x}", bits.value())}};
 }
 
-/// A job as the settings want it: with the words that they set, and simulated if the laboratory simulates.
-JobWords as_set(JobWords words, const Settings& settings) {
-  for (const auto& [name, value] : settings.words) {
-    set_word(words, name, value);
+/// A job as the settings want it: with the fields that they set, and simulated if the laboratory simulates.
+JobSpec as_set(JobSpec spec, const Settings& settings) {
+  for (const auto& [name, value] : settings.fields) {
+    set_field(spec, name, value);
   }
   if (!settings.cluster.empty()) {
-    words.cluster = settings.cluster;
-    words.what_if = settings.what_if;
+    spec.cluster = settings.cluster;
+    spec.what_if = settings.what_if;
   }
-  return words;
+  return spec;
 }
 
 /// "has 1 core", "is a GPU RTX-3090", "is 1/4 of GPU 0".
@@ -112,7 +113,7 @@ Json trained_json(const Training& run) {
           {"parameters", job.model().parameter_count()},
           {"parameter_bytes", job.model().parameter_count() * 4},
           {"batch", job.request().step.global_batch},
-          {"optimizer", fmt::format("{} with learning rate {:.6g}", job.words().optimizer, rate)},
+          {"optimizer", fmt::format("{} with learning rate {:.6g}", job.spec().optimizer, rate)},
           {"loss", strategy::to_text(job.request().step.loss)},
           {"precision", strategy::to_text(job.request().step.precision)},
           {"seed", job.seed()},
@@ -165,9 +166,9 @@ Json gpu_summary(const Training& run) {
 
 }  // namespace
 
-TrainMeasurement::TrainMeasurement(const JobWords& words, const Settings& settings, Options options)
+TrainMeasurement::TrainMeasurement(const JobSpec& spec, const Settings& settings, Options options)
     : training_(
-          std::make_unique<Training>(as_set(words, settings), settings.machine, Calibration::Progress{}, nullptr, options.planner)),
+          std::make_unique<Training>(as_set(spec, settings), settings.machine, Calibration::Progress{}, nullptr, options.planner)),
       options_(std::move(options)),
       first_instance_(settings.instance == 0) {
   if (!training_->simulated()) {
@@ -227,18 +228,22 @@ Json TrainMeasurement::record() const {
   return record;
 }
 
-Axis axis_of_word(std::string_view name, const std::vector<Json>& values) {
-  JobWords probe;
-  set_word(probe, name, "");  // throws where there is no such word
+Axis axis_of_field(std::string_view name, const std::vector<Json>& values) {
+  if (find_field(name) == nullptr) {
+    JobSpec probe;
+    set_field(probe, name, "");  // throws, with the names that there are
+  }
   return {axis_name(name), "", values, values};
 }
 
-JobWords words_at(const JobWords& shared, const Point& point) {
-  JobWords words = shared;
+void take(JobSpec& spec, const Point& point, const std::string& axis) { set_field(spec, axis, job::field_value(point[axis])); }
+
+JobSpec spec_at(const JobSpec& shared, const Point& point) {
+  JobSpec spec = shared;
   for (const auto& [axis, value] : point.items()) {
-    set_word(words, axis, word_of(value));
+    set_field(spec, axis, job::field_value(value));
   }
-  return words;
+  return spec;
 }
 
 }  // namespace baton::lab

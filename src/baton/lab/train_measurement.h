@@ -20,7 +20,7 @@ class TrainMeasurement : public Measurement {
     Training::Planner planner = {};
   };
 
-  TrainMeasurement(const JobWords& words, const Settings& settings, Options options);
+  TrainMeasurement(const JobSpec& spec, const Settings& settings, Options options);
 
   void round(Nanoseconds time) override;
   /// What training_json.h has, where the step went (`compute_ns`, `communication_ns`, `exposed_ns`, `waiting_ns`, `delayed_ns`,
@@ -42,14 +42,16 @@ class TrainMeasurement : public Measurement {
   std::optional<Crowding> crowding_;
 };
 
-/// An axis whose values are those of a word of a job; a usage error where there is no such word.
-Axis axis_of_word(std::string_view name, const std::vector<Json>& values);
-/// What all points share, with the words that this one sets.
-JobWords words_at(const JobWords& shared, const Point& point);
+/// An axis whose values are those of a field of a job; a usage error if there is no such field.
+Axis axis_of_field(std::string_view name, const std::vector<Json>& values);
+/// Sets the field of a job that goes by the name of an axis to the value that the point has there.
+void take(JobSpec& spec, const Point& point, const std::string& axis);
+/// What all points share, with the fields that this one sets.
+JobSpec spec_at(const JobSpec& shared, const Point& point);
 
-inline std::unique_ptr<Measurement> measure_training(const JobWords& words, const Settings& settings,
+inline std::unique_ptr<Measurement> measure_training(const JobSpec& spec, const Settings& settings,
                                                      TrainMeasurement::Options options = {}) {
-  return std::make_unique<TrainMeasurement>(words, settings, std::move(options));
+  return std::make_unique<TrainMeasurement>(spec, settings, std::move(options));
 }
 
 }  // namespace baton::lab

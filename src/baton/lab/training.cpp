@@ -33,9 +33,9 @@ bool same_value(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-Training::Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress,
-                   ranks::World* world, const Planner& planner, Own own)
-    : job_(std::make_unique<Job>(words, machine, world, std::move(own))) {
+Training::Training(const JobSpec& spec, const cluster::Machine& machine, const Calibration::Progress& progress, ranks::World* world,
+                   const Planner& planner, Own own)
+    : job_(std::make_unique<Job>(spec, machine, world, std::move(own))) {
   if (job_->simulated()) {
     open_simulation(progress, planner);
   } else {
@@ -59,7 +59,7 @@ void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& exe
     checkpoint::restore_weights(plan, executor, *own.weights, room);
   } else if (own.model) {
     return;
-  } else if (const std::optional<model::ModelPath> path = model::path_of(job.words().model)) {
+  } else if (const std::optional<model::ModelPath> path = model::path_of(job.spec().model)) {
     checkpoint::load_pretrained(*path, job.model(), plan, executor, job.world());
   }
 }
@@ -98,16 +98,12 @@ checkpoint::Metadata Training::metadata() const {
   checkpoint::Progress progress{.step = steps_before_ + static_cast<std::int64_t>(losses_.size()),
                                 .seed = job_->seed(),
                                 .model = job_->model().name(),
-                                .optimizer = job_->words().optimizer,
+                                .optimizer = job_->spec().optimizer,
                                 .settings = {}};
   for (const JobField& field : job_fields()) {
     for (const std::string_view name : settings_of_a_checkpoint) {
-      const std::string& word = job_->words().*field.word;
-      const bool of_data = field.word == &JobWords::data || field.word == &JobWords::tokenizer ||
-                           field.word == &JobWords::token_type || field.word == &JobWords::normalize ||
-                           field.word == &JobWords::augment;
-      if (field.name == name && !(of_data && job_->data() == nullptr)) {
-        progress.settings[field.name] = word;
+      if (field.name == name && !(field.topic == job::Topic::data && job_->data() == nullptr)) {
+        progress.settings[field.name] = field.text(job_->spec());
       }
     }
   }
@@ -124,9 +120,9 @@ std::vector<std::string> Training::restore(const checkpoint::Source& source) {
   if (progress.seed != job_->seed()) {
     throw usage_error("the checkpoint was trained on the data of seed {}, but --seed is {}", progress.seed, job_->seed());
   }
-  if (canonical(progress.optimizer) != canonical(job_->words().optimizer)) {
+  if (canonical(progress.optimizer) != canonical(job_->spec().optimizer)) {
     throw usage_error("the checkpoint was trained with --optimizer {}, but this run has {}", progress.optimizer,
-                      job_->words().optimizer);
+                      job_->spec().optimizer);
   }
   std::vector<std::string> differences;
   if (canonical(progress.model) != canonical(job_->model().name())) {  // the same weights in another network: dropout, heads
@@ -134,10 +130,10 @@ std::vector<std::string> Training::restore(const checkpoint::Source& source) {
   }
   for (const JobField& field : job_fields()) {
     const auto then = progress.settings.find(field.name);
-    const std::string& now = job_->words().*field.word;
+    const std::string now = field.text(job_->spec());
     const auto shown = [](const std::string& value) { return value.empty() ? "its default" : value; };
     if (then != progress.settings.end() && !same_value(then->second, now)) {
-      if (field.word == &JobWords::batch && job_->data() != nullptr) {
+      if (field.name == "batch" && job_->data() != nullptr) {
         throw usage_error("the checkpoint's place in the data is counted in batches of {}: keep --batch {}", shown(then->second),
                           shown(then->second));
       }

@@ -29,7 +29,7 @@ class Training {
   /// Compiles and verifies the plan and takes the memory; a usage error says why it cannot be run. `progress` is told of
   /// what a simulation of this machine has to time first.
   /// Among several ranks all make one and call the same in the same order; each has losses and step times, 0 has the rest too.
-  Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress = {},
+  Training(const JobSpec& spec, const cluster::Machine& machine, const Calibration::Progress& progress = {},
            ranks::World* world = nullptr, const Planner& planner = {}, Own own = {});
 
   const Job& job() const { return *job_; }

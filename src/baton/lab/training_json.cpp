@@ -142,7 +142,7 @@ Json timeline_json(const Training& run, const std::string& label) {
   if (!timeline.is_null()) {
     timeline["gpus"] = gpus_json(run);
     const cluster::Cluster& cluster = run.job().cluster();
-    timeline["playground"] = job::playground_words(run.job().words(), cluster.size(),
+    timeline["playground"] = job::playground_words(run.job().spec(), cluster.size(),
                                                    cluster.devices()[0].gpu ? "dgx-h100" : "laptop");
   }
   return timeline;
@@ -161,9 +161,9 @@ Json result_json(const Training& run, const std::string& command) {
            {"strategy", request.strategy},
            {"backend", job.backend().name()},
            {"loss", strategy::to_text(request.step.loss)},
-           {"optimizer", job.words().optimizer},
+           {"optimizer", job.spec().optimizer},
            {"precision", strategy::to_text(request.step.precision)},
-           {"settings", job::settings_json(job.words(), request.step.optimizer)},
+           {"settings", job::settings_json(job.spec(), request.step.optimizer)},
            {"seed", job.seed()},
            {"steps", run.step_times().size()},
            {"steps_before", run.steps_before()},

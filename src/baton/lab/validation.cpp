@@ -23,8 +23,8 @@ namespace {
 
 double in_seconds(Nanoseconds time) { return static_cast<double>(time.count) * 1e-9; }
 
-double step_of(const JobWords& words, const cluster::Machine& machine) {
-  const Job job(words, machine);
+double step_of(const JobSpec& spec, const cluster::Machine& machine) {
+  const Job job(spec, machine);
   const std::optional<strategy::Folded> folded = job.fold();
   if (folded) {
     return in_seconds(Simulation(job, folded->plan, stands_for(*folded)).step().duration);
@@ -33,20 +33,20 @@ double step_of(const JobWords& words, const cluster::Machine& machine) {
   return in_seconds(Simulation(job, plan).step().duration);
 }
 
-JobWords with_micro_batches(JobWords words, std::int64_t count) {
-  const std::int64_t each = std::stoll(words.batch) / std::stoll(words.micro_batches);
-  words.micro_batches = fmt::format("{}", count);
-  words.batch = fmt::format("{}", each * count);
-  return words;
+JobSpec with_micro_batches(JobSpec spec, std::int64_t count) {
+  const std::int64_t each = spec.batch / spec.micro_batches.value_or(1);
+  spec.micro_batches = count;
+  spec.batch = each * count;
+  return spec;
 }
 
 /// Plans that would take minutes each are left out of tables of many rows. Of replicas and of tensor ranks two are compiled.
-void refuse_huge(const JobWords& words, std::int64_t micro_batches) {
+void refuse_huge(const JobSpec& spec, std::int64_t micro_batches) {
   constexpr std::int64_t tasks_per_block = 30;
   constexpr std::int64_t most = 5'000'000;
-  const auto blocks = static_cast<std::int64_t>(model::parse_model(words.model).blocks().size());
-  const auto two_of = [](const std::string& word) { return word.empty() ? 1 : std::min<std::int64_t>(2, std::stoll(word)); };
-  const std::int64_t copies = two_of(words.dp) * two_of(words.tp);
+  const auto blocks = static_cast<std::int64_t>(model::parse_model(spec.model).blocks().size());
+  const auto two_of = [](std::optional<std::int64_t> parts) { return std::min<std::int64_t>(2, parts.value_or(1)); };
+  const std::int64_t copies = two_of(spec.dp) * two_of(spec.tp);
   if (const std::int64_t tasks = blocks * tasks_per_block * copies * micro_batches; tasks > most) {
     throw usage_error("its plan of about {:.1f} million tasks is larger than validate simulates",
                       static_cast<double>(tasks) * 1e-6);
@@ -54,14 +54,14 @@ void refuse_huge(const JobWords& words, std::int64_t micro_batches) {
 }
 
 /// Without these figures of a cluster's file a step would take no time, or hardly any.
-void require_figures(const JobWords& words) {
-  const cluster::Blueprint blueprint = cluster::blueprint_by_name(words.cluster);
+void require_figures(const JobSpec& spec) {
+  const cluster::Blueprint blueprint = cluster::blueprint_by_name(spec.cluster);
   const auto require = [&](bool given, const char* what) {
     if (!given) {
-      throw usage_error("the cluster {} has no {}, which a training step needs", words.cluster, what);
+      throw usage_error("the cluster {} has no {}, which a training step needs", spec.cluster, what);
     }
   };
-  const std::int64_t devices = std::stoll(words.devices);
+  const std::int64_t devices = spec.devices.count().value_or(1);
   require(!blueprint.device.speed.rates.empty(), "[device.rates]");
   require(blueprint.device.speed.memory_bandwidth > 0, "memory_bandwidth");
   require(devices == 1 || blueprint.wiring.port.bandwidth > 0 || blueprint.in_node == 1, "[port] bandwidth");
@@ -77,17 +77,6 @@ std::string quoted(const std::string& cell) {
     text += c == '"' ? "\"\"" : std::string(1, c);
   }
   return text + "\"";
-}
-
-/// The flags that simulate it.
-std::string flags_of(const JobWords& words) {
-  std::string text;
-  for (const JobField& field : job_fields()) {
-    if (words.*field.word != JobWords{}.*field.word) {
-      text += fmt::format("{}--{} {}", text.empty() ? "" : " ", field.name, words.*field.word);
-    }
-  }
-  return text;
 }
 
 /// A plan of one op on one device.
@@ -123,24 +112,24 @@ bool many_rows(const std::vector<ValidatedPoint>& points, const std::string& sou
 
 }  // namespace
 
-double simulated_step(const JobWords& words, const cluster::Machine& machine) {
-  const std::int64_t count = words.micro_batches.empty() ? 1 : std::stoll(words.micro_batches);
-  const std::int64_t stages = words.pp.empty() ? 1 : std::stoll(words.pp);
-  require_figures(words);
-  const bool rounds = words.schedule == "interleaved";  // whole rounds over the stages
+double simulated_step(const JobSpec& spec, const cluster::Machine& machine) {
+  const std::int64_t count = spec.micro_batches.value_or(1);
+  const std::int64_t stages = spec.pp.value_or(1);
+  require_figures(spec);
+  const bool rounds = spec.schedule == "interleaved";  // whole rounds over the stages
   const std::int64_t few = std::max<std::int64_t>(2, stages);
   const std::int64_t more = few + (rounds ? stages : std::max<std::int64_t>(1, stages / 4));
-  refuse_huge(words, std::min(count, more));
+  refuse_huge(spec, std::min(count, more));
   if (count <= more) {
-    return step_of(words, machine);
+    return step_of(spec, machine);
   }
-  const double base = step_of(with_micro_batches(words, few), machine);
-  const double next = step_of(with_micro_batches(words, more), machine);
+  const double base = step_of(with_micro_batches(spec, few), machine);
+  const double next = step_of(with_micro_batches(spec, more), machine);
   return base + (next - base) * static_cast<double>(count - few) / static_cast<double>(more - few);
 }
 
-Bytes simulated_memory(const JobWords& words, const cluster::Machine& machine) {
-  const Job job(words, machine);
+Bytes simulated_memory(const JobSpec& spec, const cluster::Machine& machine) {
+  const Job job(spec, machine);
   const std::optional<strategy::Folded> folded = job.fold();
   const std::optional<plan::Plan> whole = folded ? std::nullopt : std::optional(job.compile());
   const plan::Plan& plan = folded ? folded->plan : *whole;
@@ -199,21 +188,21 @@ double simulated_time(const PublishedKernel& job) {
 }
 
 ValidatedPoint validated(PublishedCase published, const cluster::Machine& machine) {
-  ValidatedPoint point{.published = std::move(published), .words = {}};
+  ValidatedPoint point{.published = std::move(published), .spec = {}};
   if (!point.simulated()) {
     return point;
   }
   try {
     if (const auto* jobs = std::get_if<PublishedJobs>(&point.published.job)) {
-      for (const JobWords& words : *jobs) {
-        const double seconds = simulated_step(words, machine);
+      for (const JobSpec& spec : *jobs) {
+        const double seconds = simulated_step(spec, machine);
         if (point.seconds == 0 || seconds < point.seconds) {
           point.seconds = seconds;
-          point.words = words;
+          point.spec = spec;
         }
       }
-      if (point.published.memory && !point.words.cluster.empty()) {
-        point.memory = static_cast<double>(simulated_memory(point.words, machine).count) / (1 << 30);
+      if (point.published.memory && !point.spec.cluster.empty()) {
+        point.memory = static_cast<double>(simulated_memory(point.spec, machine).count) / (1 << 30);
       }
     } else if (const auto* meeting = std::get_if<PublishedAllReduce>(&point.published.job)) {
       point.seconds = simulated_time(*meeting);
@@ -289,7 +278,7 @@ std::string to_csv(const std::vector<ValidatedPoint>& points) {
     text += fmt::format("{},{},{},{:.6g},{},{},{},{},{},{},{}\n", quoted(one.source), one.line, quoted(one.what), one.seconds,
                         point.simulated() ? fmt::format("{:.6g}", point.seconds) : "",
                         point.simulated() ? fmt::format("{:.4f}", point.error()) : "", one.fitted ? "yes" : "no",
-                        quoted(one.reason), quoted(point.simulated() && !point.words.cluster.empty() ? flags_of(point.words) : ""),
+                        quoted(one.reason), quoted(point.simulated() && !point.spec.cluster.empty() ? job::flags_of(point.spec) : ""),
                         one.memory ? fmt::format("{:.1f}", *one.memory) : "",
                         point.memory > 0 ? fmt::format("{:.1f}", point.memory) : "");
   }

@@ -14,7 +14,7 @@ namespace baton::lab {
 struct ValidatedPoint {
   PublishedCase published;
   double seconds = 0;  // simulated; 0 where it could not be: then the case has a reason
-  JobWords words;      // of a training step: the job that was simulated, the fastest where the table leaves it open
+  JobSpec spec;        // of a training step: the job that was simulated, the fastest where the table leaves it open
   double memory = 0;   // GiB of the fullest device, where it is published and the step is simulated
 
   bool simulated() const { return published.reason.empty(); }
@@ -39,9 +39,9 @@ std::vector<SourceErrors> errors_by_source(const std::vector<ValidatedPoint>& po
 
 /// Seconds of a step of the job. Of a step of many micro-batches two with fewer are simulated: from one full pipeline on each
 /// further micro-batch adds the same time.
-double simulated_step(const JobWords& words, const cluster::Machine& machine);
+double simulated_step(const JobSpec& spec, const cluster::Machine& machine);
 /// Bytes of the fullest device, as the plan lays them out.
-Bytes simulated_memory(const JobWords& words, const cluster::Machine& machine);
+Bytes simulated_memory(const JobSpec& spec, const cluster::Machine& machine);
 double simulated_time(const PublishedAllReduce& job);
 double simulated_time(const PublishedKernel& job);
 

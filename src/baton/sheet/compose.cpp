@@ -126,7 +126,7 @@ std::string trained(const lab::Result& result) {
   } else if (has("model")) {
     model = list_of(rows, "model");
   }
-  const lab::JobWords usual;
+  const lab::JobSpec usual;
   for (const lab::Axis& axis : result.experiment->axes) {
     if (model.empty() && axis.name == "model") {  // rows that are of tasks do not repeat it
       model = lab::word_of((result.preset == lab::Preset::full ? axis.full : axis.quick).front());
@@ -138,9 +138,10 @@ std::string trained(const lab::Result& result) {
   }
   const std::string batch = has("global_batch") ? list_of(rows, "global_batch")
                             : has("batch")      ? list_of(rows, "batch")
-                                                : usual.batch;
-  return fmt::format("{}; global batch {}; SGD, learning rate 0.01; {}; {} loss; seed {}", model, batch, usual.precision,
-                     losses_of(rows), id == "timing" ? "0, and 1 in the third run" : usual.seed);
+                                                : fmt::format("{}", usual.batch);
+  return fmt::format("{}; global batch {}; SGD, learning rate 0.01; {}; {} loss; seed {}", model, batch,
+                     strategy::to_text(usual.precision), losses_of(rows),
+                     id == "timing" ? "0, and 1 in the third run" : fmt::format("{}", usual.seed));
 }
 
 /// Axes of which the rows have fewer or smaller values than the sheet's own, in words.
@@ -188,11 +189,11 @@ bool answered_beside(const Task& task, const std::string& experiment, const Evid
 
 /// The constructor that spreads layers, cut out of the script that has the class.
 std::string split_constructor(const std::string& name) {
-  lab::JobWords words;
-  words.strategy = "layers";
-  words.devices = "cuda";
-  words.model = "mlp:dim=1024,depth=20";
-  for (const std::string& script : {training_twin(words, {}), four_way_split_twin("", 8, "")}) {
+  lab::JobSpec spec;
+  spec.strategy = "layers";
+  spec.devices = "cuda";
+  spec.model = "mlp:dim=1024,depth=20";
+  for (const std::string& script : {training_twin(spec, {}), four_way_split_twin("", 8, "")}) {
     if (const std::size_t begin = script.find("class " + name); begin != std::string::npos) {
       const std::size_t end = std::min(script.find("        self.calls", begin), script.find("\n    def forward", begin));
       return script.substr(begin, end - begin);
@@ -642,7 +643,7 @@ std::string job_of(const std::string& experiment, const lab::Point& point) {
   const auto word = [&](const char* key, const std::string& usual) {
     return point.contains(key) ? lab::word_of(point[key]) : usual;
   };
-  const lab::JobWords usual;
+  const lab::JobSpec usual;
   if (experiment == "split" || experiment == "depth" || experiment == "all-devices" || experiment == "transfers") {
     return fmt::format("layers of {}x{} on {}", word("dim", ""), word("depth", ""), word("devices", ""));
   }
@@ -657,7 +658,7 @@ std::string job_of(const std::string& experiment, const lab::Point& point) {
   if (experiment == "strong-scaling" || experiment == "comm-vs-compute" || experiment == "batch-scaling" ||
       ((experiment == "delay" || experiment == "imbalance") && !delayed) ||
       (experiment == "dp-vs-ddp" && word("strategy", "") == "ddp")) {
-    return fmt::format("ddp of {}, batch {}, on {}", model, word("batch", usual.batch), word("devices", ""));
+    return fmt::format("ddp of {}, batch {}, on {}", model, word("batch", fmt::format("{}", usual.batch)), word("devices", ""));
   }
   return "";
 }

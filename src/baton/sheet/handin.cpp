@@ -24,7 +24,7 @@ std::string mlp_of(const std::string& dim, const std::string& depth) { return fm
 
 /// The script's model in the size that was run for the document: its own if that is among the rows, else the largest one.
 std::string model_of(const Script& script, const std::vector<lab::Json>& rows) {
-  std::string model = script.words.model;
+  std::string model = script.spec.model;
   for (const lab::Json& row : rows) {
     std::string size = model;
     if (row.contains("case")) {
@@ -32,9 +32,9 @@ std::string model_of(const Script& script, const std::vector<lab::Json>& rows) {
       const std::size_t cross = name.find('x');
       size = cross == std::string::npos ? mlp_of(name, "2") : mlp_of(name.substr(0, cross), name.substr(cross + 1));
     } else if (row.contains("dim")) {
-      size = mlp_of(lab::word_of(row["dim"]), script.words.model.substr(script.words.model.find("depth=") + 6));
+      size = mlp_of(lab::word_of(row["dim"]), script.spec.model.substr(script.spec.model.find("depth=") + 6));
     }
-    if (size == script.words.model) {
+    if (size == script.spec.model) {
       return size;
     }
     model = size;
@@ -88,7 +88,7 @@ std::string in_the_size_of_the_tables(std::string program, const Evidence& evide
   }
   program = with_value(std::move(program), "models_of_the_tables", quoted(models));
   program = with_value(std::move(program), "batch_of_the_tables",
-                       split.empty() ? "" : fmt::format("\"{}\"", lab::word_of(split.back().value("batch", lab::Json(120)))));
+                       split.empty() ? "" : lab::word_of(split.back().value("batch", lab::Json(120))));
   program = with_value(std::move(program), "dim_of_the_tables", dims.empty() ? "" : fmt::format("\"{}\"", dims.back()));
   program = with_value(std::move(program), "size_of_the_tables", sizes.empty() ? "" : sizes.back());
   return with_value(std::move(program), "cases_of_the_tables", quoted(sizes_of(evidence, tasks, "case")));
@@ -130,18 +130,12 @@ Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence
       }
       continue;
     }
-    lab::JobWords words = script.words;
-    words.model = model_of(script, rows);
-    std::string command = "baton train";
-    const lab::JobWords usual;
-    for (const lab::JobField& field : lab::job_fields()) {
-      if (words.*field.word != usual.*field.word) {
-        command += fmt::format(" --{} '{}'", field.name, words.*field.word);
-      }
-    }
+    lab::JobSpec spec = script.spec;
+    spec.model = model_of(script, rows);
+    const std::string command = "baton train " + job::flags_of(spec, [](const std::string& text) { return "'" + text + "'"; });
     files["code/" + script.file] = training_twin(
-        words, {.steps = script.steps, .warmup = script.warmup, .command = command, .file = script.file, .table = script.table});
-    launches += fmt::format("    {}\n", script.table.empty() ? twin_launch(words, script.file) : script.table);
+        spec, {.steps = script.steps, .warmup = script.warmup, .command = command, .file = script.file, .table = script.table});
+    launches += fmt::format("    {}\n", script.table.empty() ? twin_launch(spec, script.file) : script.table);
   }
   files["code/README.md"] = fmt::format(
       "# Code of {}\n\nC++ programs on Baton's library (`cmake --install` of Baton first):\n\n"

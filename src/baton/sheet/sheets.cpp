@@ -9,13 +9,13 @@
 namespace baton::sheet {
 namespace {
 
-lab::JobWords job(const std::string& strategy, const std::string& model, const std::string& delay = "") {
-  lab::JobWords words;
-  words.strategy = strategy;
-  words.model = model;
-  words.devices = "cuda";
-  words.delay = delay;
-  return words;
+lab::JobSpec job(const std::string& strategy, const std::string& model, std::vector<strategy::DelayRequest> delays = {}) {
+  lab::JobSpec spec;
+  spec.strategy = strategy;
+  spec.model = model;
+  spec.devices = "cuda";
+  spec.delays = std::move(delays);
+  return spec;
 }
 
 Sheet data_parallelism() {
@@ -98,27 +98,27 @@ Sheet data_parallelism() {
                  .programs = {"task5c_imbalance.cpp", "task5_imbalance.py"}}},
       .scripts = {
           {.file = "task1_ddp.py",
-           .words = job("ddp", small),
+           .spec = job("ddp", small),
            .table = "for n in 1 2 4; do torchrun --nproc_per_node=$n -- task1_ddp.py; done"},
           {.file = "task3_case_a.py",
-           .words = job("ddp", small),
+           .spec = job("ddp", small),
            .experiment = "comm-vs-compute",
            .table = "for n in 1 2 4; do torchrun --nproc_per_node=$n -- task3_case_a.py; done"},
           {.file = "task3_case_b.py",
-           .words = job("ddp", "mlp:dim=8192,depth=8"),
+           .spec = job("ddp", "mlp:dim=8192,depth=8"),
            .experiment = "comm-vs-compute",
            .table = "for n in 1 2 4; do torchrun --nproc_per_node=$n -- task3_case_b.py; done"},
-          {.file = "task4_dp.py", .words = job("dp", small), .table = "for n in 2 4; do python3 task4_dp.py --gpus $n; done"},
+          {.file = "task4_dp.py", .spec = job("dp", small), .table = "for n in 2 4; do python3 task4_dp.py --gpus $n; done"},
           {.file = "task5_delay.py",
-           .words = job("ddp", small, "before=backward,device=all,ms=10"),
+           .spec = job("ddp", small, {strategy::parse_delay("before=backward,device=all,ms=10")}),
            .table = "for ms in 0 5 10 20 40; do for n in 1 2 4; do torchrun --nproc_per_node=$n -- task5_delay.py "
                     "--delay-ms $ms; done; done"},
           {.file = "task5_batch.py",
-           .words = job("ddp", small),
+           .spec = job("ddp", small),
            .table = "for n in 1 4; do for b in 32 64 128 256; do torchrun --nproc_per_node=$n -- task5_batch.py --batch $b; "
                     "done; done"},
           {.file = "task5_imbalance.py",
-           .words = job("ddp", small, "before=backward,device=0,ms=20"),
+           .spec = job("ddp", small, {strategy::parse_delay("before=backward,device=0,ms=20")}),
            .table = "for n in 1 2 4; do for ms in 0 20; do torchrun --nproc_per_node=$n -- task5_imbalance.py --delay-ms "
                     "$ms; done; done"}}};
 }
@@ -164,29 +164,29 @@ Sheet model_parallelism() {
                              "time_per_step_ns"},
                  .programs = {"task5_transfers.cpp", "task3_all_gpus.py"}}},
       .scripts = {{.file = "task1_split.py",
-                   .words =
+                   .spec =
                        [] {
-                         lab::JobWords words = job("layers", "mlp:dim=1024,depth=6");
-                         words.devices = "cuda:0,1";
-                         words.split = "3,3";
-                         return words;
+                         lab::JobSpec spec = job("layers", "mlp:dim=1024,depth=6");
+                         spec.devices = "cuda:0,1";
+                         spec.split = {3, 3};
+                         return spec;
                        }(),
                    .experiment = "split"},
                   {.file = "task2_depth.py",
-                   .words = job("layers", "mlp:dim=1024,depth=6"),
+                   .spec = job("layers", "mlp:dim=1024,depth=6"),
                    .experiment = "depth",
                    .table = "for d in 6 12 24; do python3 task2_depth.py --gpus 2 --depth $d; done"},
                   {.file = "task3_all_gpus.py",
-                   .words = job("layers", "mlp:dim=1024,depth=20"),
+                   .spec = job("layers", "mlp:dim=1024,depth=20"),
                    .experiment = "all-devices",
                    .table = "for n in 1 2 3 4 5; do python3 task3_all_gpus.py --gpus $n; done"}}};
 }
 
 Sheet first_model_split() {
-  lab::JobWords words = job("layers", "first-split");
-  words.devices = "cuda:0,1";
-  words.batch = "32";
-  words.samples = "160";
+  lab::JobSpec spec = job("layers", "first-split");
+  spec.devices = "cuda:0,1";
+  spec.batch = 32;
+  spec.samples = 160;
   return {.id = "practical8",
           .title = "Practical 8: first model split",
           .most_pages = 2,
@@ -206,7 +206,7 @@ Sheet first_model_split() {
                     {.heading = "Part 4: Time of the forward",
                      .questions = {{"practical8/4/Q1", "Q1", "How long does the forward take?"}}},
                     {.heading = "Observations", .questions = {{"practical8/5/Q1", "Q1", "What do you observe?"}}}},
-          .scripts = {{.file = "first_split.py", .words = words, .steps = 5, .warmup = 0}}};
+          .scripts = {{.file = "first_split.py", .spec = spec, .steps = 5, .warmup = 0}}};
 }
 
 Sheet scientific_computing() {

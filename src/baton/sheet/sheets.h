@@ -47,7 +47,7 @@ struct Task {
 /// A PyTorch script of a sheet: the words of its job; without steps the one that the experiment has of its own.
 struct Script {
   std::string file;
-  lab::JobWords words = {};
+  lab::JobSpec spec = {};
   std::int64_t steps = 30;
   std::int64_t warmup = 5;
   std::string experiment = {};  // whose sizes it has; empty: those of its words

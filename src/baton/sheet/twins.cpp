@@ -83,8 +83,8 @@ const std::vector<std::pair<std::string, std::string>>& kinds() {
   return list;
 }
 
-std::string kind_of(const lab::JobWords& words) {
-  const std::string name = words.strategy.empty() ? "single" : strategy::strategy_by_name(words.strategy).name;
+std::string kind_of(const lab::JobSpec& spec) {
+  const std::string name = spec.strategy.empty() ? "single" : strategy::strategy_by_name(spec.strategy).name;
   for (const auto& [ours, theirs] : kinds()) {
     if (ours == name) {
       return theirs;
@@ -93,40 +93,44 @@ std::string kind_of(const lab::JobWords& words) {
   throw usage_error("there is a PyTorch twin of single, dp, ddp, layers and fsdp, but none of {}", name);
 }
 
-void require_twin(const lab::JobWords& words, const std::string& kind) {
-  const lab::JobWords usual;
+void require_twin(const lab::JobSpec& spec, const std::string& kind) {
   for (const char* name : {"dp", "pp", "tp", "zero", "schedule", "chunks", "recompute", "balance", "link", "memory", "backend",
                            "loss-scale", "loss-scale-growth", "first-bucket-mb", "cluster", "what-if", "fold"}) {
     const lab::JobField* field = lab::find_field(name);
-    if (words.*field->word != usual.*field->word) {
+    if (field->given(spec)) {
       throw usage_error("a PyTorch twin has no --{}: leave it out", name);
     }
   }
-  if (!words.delay.empty() && (kind == "dp" || kind == "layers")) {
+  if (!spec.delays.empty() && (kind == "dp" || kind == "layers")) {
     throw usage_error("the PyTorch twin of {} has no --delay, since one process drives all its devices: try single, ddp or fsdp",
                       kind);
   }
-  if (words.precision == "fp64") {
+  if (spec.precision == strategy::Precision::fp64) {
     throw usage_error("a PyTorch twin computes in fp32, tf32, bf16 or fp16, not in fp64");
   }
 }
 
-/// How many devices there are, where the words say it; nothing if they mean all GPUs there are.
-std::optional<std::int64_t> device_count(const std::string& devices) {
+/// How many devices there are, if the list says it; nullopt if it means all GPUs there are.
+std::optional<std::int64_t> device_count(const job::DeviceList& list) {
+  constexpr std::int64_t most = 4096;
+  if (list.count() && *list.count() <= most) {
+    return list.count();
+  }
+  const std::string devices = list.text();
   const std::size_t colon = devices.find(':');
   const std::string kind = canonical(devices.substr(0, colon));
   if (colon == std::string::npos) {
     return kind == "cuda" ? std::nullopt
-                          : std::optional<std::int64_t>(kind == "cpu" ? 1 : parse_integer(kind, "--devices", 1, 4096));
+                          : std::optional<std::int64_t>(kind == "cpu" ? 1 : parse_integer(kind, "--devices", 1, most));
   }
-  const std::string list = devices.substr(colon + 1);
-  if (kind == "cuda" && list.find('/') != std::string::npos) {
+  const std::string named = devices.substr(colon + 1);
+  if (kind == "cuda" && named.find('/') != std::string::npos) {
     throw usage_error("PyTorch has no parts of a GPU: give --devices cuda or cuda:0,1");
   }
-  if (kind == "cuda" || list.find_first_of(",-") != std::string::npos) {
-    return std::count(list.begin(), list.end(), ',') + 1;
+  if (kind == "cuda" || named.find_first_of(",-") != std::string::npos) {
+    return std::count(named.begin(), named.end(), ',') + 1;
   }
-  return parse_integer(list, "--devices", 1, 4096);
+  return parse_integer(named, "--devices", 1, most);
 }
 
 std::string python_list(const std::vector<std::int64_t>& values) { return fmt::format("[{}]", fmt::join(values, ", ")); }
@@ -200,13 +204,12 @@ std::vector<std::int64_t> widths_of(const model::Model& model) {
   return widths;
 }
 
-/// The words that differ from the usual ones.
-std::string told(const lab::JobWords& words) {
-  const lab::JobWords usual;
+/// The fields that do not have their default values.
+std::string told(const lab::JobSpec& spec) {
   lab::Json list = lab::Json::object();
   for (const lab::JobField& field : lab::job_fields()) {
-    if (words.*field.word != usual.*field.word) {
-      list[field.name] = words.*field.word;
+    if (field.given(spec)) {
+      list[field.name] = field.text(spec);
     }
   }
   return list.dump();
@@ -257,24 +260,24 @@ std::string delays_of(const std::vector<strategy::DelayRequest>& delays) {
 
 }  // namespace
 
-std::string twin_launch(const lab::JobWords& words, const std::string& file) {
-  const std::string kind = kind_of(words);
+std::string twin_launch(const lab::JobSpec& spec, const std::string& file) {
+  const std::string kind = kind_of(spec);
   if (kind != "ddp" && kind != "fsdp") {
     return "python3 " + file;
   }
-  const std::optional<std::int64_t> count = device_count(words.devices);
+  const std::optional<std::int64_t> count = device_count(spec.devices);
   // The dashes keep torchrun from taking --start for one of its own flags.
   return fmt::format("torchrun --nproc_per_node={} -- {}", count ? std::to_string(*count) : "gpu", file);
 }
 
-std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
-  const std::string kind = kind_of(words);
-  require_twin(words, kind);
-  const std::optional<std::int64_t> count = device_count(words.devices);
+std::string training_twin(const lab::JobSpec& spec, const TwinRun& run) {
+  const std::string kind = kind_of(spec);
+  require_twin(spec, kind);
+  const std::optional<std::int64_t> count = device_count(spec.devices);
   // The job is checked as one of a machine that has all kinds of devices, whatever there is here.
-  lab::JobWords checked = words;
+  lab::JobSpec checked = spec;
   checked.cluster = "dgx-a100";
-  checked.devices = std::to_string(kind == "single" ? 1 : count.value_or(1));
+  checked.devices = kind == "single" ? 1 : count.value_or(1);
   const lab::Job job(checked, {});
   const strategy::Request& request = job.request();
   strategy::compile(request);
@@ -350,7 +353,7 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   if (request.step.label_smoothing > 0) {
     say("LABEL_SMOOTHING", fmt::format("{}", request.step.label_smoothing));
   }
-  say("OPTIMIZER", quoted(words.optimizer));
+  say("OPTIMIZER", quoted(spec.optimizer));
   say("LEARNING_RATE", fmt::format("{}", optimizer.rate));
   if (optimizer.kind == "sgd") {
     say("MOMENTUM", fmt::format("{}", optimizer.momentum));
@@ -373,7 +376,7 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
     say("MICRO_BATCHES", std::to_string(micro));
   }
   if (kind == "ddp") {
-    say("BUCKET_MB", words.bucket_mb);
+    say("BUCKET_MB", lab::find_field("bucket-mb")->text(spec));
   }
   if (conditions.contains("split")) {
     say("SPLIT", python_list(request.layout.split), "blocks per device");
@@ -384,13 +387,13 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   say("SEED", std::to_string(job.seed()));
   say("STEPS", std::to_string(run.steps), "the first ones included,");
   say("WARMUP", std::to_string(run.warmup), "the number of these steps that are not timed");
-  say("TWIN_OF", told(words));
+  say("TWIN_OF", told(spec));
   settings += "\n\n";
 
   const std::string file = kind == "fsdp" ? "ddp" : kind;
   std::string script = fmt::format(
       "\"\"\"{} of {} in PyTorch, the twin of\n\n    {}\n\nRun it with\n\n    {} [--start DIR] [--json FILE]\n{}\"\"\"\n\n", kind,
-      job.model().name(), run.command, twin_launch(words, run.file.empty() ? kind + ".py" : run.file),
+      job.model().name(), run.command, twin_launch(spec, run.file.empty() ? kind + ".py" : run.file),
       run.table.empty() ? "" : fmt::format("\nThe whole table:\n\n    {}\n", run.table));
   script += Template(conditions, settings, graph ? recipe.kind : "mlp").fill(text_of(file));
   return script;

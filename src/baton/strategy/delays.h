@@ -13,6 +13,7 @@ struct DelayRequest {
   plan::Phase before = plan::Phase::backward;
   std::int64_t device = -1;  // -1: every one
   Nanoseconds duration;
+  bool operator==(const DelayRequest&) const = default;
 };
 
 /// `before=backward,device=all,ms=10`; `ms` may be replaced by `time=10ms`.

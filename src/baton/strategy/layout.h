@@ -18,6 +18,7 @@ enum class Recompute : std::uint8_t { none, alternate, all, full };
 
 const std::vector<std::string>& recompute_names();
 Recompute recompute_by_name(std::string_view name);
+std::string_view to_text(Recompute recompute);
 
 /// How blocks are dealt out to the stages of a pipeline where no split is given: by number, by arithmetic, or by the memory of
 /// parameters and activations.

@@ -61,10 +61,10 @@ TEST(Choices, OfAGroupDifferAndHaveEveryAxis) {
 }
 
 TEST(Choices, AsWordsAreThePlanTheyDescribe) {
-  JobWords shared;
+  JobSpec shared;
   shared.model = "mlp:dim=16,depth=12";
   shared.cluster = "pcie-4";
-  shared.batch = "16";
+  shared.batch = 16;
   const Choice choice{.dp = 2,
                       .pp = 2,
                       .tp = 1,
@@ -74,7 +74,7 @@ TEST(Choices, AsWordsAreThePlanTheyDescribe) {
                       .chunks = 3,
                       .micro_batches = 4,
                       .recompute = strategy::Recompute::full};
-  const Scenario scenario(words_of(choice, shared));
+  const Scenario scenario(spec_of(choice, shared));
   EXPECT_EQ(scenario.cluster().size(), 4U);
   EXPECT_EQ(scenario.request().layout.chunks, 3);
   EXPECT_EQ(strategy::describe(scenario.request()), "dp 2 × pp 2, zero 1, interleaved, 4 micro-batches");

@@ -11,19 +11,19 @@
 namespace baton::job {
 namespace {
 
-JobWords small_job(const std::string& cluster, const std::string& devices) {
-  JobWords words;
-  words.model = "llama:depth=4,heads=4,kv-heads=2,dim=64,hidden=128,context=16,vocab=128";
-  words.cluster = cluster;
-  words.devices = devices;
-  words.batch = "16";
-  words.optimizer = "adam";
-  words.precision = "bf16";
-  return words;
+JobSpec small_job(const std::string& cluster, const std::string& devices) {
+  JobSpec spec;
+  spec.model = "llama:depth=4,heads=4,kv-heads=2,dim=64,hidden=128,context=16,vocab=128";
+  spec.cluster = cluster;
+  spec.devices = devices;
+  spec.batch = 16;
+  spec.optimizer = "adam";
+  spec.precision = strategy::Precision::bf16;
+  return spec;
 }
 
 TEST(Fit, OfRandomSplitsIsToTheByteWhatASimulationLaysOutAndItsCausesAddUp) {
-  const JobWords shared = small_job("dgx-h100", "8");
+  const JobSpec shared = small_job("dgx-h100", "8");
   const model::Model model = make_model(shared);
   std::vector<Choice> choices;
   for (const Group& group : groups_of(model, 16, 8)) {
@@ -32,11 +32,11 @@ TEST(Fit, OfRandomSplitsIsToTheByteWhatASimulationLaysOutAndItsCausesAddUp) {
   std::mt19937 random(11);
   int compared = 0;
   for (int i = 0; i < 60; ++i) {
-    JobWords words = words_of(choices[random() % choices.size()], shared);
-    words.fold = random() % 2 == 0 ? "always" : "never";
+    JobSpec spec = spec_of(choices[random() % choices.size()], shared);
+    spec.fold = random() % 2 == 0 ? Fold::always : Fold::never;
     try {
-      const Scenario scenario(words);
-      const Fit found = fit(words);
+      const Scenario scenario(spec);
+      const Fit found = fit(spec);
       ASSERT_EQ(found.devices.size(), scenario.laid().peak.size());
       for (std::size_t d = 0; d < found.devices.size(); ++d) {
         EXPECT_EQ(found.devices[d].peak, scenario.laid().peak[d]) << found.name;
@@ -54,11 +54,11 @@ TEST(Fit, OfRandomSplitsIsToTheByteWhatASimulationLaysOutAndItsCausesAddUp) {
 }
 
 TEST(Fit, OfASplitThatIsTooLargeSaysWhatWouldMakeItSmaller) {
-  JobWords words = small_job("dgx-h100", "4");
-  words.strategy = "ddp";
-  const Bytes needed = fit(words).fullest().peak;
-  words.memory = std::to_string(needed.count * 7 / 10);
-  const Fit found = fit(words);
+  JobSpec spec = small_job("dgx-h100", "4");
+  spec.strategy = "ddp";
+  const Bytes needed = fit(spec).fullest().peak;
+  spec.memory = Bytes(needed.count * 7 / 10);
+  const Fit found = fit(spec);
   EXPECT_FALSE(found.fits());
   EXPECT_EQ(found.fullest().peak, needed);
   const std::vector<Fit> smaller = smaller_splits(found);
@@ -67,36 +67,36 @@ TEST(Fit, OfASplitThatIsTooLargeSaysWhatWouldMakeItSmaller) {
   for (const Fit& one : smaller) {
     EXPECT_LT(one.fullest().peak, needed) << one.name;
   }
-  const Scenario scenario(smaller[0].words);  // would throw if it did not fit
+  const Scenario scenario(smaller[0].spec);  // would throw if it did not fit
   EXPECT_LE(scenario.laid().peak[0], found.limit);
 }
 
 TEST(Fit, WithoutASplitListsOnlySplitsOverAllDevicesThatFit) {
-  JobWords words = small_job("dgx-h100", "8");
-  JobWords alone = words;
+  JobSpec spec = small_job("dgx-h100", "8");
+  JobSpec alone = spec;
   alone.devices = "1";
-  words.memory = std::to_string(fit(alone).fullest().peak.count / 2);
-  const FitList list = fitting_splits(words);
+  spec.memory = Bytes(fit(alone).fullest().peak.count / 2);
+  const FitList list = fitting_splits(spec);
   ASSERT_FALSE(list.smallest.empty());
   EXPECT_EQ(list.smallest.size(), list.fastest.size());
   for (std::size_t i = 0; i < list.smallest.size(); ++i) {
-    EXPECT_EQ(list.smallest[i].words.devices, "8");
-    const Scenario scenario(list.smallest[i].words);
+    EXPECT_EQ(list.smallest[i].spec.devices.count(), 8);
+    const Scenario scenario(list.smallest[i].spec);
     EXPECT_EQ(scenario.cluster().size(), 8U);
     if (i > 0) {
       EXPECT_LE(list.smallest[i - 1].fullest().peak, list.smallest[i].fullest().peak);
       EXPECT_LE(list.fastest[i - 1].estimated_time, list.fastest[i].estimated_time);
     }
   }
-  words.memory = "10K";
-  const FitList none = fitting_splits(words);
+  spec.memory = Bytes(10 << 10);
+  const FitList none = fitting_splits(spec);
   EXPECT_TRUE(none.smallest.empty());
   EXPECT_GT(none.impossible, 0U);
 }
 
 TEST(Fit, AsksForACluster) {
   try {
-    fit(JobWords{});
+    fit(JobSpec{});
     FAIL() << "no cluster is named";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("--cluster"), std::string::npos);

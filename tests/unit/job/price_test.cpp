@@ -30,17 +30,17 @@ TEST(ReducedModel, HasEachRepeatedBlockOnce) {
   EXPECT_EQ(small.block_of.back(), small.model.blocks().size() - 1);
 }
 
-JobWords words_on(const std::string& cluster, const std::string& model, std::int64_t devices) {
-  JobWords words;
-  words.model = model;
-  words.cluster = cluster;
-  words.devices = std::to_string(devices);
-  words.batch = "16";
-  return words;
+JobSpec spec_on(const std::string& cluster, const std::string& model, std::int64_t devices) {
+  JobSpec spec;
+  spec.model = model;
+  spec.cluster = cluster;
+  spec.devices = devices;
+  spec.batch = 16;
+  return spec;
 }
 
 /// Draws splits, and compares their prices with their simulated steps.
-void for_random_splits(const JobWords& shared, int seed, int count,
+void for_random_splits(const JobSpec& shared, int seed, int count,
                        const std::function<void(const Choice&, const Price&, const Scenario&)>& compare) {
   const model::Model model = make_model(shared);
   const cluster::Cluster cluster = imagine(shared);
@@ -55,10 +55,10 @@ void for_random_splits(const JobWords& shared, int seed, int count,
   std::mt19937 random(static_cast<unsigned>(seed));
   for (int i = 0; i < count; ++i) {
     const Choice& choice = choices[random() % choices.size()];
-    JobWords words = words_of(choice, shared);
-    words.memory = "1024T";
+    JobSpec spec = spec_of(choice, shared);
+    spec.memory = ample_memory;
     try {
-      compare(choice, pricer.price(choice), Scenario(words));
+      compare(choice, pricer.price(choice), Scenario(spec));
     } catch (const Error& error) {
       ADD_FAILURE() << error.what() << " " << choice.dp << " " << choice.pp << " " << choice.tp;
     }
@@ -68,7 +68,7 @@ void for_random_splits(const JobWords& shared, int seed, int count,
 class Prices : public testing::TestWithParam<std::pair<const char*, const char*>> {};
 
 TEST_P(Prices, NeverBoundAStepOrItsMemoryFromAboveAndEstimateItWithinAFactorOfTwoMostly) {
-  JobWords shared = words_on(GetParam().first, GetParam().second, 4);
+  JobSpec shared = spec_on(GetParam().first, GetParam().second, 4);
   shared.optimizer = "adam";
   int near = 0;
   int all = 0;
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Jobs, Prices,
                                          std::pair("dgx-a100", "mlp:dim=4096,depth=8")));
 
 TEST(Prices, SayWhyTensorsCannotBeDivided) {
-  const JobWords shared = words_on("dgx-h100", "gpt:depth=2,heads=3,dim=48,context=8,vocab=32", 8);
+  const JobSpec shared = spec_on("dgx-h100", "gpt:depth=2,heads=3,dim=48,context=8,vocab=32", 8);
   const model::Model model = make_model(shared);
   const cluster::Cluster cluster = imagine(shared);
   const strategy::Request request = make_request(shared, model, cluster, imagined_target());

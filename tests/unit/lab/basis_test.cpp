@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 Settings simulated(const std::string& cluster, const std::string& what_if = "") {
   Settings settings;
   settings.cluster = cluster;
-  settings.what_if = what_if;
+  settings.what_if = job::parse_what_if(what_if);
   return settings;
 }
 

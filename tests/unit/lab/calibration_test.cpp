@@ -13,7 +13,7 @@ namespace baton::lab {
 namespace {
 
 using baton::test::small_machine;
-using test::words_on;
+using test::spec_on;
 
 /// Calibrations go to a folder of the test's own.
 class CalibrationTest : public baton::test::OwnFolder {
@@ -29,9 +29,9 @@ class CalibrationTest : public baton::test::OwnFolder {
 };
 
 TEST_F(CalibrationTest, EachDistinctTaskIsTimedOnceAndKept) {
-  JobWords words = words_on("", "ddp", "cpu:2");
-  words.model = "mlp:dim=16,depth=3";
-  const Job job(words, small_machine());
+  JobSpec spec = spec_on("", "ddp", "cpu:2");
+  spec.model = "mlp:dim=16,depth=3";
+  const Job job(spec, small_machine());
   const plan::Plan plan = job.compile();
   Calibration calibration(job.machine(), job.cluster(), job.backend());
   std::vector<std::string> keys;
@@ -56,9 +56,9 @@ TEST_F(CalibrationTest, EachDistinctTaskIsTimedOnceAndKept) {
 }
 
 TEST_F(CalibrationTest, AFileThatIsCutOffOrOfAnotherMachineIsAsGoodAsNone) {
-  JobWords words = words_on("", "single", "cpu:1");
-  words.model = "mlp:dim=8,depth=1";
-  const Job job(words, small_machine());
+  JobSpec spec = spec_on("", "single", "cpu:1");
+  spec.model = "mlp:dim=8,depth=1";
+  const Job job(spec, small_machine());
   const plan::Plan plan = job.compile();
   Calibration first(job.machine(), job.cluster(), job.backend());
   const std::size_t timed = first.measure(plan, job.cluster(), job.backend());
@@ -70,9 +70,9 @@ TEST_F(CalibrationTest, AFileThatIsCutOffOrOfAnotherMachineIsAsGoodAsNone) {
 }
 
 TEST_F(CalibrationTest, ASimulationOfThisMachineTakesAboutTheTimesOfItsTasks) {
-  JobWords words = words_on("machine", "single", "cpu:1");
-  words.model = "mlp:dim=64,depth=2";
-  Training run(words, small_machine());
+  JobSpec spec = spec_on("machine", "single", "cpu:1");
+  spec.model = "mlp:dim=64,depth=2";
+  Training run(spec, small_machine());
   run.run(1, 0);
   Calibration calibration(run.job().machine(), run.job().cluster(), run.job().backend());
   Nanoseconds sum = calibration.times(run.plan(), 1).find(Calibration::step_key)->second;

@@ -52,22 +52,22 @@ TEST(PartsOfAGpu, AreNoneAmongCoresAndWholeGpus) {
 }
 
 TEST(Crowding, IsNotAskedOfCores) {
-  JobWords words;
-  words.model = "mlp:dim=8,depth=1";
-  words.devices = "cpu:2";
-  words.strategy = "ddp";
-  const Job job(words, baton::test::small_machine());
+  JobSpec spec;
+  spec.model = "mlp:dim=8,depth=1";
+  spec.devices = "cpu:2";
+  spec.strategy = "ddp";
+  const Job job(spec, baton::test::small_machine());
   EXPECT_FALSE(crowding(job.compile(), job).has_value());
 }
 
 TEST(Crowding, OfCoresNoRecordSpeaks) {
   Settings settings;
   settings.machine = baton::test::small_machine();
-  JobWords words;
-  words.model = "mlp:dim=8,depth=1";
-  words.devices = "cpu:2";
-  words.strategy = "ddp";
-  const std::unique_ptr<Measurement> measurement = measure_training(words, settings);
+  JobSpec spec;
+  spec.model = "mlp:dim=8,depth=1";
+  spec.devices = "cpu:2";
+  spec.strategy = "ddp";
+  const std::unique_ptr<Measurement> measurement = measure_training(spec, settings);
   measurement->round(Nanoseconds(1));
   EXPECT_FALSE(measurement->record().contains("beside"));
 }

@@ -50,22 +50,22 @@ class OnImages : public test::OwnFolder {
     OwnFolder::SetUp();
     write_images(folder_);
   }
-  JobWords on_images() const {
-    JobWords words;
-    words.model = "mlp:36-8-3";
-    words.loss = "cross-entropy";
-    words.batch = "8";
-    words.lr = "0.1";
-    words.data = folder_.string();
-    return words;
+  JobSpec on_images() const {
+    JobSpec spec;
+    spec.model = "mlp:36-8-3";
+    spec.loss = strategy::Loss::cross_entropy;
+    spec.batch = 8;
+    spec.lr = 0.1;
+    spec.data = folder_.string();
+    return spec;
   }
 };
 using Evaluating = OnImages;
 using TrainingOnData = OnImages;
 using EvaluatingTokens = test::OwnFolder;
 
-Evaluation evaluated(const JobWords& words, std::int64_t steps) {
-  Training run(words, two_cores());
+Evaluation evaluated(const JobSpec& spec, std::int64_t steps) {
+  Training run(spec, two_cores());
   const std::unique_ptr<SampleFeed> feed = run.job().data()->evaluation("");
   Forward forward(run.job(), *feed);
   if (steps > 0) {
@@ -75,12 +75,12 @@ Evaluation evaluated(const JobWords& words, std::int64_t steps) {
 }
 
 TEST_F(Evaluating, CountsEverySampleOnceWhateverTheBatch) {
-  JobWords words = on_images();
-  const Evaluation wanted = evaluated(words, 0);
+  JobSpec spec = on_images();
+  const Evaluation wanted = evaluated(spec, 0);
   EXPECT_EQ(wanted.samples, tested_on);
-  for (const char* batch : {"1", "3", "13", "20", "40"}) {
-    words.batch = batch;
-    const Evaluation got = evaluated(words, 0);
+  for (const std::int64_t batch : {1, 3, 13, 20, 40}) {
+    spec.batch = batch;
+    const Evaluation got = evaluated(spec, 0);
     EXPECT_EQ(got.samples, tested_on);
     EXPECT_NEAR(got.loss, wanted.loss, 1e-6) << "batch " << batch;
     EXPECT_EQ(got.accuracy, wanted.accuracy) << "batch " << batch;
@@ -89,8 +89,8 @@ TEST_F(Evaluating, CountsEverySampleOnceWhateverTheBatch) {
 }
 
 TEST_F(Evaluating, IsThatOfItsOutputs) {
-  const JobWords words = on_images();
-  Training run(words, two_cores());
+  const JobSpec spec = on_images();
+  Training run(spec, two_cores());
   const std::unique_ptr<SampleFeed> feed = run.job().data()->evaluation("");
   Forward forward(run.job(), *feed);
   run.run(12, 0);
@@ -120,10 +120,10 @@ TEST_F(Evaluating, IsTheSameUnderEveryStrategy) {
   const Evaluation wanted = evaluated(on_images(), 10);
   EXPECT_LT(wanted.loss, evaluated(on_images(), 0).loss) << "it learns";
   for (const char* strategy : {"dp", "ddp", "layers", "gpipe", "1f1b", "tensor", "zero-1", "zero-2", "zero-3"}) {
-    JobWords words = on_images();
-    words.strategy = strategy;
-    words.devices = "cpu:2";
-    const Evaluation got = evaluated(words, 10);
+    JobSpec spec = on_images();
+    spec.strategy = strategy;
+    spec.devices = "cpu:2";
+    const Evaluation got = evaluated(spec, 10);
     EXPECT_NEAR(got.loss, wanted.loss, 2e-5) << strategy;
     EXPECT_EQ(got.accuracy, wanted.accuracy) << strategy;
   }
@@ -136,15 +136,15 @@ TEST_F(EvaluatingTokens, GivesAPerplexity) {
     tokens.push_back(static_cast<std::uint16_t>(random() % 9));
   }
   test::write_bytes(folder_ / "some.bin", test::llmc_shard(tokens, 20240520, 1));
-  JobWords words;
-  words.model = "gpt:depth=2,heads=2,dim=8,context=6,vocab=9";
-  words.batch = "4";
-  words.data = (folder_ / "some.bin").string();
+  JobSpec spec;
+  spec.model = "gpt:depth=2,heads=2,dim=8,context=6,vocab=9";
+  spec.batch = 4;
+  spec.data = (folder_ / "some.bin").string();
   for (const char* strategy : {"single", "ddp", "1f1b", "tensor"}) {
-    words.strategy = strategy;
-    words.devices = words.strategy == "single" ? "cpu" : "cpu:2";
-    Training run(words, two_cores());
-    const std::unique_ptr<SampleFeed> feed = run.job().data()->evaluation(words.data);
+    spec.strategy = strategy;
+    spec.devices = spec.strategy == "single" ? "cpu" : "cpu:2";
+    Training run(spec, two_cores());
+    const std::unique_ptr<SampleFeed> feed = run.job().data()->evaluation(spec.data);
     Forward forward(run.job(), *feed);
     const Evaluation evaluation = *run.evaluate(forward, *feed);
     EXPECT_EQ(evaluation.samples, 66) << "windows of 6 with one token behind each, out of 400";
@@ -152,7 +152,7 @@ TEST_F(EvaluatingTokens, GivesAPerplexity) {
     EXPECT_NEAR(*evaluation.perplexity, std::exp(evaluation.loss), 1e-9);
     EXPECT_NEAR(evaluation.loss, std::log(9.0), 0.5) << "it knows nothing yet";
   }
-  EXPECT_FALSE(Job(words, two_cores()).data()->evaluation("")) << "a file has no test part";
+  EXPECT_FALSE(Job(spec, two_cores()).data()->evaluation("")) << "a file has no test part";
 }
 
 /// The tensors of a training, in memory.
@@ -175,30 +175,30 @@ class Kept final : public checkpoint::Source {
 };
 
 TEST_F(TrainingOnData, GoesOnWithTheNextSampleUnderAnotherStrategy) {
-  JobWords words = on_images();
-  Training whole(words, two_cores());
+  JobSpec spec = on_images();
+  Training whole(spec, two_cores());
   whole.run(12, 0);  // two epochs and some steps
-  Training first(words, two_cores());
+  Training first(spec, two_cores());
   first.make_room_for_checkpoints();
   first.run(7, 0);
   const Kept kept(first);
-  EXPECT_EQ(kept.metadata().at("flag.data"), words.data);
+  EXPECT_EQ(kept.metadata().at("flag.data"), spec.data);
   for (const char* strategy : {"single", "ddp", "layers", "zero-2"}) {
-    words.strategy = strategy;
-    words.devices = words.strategy == "single" ? "cpu" : "cpu:2";
-    Training second(words, two_cores());
+    spec.strategy = strategy;
+    spec.devices = spec.strategy == "single" ? "cpu" : "cpu:2";
+    Training second(spec, two_cores());
     second.make_room_for_checkpoints();
     EXPECT_EQ(second.restore(kept), std::vector<std::string>{});
     second.run(5, 0);
     for (std::size_t s = 0; s < 5; ++s) {
-      EXPECT_NEAR(second.losses()[s], whole.losses()[7 + s], words.strategy == "single" ? 0 : 1e-5) << strategy;
+      EXPECT_NEAR(second.losses()[s], whole.losses()[7 + s], spec.strategy == "single" ? 0 : 1e-5) << strategy;
     }
   }
 }
 
 TEST_F(TrainingOnData, EpochsHaveEverySampleInAnotherOrder) {
-  const JobWords words = on_images();
-  const Job job(words, two_cores());
+  const JobSpec spec = on_images();
+  const Job job(spec, two_cores());
   const data::Order& order = job.data()->training().order();
   EXPECT_EQ(order.steps_per_epoch(), 5);
   std::vector<std::int64_t> first;
@@ -216,21 +216,21 @@ TEST_F(TrainingOnData, EpochsHaveEverySampleInAnotherOrder) {
 }
 
 TEST_F(TrainingOnData, SaysWhatDoesNotFit) {
-  const auto refused = [this](const std::function<void(JobWords&)>& change) {
-    JobWords words = on_images();
-    change(words);
-    return usage_sentence([&] { const Job job(words, two_cores()); });
+  const auto refused = [this](const std::function<void(JobSpec&)>& change) {
+    JobSpec spec = on_images();
+    change(spec);
+    return usage_sentence([&] { const Job job(spec, two_cores()); });
   };
-  EXPECT_TRUE(says(refused([](JobWords& words) { words.batch = "41"; }), "40 samples"));
-  EXPECT_TRUE(says(refused([](JobWords& words) { words.samples = "100"; }), "leave out one of them"));
-  EXPECT_TRUE(says(refused([](JobWords& words) { words.data = "/nowhere"; }), "/nowhere"));
-  EXPECT_TRUE(says(refused([](JobWords& words) { words.cluster = "dgx-a100"; }), "leave out --data"));
-  EXPECT_FALSE(refused([](JobWords& words) { words.model = "gpt:depth=2,heads=2,dim=8,context=6,vocab=9"; }).empty());
-  EXPECT_FALSE(refused([](JobWords& words) { words.model = "mlp:36-8-2"; }).empty()) << "fewer scores than classes";
-  EXPECT_FALSE(refused([](JobWords& words) { words.normalize = "nonsense"; }).empty());
-  EXPECT_TRUE(says(refused([](JobWords& words) {
-                     words.data = "random";
-                     words.normalize = "mnist";
+  EXPECT_TRUE(says(refused([](JobSpec& spec) { spec.batch = 41; }), "40 samples"));
+  EXPECT_TRUE(says(refused([](JobSpec& spec) { spec.samples = 100; }), "leave out one of them"));
+  EXPECT_TRUE(says(refused([](JobSpec& spec) { spec.data = "/nowhere"; }), "/nowhere"));
+  EXPECT_TRUE(says(refused([](JobSpec& spec) { spec.cluster = "dgx-a100"; }), "leave out --data"));
+  EXPECT_FALSE(refused([](JobSpec& spec) { spec.model = "gpt:depth=2,heads=2,dim=8,context=6,vocab=9"; }).empty());
+  EXPECT_FALSE(refused([](JobSpec& spec) { spec.model = "mlp:36-8-2"; }).empty()) << "fewer scores than classes";
+  EXPECT_FALSE(refused([](JobSpec& spec) { spec.normalize = "nonsense"; }).empty());
+  EXPECT_TRUE(says(refused([](JobSpec& spec) {
+                     spec.data = "random";
+                     spec.normalize = "mnist";
                    }),
                    "give some with --data"));
 }

@@ -28,32 +28,32 @@ class Draw {
   std::mt19937_64 engine_;
 };
 
-JobWords draw_job(Draw& draw) {
-  JobWords words;
-  words.cluster = draw.of({"pcie-4", "pcie-5", "pcie-8", "dgx-a100", "dgx-h100", "ideal"});
-  const bool nodes = words.cluster.starts_with("dgx");
+JobSpec draw_job(Draw& draw) {
+  JobSpec spec;
+  spec.cluster = draw.of({"pcie-4", "pcie-5", "pcie-8", "dgx-a100", "dgx-h100", "ideal"});
+  const bool nodes = spec.cluster.starts_with("dgx");
   const std::int64_t tp = draw.from(0, 2) == 0 ? (nodes ? std::int64_t{1} << draw.from(1, 3) : draw.from(2, 4)) : 1;
   const std::int64_t pp = draw.from(0, 3) == 0 ? draw.from(2, 3) : 1;
   std::int64_t dp = !nodes ? draw.from(1, 8) : tp < 4 ? draw.from(3, 24) : draw.from(1, 4) * (8 / tp);
-  if (!nodes && words.cluster != "ideal") {
-    const std::int64_t there = words.cluster == "pcie-4" ? 4 : words.cluster == "pcie-5" ? 5 : 8;
+  if (!nodes && spec.cluster != "ideal") {
+    const std::int64_t there = spec.cluster == "pcie-4" ? 4 : spec.cluster == "pcie-5" ? 5 : 8;
     dp = std::max<std::int64_t>(1, std::min(dp, there / (tp * pp)));
   }
-  words.devices = std::to_string(dp * tp * pp);
-  words.strategy = "product";
-  words.dp = std::to_string(dp);
-  words.tp = std::to_string(tp);
-  words.pp = std::to_string(pp);
-  words.zero = std::to_string(draw.from(0, 3));
+  spec.devices = dp * tp * pp;
+  spec.strategy = "product";
+  spec.dp = dp;
+  spec.tp = tp;
+  spec.pp = pp;
+  spec.zero = draw.from(0, 3);
   if (pp > 1) {
-    words.schedule = draw.of({"naive", "gpipe", "1f1b", "zb-h1"});
+    spec.schedule = draw.of({"naive", "gpipe", "1f1b", "zb-h1"});
   }
-  const std::int64_t micro_batches = words.schedule == "naive" ? 1 : draw.from(1, 4);
-  words.micro_batches = std::to_string(micro_batches);
-  words.batch = std::to_string(dp * micro_batches * draw.from(1, 3));
-  words.optimizer = draw.of({"sgd", "adam", "adamw"});
-  words.precision = draw.of({"fp32", "fp32", "bf16", "fp16"});
-  words.recompute = draw.of({"none", "all"});
+  const std::int64_t micro_batches = spec.schedule == "naive" ? 1 : draw.from(1, 4);
+  spec.micro_batches = micro_batches;
+  spec.batch = dp * micro_batches * draw.from(1, 3);
+  spec.optimizer = draw.of({"sgd", "adam", "adamw"});
+  set_field(spec, "precision", draw.of({"fp32", "fp32", "bf16", "fp16"}));
+  set_field(spec, "recompute", draw.of({"none", "all"}));
   std::string widths;
   const std::int64_t unit = draw.from(0, 2) == 0 ? 1 : tp;  // what divides evenly over the parts folds
   for (std::int64_t i = draw.from(2, 6) + pp; i >= 0; --i) {
@@ -61,16 +61,16 @@ JobWords draw_job(Draw& draw) {
     widths += (widths.empty() ? "" : "-") +
               std::to_string(unit * (draw.from(0, 2) == 0 ? draw.from(1, 9) : draw.from(10, 200 / unit)));
   }
-  words.model = "mlp:" + widths;
+  spec.model = "mlp:" + widths;
   if (draw.from(0, 2) == 0) {  // heads, a vocabulary and a sequence to divide
     const std::int64_t heads = unit * draw.from(1, 2);
-    words.model = "gpt:depth=" + std::to_string(draw.from(1, 2) + pp) + ",heads=" + std::to_string(heads) +
-                  ",dim=" + std::to_string(heads * draw.from(2, 5) * 2) + ",context=" + std::to_string(8 * draw.from(1, 3)) +
-                  ",vocab=" + std::to_string(unit * draw.from(5, 15));
-    words.sp = tp > 1 ? draw.of({"off", "on"}) : "off";
-    words.clip = draw.of({"", "", "1"});
+    spec.model = "gpt:depth=" + std::to_string(draw.from(1, 2) + pp) + ",heads=" + std::to_string(heads) +
+                 ",dim=" + std::to_string(heads * draw.from(2, 5) * 2) + ",context=" + std::to_string(8 * draw.from(1, 3)) +
+                 ",vocab=" + std::to_string(unit * draw.from(5, 15));
+    set_field(spec, "sp", tp > 1 ? draw.of({"off", "on"}) : "off");
+    set_field(spec, "clip", draw.of({"", "", "1"}));
   }
-  return words;
+  return spec;
 }
 
 struct Outcome {
@@ -78,11 +78,11 @@ struct Outcome {
   std::optional<Training> run;
 };
 
-Outcome simulate(JobWords words, const std::string& fold) {
+Outcome simulate(JobSpec spec, job::Fold fold) {
   Outcome outcome;
-  words.fold = fold;
+  spec.fold = fold;
   try {
-    outcome.run.emplace(words, cluster::probe());
+    outcome.run.emplace(spec, cluster::probe());
     outcome.run->run(1, 0);
   } catch (const Error& error) {
     outcome.refused = error.what();
@@ -97,20 +97,17 @@ TEST(Folded, AgreesWithAllReplicasWrittenOutInTimeBytesAndMemory) {
   int parts_folded = 0;
   for (int drawn = 0; agreed < 500; ++drawn) {
     ASSERT_LT(drawn, 3000) << "too many are refused";
-    const JobWords words = draw_job(draw);
-    const Outcome one = simulate(words, "always");
-    const Outcome all = simulate(words, "never");
-    const std::string name = words.model + " on " + words.devices + " of " + words.cluster + ", dp " + words.dp + " pp " +
-                             words.pp + " tp " + words.tp + " zero " + words.zero + " " + words.schedule + " micro-batches " +
-                             words.micro_batches + " " + words.precision + " " + words.optimizer + " recompute " + words.recompute +
-                             " sp " + words.sp + " clip " + words.clip + " batch " + words.batch;
+    const JobSpec spec = draw_job(draw);
+    const Outcome one = simulate(spec, job::Fold::always);
+    const Outcome all = simulate(spec, job::Fold::never);
+    const std::string name = job::flags_of(spec);
     ASSERT_EQ(one.refused.empty(), all.refused.empty()) << name << ": " << one.refused << all.refused;
     if (!one.run) {
       continue;
     }
     ++agreed;
     folded += one.run->copies() > 1 ? 1 : 0;
-    parts_folded += words.tp != "1" && one.run->plan().devices().size() == std::stoul(words.pp) ? 1 : 0;
+    parts_folded += spec.tp != 1 && static_cast<std::int64_t>(one.run->plan().devices().size()) == spec.pp ? 1 : 0;
     ASSERT_EQ(one.run->timed(), all.run->timed()) << name;
     ASSERT_EQ(one.run->totals(), all.run->totals()) << name;
     ASSERT_EQ(*std::max_element(one.run->peak().begin(), one.run->peak().end()),
@@ -122,21 +119,21 @@ TEST(Folded, AgreesWithAllReplicasWrittenOutInTimeBytesAndMemory) {
 }
 
 TEST(Folded, ATrainingOf16384DevicesIsSimulatedAsOneReplicaAndOnePart) {
-  JobWords words;
-  words.model = "llama3-405b";
-  words.cluster = "dgx-h100";
-  words.devices = "16384";
-  words.dp = "128";
-  words.pp = "16";
-  words.tp = "8";
-  words.schedule = "1f1b";
-  words.micro_batches = "16";
-  words.batch = "2048";
-  words.precision = "bf16";
-  words.optimizer = "adam";
-  words.zero = "1";
-  words.memory = "1024T";
-  Training run(words, cluster::probe());
+  JobSpec spec;
+  spec.model = "llama3-405b";
+  spec.cluster = "dgx-h100";
+  spec.devices = "16384";
+  spec.dp = 128;
+  spec.pp = 16;
+  spec.tp = 8;
+  spec.schedule = "1f1b";
+  spec.micro_batches = 16;
+  spec.batch = 2048;
+  spec.precision = strategy::Precision::bf16;
+  spec.optimizer = "adam";
+  spec.zero = 1;
+  spec.memory = job::ample_memory;
+  Training run(spec, cluster::probe());
   run.run(1, 0);
   EXPECT_EQ(run.plan().devices().size(), 16U);
   EXPECT_EQ(run.copies(), 1024);

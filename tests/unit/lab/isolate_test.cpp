@@ -9,10 +9,10 @@ namespace baton::lab {
 namespace {
 
 using baton::test::small_machine;
-using test::words_on;
+using test::spec_on;
 
 TEST(Isolated, ATaskIsCopiedOntoBuffersOfItsOwnAndThePlanHolds) {
-  const Job job(words_on("ideal", "dp", "3"), small_machine());
+  const Job job(spec_on("ideal", "dp", "3"), small_machine());
   const plan::Plan plan = job.compile();
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
     if (plan::meeting_of(plan.tasks()[t]).valid()) {

@@ -1,5 +1,6 @@
 #include "baton/lab/job.h"
 
+#include "baton/devices/backends.h"
 #include "support/machine.h"
 #include "unit/lab/simulated.h"
 #include "unit/lab/synthetic.h"
@@ -9,52 +10,21 @@ namespace {
 
 using baton::test::small_machine;
 using test::says;
+using test::spec_on;
 using test::usage_sentence;
-using test::words_on;
 
-// The words of a job
+// The fields of a job
 
-TEST(JobWords, EveryFieldCanBeSetByItsName) {
-  for (const JobField& field : job_fields()) {
-    JobWords words;
-    set_word(words, field.name, "something");
-    EXPECT_EQ(words.*field.word, "something") << field.name;
-    for (const JobField& other : job_fields()) {
-      if (other.word != field.word) {
-        EXPECT_EQ(words.*other.word, JobWords().*other.word) << field.name << " has changed " << other.name;
-      }
-    }
-    EXPECT_FALSE(field.help.empty()) << field.name;
-  }
-  EXPECT_EQ(job_fields().size() * sizeof(std::string), sizeof(JobWords)) << "a word has no field";
+TEST(JobFields, AreThoseOfASpecificationWithTheBackendsThatThereAre) {
+  ASSERT_EQ(job_fields().size(), job::fields().size());
+  const JobField* backend = find_field("backend");
+  ASSERT_NE(backend, nullptr);
+  EXPECT_EQ(backend->values(), devices::backend_names());
 }
 
-TEST(JobWords, EverySpellingOfAFieldSetsIt) {
-  for (const JobField& field : job_fields()) {
-    for (const std::string& spelling : field.also) {
-      JobWords words;
-      set_word(words, spelling, "something");
-      EXPECT_EQ(words.*field.word, "something") << spelling;
-    }
-  }
-  JobWords words;
-  set_word(words, "accumulate", "4");
-  EXPECT_EQ(words.micro_batches, "4");
-}
-
-TEST(JobWords, DashesUnderscoresAndCaseAreAllTheSame) {
-  JobWords words;
-  set_word(words, "micro_batches", "4");
-  set_word(words, "Bucket-MB", "2");
-  set_word(words, "global_batch", "128");
-  EXPECT_EQ(words.micro_batches, "4");
-  EXPECT_EQ(words.bucket_mb, "2");
-  EXPECT_EQ(words.batch, "128");
-}
-
-TEST(JobWords, AnUnknownNameIsRefusedWithAllThatThereAre) {
-  JobWords words;
-  const std::string sentence = usage_sentence([&] { set_word(words, "colour", "red"); });
+TEST(JobFields, AnUnknownNameIsRefusedWithAllThatThereAre) {
+  JobSpec spec;
+  const std::string sentence = usage_sentence([&] { set_field(spec, "colour", "red"); });
   EXPECT_TRUE(says(sentence, "'colour'"));
   for (const JobField& field : job_fields()) {
     EXPECT_TRUE(says(sentence, field.name));
@@ -63,10 +33,10 @@ TEST(JobWords, AnUnknownNameIsRefusedWithAllThatThereAre) {
 
 TEST(Job, TheLossFollowsFromWhatTheModelGivesUnlessToldOtherwise) {
   const auto loss_of = [](const std::string& model, const std::string& loss) {
-    JobWords words;
-    words.model = model;
-    words.loss = loss;
-    return Job(words, small_machine()).request().step.loss;
+    JobSpec spec;
+    spec.model = model;
+    set_field(spec, "loss", loss);
+    return Job(spec, small_machine()).request().step.loss;
   };
   using strategy::Loss;
   EXPECT_EQ(loss_of("mlp:dim=4,depth=2", ""), Loss::mean_squared_error);
@@ -80,11 +50,11 @@ TEST(Job, TheLossFollowsFromWhatTheModelGivesUnlessToldOtherwise) {
 // Precision and loss scale
 
 strategy::Step step_of(const std::string& precision, const std::string& scale, const std::string& growth = "2000") {
-  JobWords words;
-  words.precision = precision;
-  words.loss_scale = scale;
-  words.loss_scale_growth = growth;
-  return Job(words, small_machine()).request().step;
+  JobSpec spec;
+  set_field(spec, "precision", precision);
+  set_field(spec, "loss-scale", scale);
+  set_field(spec, "loss-scale-growth", growth);
+  return Job(spec, small_machine()).request().step;
 }
 
 TEST(Job, ScalesTheLossOfFp16UnlessToldOtherwise) {
@@ -109,17 +79,17 @@ TEST(Job, PrecisionsAndScalesThatMeanNothingAreRefused) {
   EXPECT_TRUE(says(usage_sentence([] { step_of("fp16", "", "0"); }), "--loss-scale-growth"));
 }
 
-TEST(Job, IsWhatItsWordsSay) {
-  JobWords words;
-  words.model = "mlp:dim=8,depth=3";
-  words.strategy = "LAYERS";
-  words.devices = "cpu:3";
-  words.batch = "12";
-  words.optimizer = "adam";
-  words.lr = "0.5";
-  words.seed = "7";
-  words.delay = "before=backward,device=0,ms=2;before=update,device=all,ms=1";
-  const Job job(words, small_machine());
+TEST(Job, IsWhatItsSpecificationSays) {
+  JobSpec spec;
+  spec.model = "mlp:dim=8,depth=3";
+  set_field(spec, "strategy", "LAYERS");
+  spec.devices = "cpu:3";
+  spec.batch = 12;
+  spec.optimizer = "adam";
+  spec.lr = 0.5;
+  spec.seed = 7;
+  set_field(spec, "delay", "before=backward,device=0,ms=2;before=update,device=all,ms=1");
+  const Job job(spec, small_machine());
   EXPECT_EQ(job.request().strategy, "layers");
   EXPECT_EQ(job.cluster().size(), 3U);
   EXPECT_EQ(job.request().step.global_batch, 12);
@@ -132,9 +102,11 @@ TEST(Job, IsWhatItsWordsSay) {
 
 TEST(Job, RefusesWhatItCannotReadOrHonour) {
   const auto refusal = [](const std::string& name, const std::string& value) {
-    JobWords words;
-    set_word(words, name, value);
-    return usage_sentence([&] { const Job job(words, small_machine()); });
+    return usage_sentence([&] {
+      JobSpec spec;
+      set_field(spec, name, value);
+      const Job job(spec, small_machine());
+    });
   };
   EXPECT_TRUE(says(refusal("batch", "many"), "--batch"));
   EXPECT_TRUE(says(refusal("batch", "0"), "--batch"));
@@ -148,40 +120,40 @@ TEST(Job, RefusesWhatItCannotReadOrHonour) {
   EXPECT_TRUE(says(refusal("backend", "gpu"), "gpu"));
   EXPECT_TRUE(says(refusal("split", "3,x"), "--split"));
   EXPECT_TRUE(says(refusal("strategy", "magic"), "magic"));
-  EXPECT_TRUE(says(refusal("fold", "bogus"), "--fold is 'bogus'"));
+  EXPECT_TRUE(says(refusal("fold", "bogus"), "unknown --fold 'bogus': choose auto, always or never"));
   EXPECT_TRUE(says(refusal("what-if", "nonsense"), "--what-if has 'nonsense'"));
 }
 
 TEST(Job, EveryOptimizerClips) {
   for (const std::string& optimizer : op::optimizer_names()) {
-    JobWords words;
-    words.optimizer = optimizer;
-    EXPECT_EQ(op::clip_of(Job(words, small_machine()).request().step.optimizer), 0) << "unless it is told to";
-    set_word(words, "max-grad-norm", "0.5");
-    EXPECT_EQ(op::clip_of(Job(words, small_machine()).request().step.optimizer), 0.5) << optimizer;
+    JobSpec spec;
+    spec.optimizer = optimizer;
+    EXPECT_EQ(op::clip_of(Job(spec, small_machine()).request().step.optimizer), 0) << "unless it is told to";
+    set_field(spec, "max-grad-norm", "0.5");
+    EXPECT_EQ(op::clip_of(Job(spec, small_machine()).request().step.optimizer), 0.5) << optimizer;
   }
 }
 
-TEST(Job, GradientsAreFloat32WhereTheWordsSaySo) {
-  JobWords words;
-  words.precision = "bf16";
-  EXPECT_FALSE(Job(words, small_machine()).request().step.wide_gradients);
-  words.gradients = "FP32";
-  EXPECT_TRUE(Job(words, small_machine()).request().step.wide_gradients);
-  words.precision = "fp64";
-  words.backend = "reference";
-  EXPECT_TRUE(says(usage_sentence([&] { const Job job(words, small_machine()); }), "with --precision fp64 gradients are fp64"));
+TEST(Job, GradientsAreFloat32WhereTheSpecificationSaysSo) {
+  JobSpec spec;
+  spec.precision = strategy::Precision::bf16;
+  EXPECT_FALSE(Job(spec, small_machine()).request().step.wide_gradients);
+  spec.gradients = job::GradientType::fp32;
+  EXPECT_TRUE(Job(spec, small_machine()).request().step.wide_gradients);
+  spec.precision = strategy::Precision::fp64;
+  spec.backend = "reference";
+  EXPECT_TRUE(says(usage_sentence([&] { const Job job(spec, small_machine()); }), "with --precision fp64 gradients are fp64"));
 }
 
 TEST(Job, AnotherSeedDropsOtherElements) {
-  JobWords words;
-  words.model = "gpt:depth=1,heads=2,dim=8,context=4,vocab=10,dropout=0.1";
-  words.batch = "2";
+  JobSpec spec;
+  spec.model = "gpt:depth=1,heads=2,dim=8,context=4,vocab=10,dropout=0.1";
+  spec.batch = 2;
   std::vector<std::vector<op::Op>> dropouts;
-  for (const char* seed : {"0", "9"}) {
-    words.seed = seed;
-    const Job job(words, small_machine());
-    EXPECT_EQ(job.model().name(), words.model);
+  for (const std::int64_t seed : {0, 9}) {
+    spec.seed = seed;
+    const Job job(spec, small_machine());
+    EXPECT_EQ(job.model().name(), spec.model);
     std::vector<op::Op>& list = dropouts.emplace_back();
     for (const model::Block& block : job.model().blocks()) {
       for (const model::Node& node : block.nodes) {
@@ -199,31 +171,31 @@ TEST(Job, AnotherSeedDropsOtherElements) {
 }
 
 TEST(Job, AnOptimizerThatHasNoMomentumSaysSo) {
-  JobWords words;
-  words.optimizer = "adam";
-  words.momentum = "0.9";
-  EXPECT_TRUE(says(usage_sentence([&] { const Job job(words, small_machine()); }), "optimizer adam has no --momentum"));
+  JobSpec spec;
+  spec.optimizer = "adam";
+  spec.momentum = 0.9;
+  EXPECT_TRUE(says(usage_sentence([&] { const Job job(spec, small_machine()); }), "optimizer adam has no --momentum"));
 }
 
 // On other machines
 
 TEST(ImaginedJob, TakesSoManyDevicesOfTheCluster) {
-  EXPECT_EQ(Job(words_on("pcie-5", "ddp", "cpu"), small_machine()).cluster().size(), 5U) << "all of a node";
-  EXPECT_EQ(Job(words_on("pcie-5", "ddp", "3"), small_machine()).cluster().size(), 3U);
-  EXPECT_EQ(Job(words_on("pcie-5", "ddp", "cpu:3"), small_machine()).cluster().size(), 3U);
-  EXPECT_EQ(Job(words_on("ideal", "ddp", "7"), small_machine()).cluster().size(), 7U);
-  EXPECT_TRUE(says(usage_sentence([] { Job(words_on("pcie-5", "ddp", "6"), small_machine()); }), "5 devices"));
-  EXPECT_TRUE(says(usage_sentence([] { Job(words_on("pcie-5", "ddp", "many"), small_machine()); }), "--devices"));
-  EXPECT_TRUE(says(usage_sentence([] { Job(words_on("nowhere", "ddp", "2"), small_machine()); }), "unknown cluster 'nowhere'"));
-  EXPECT_TRUE(says(usage_sentence([] { Job(words_on("pcie-4+ethernt", "ddp", "2"), small_machine()); }),
+  EXPECT_EQ(Job(spec_on("pcie-5", "ddp", "cpu"), small_machine()).cluster().size(), 5U) << "all of a node";
+  EXPECT_EQ(Job(spec_on("pcie-5", "ddp", "3"), small_machine()).cluster().size(), 3U);
+  EXPECT_EQ(Job(spec_on("pcie-5", "ddp", "cpu:3"), small_machine()).cluster().size(), 3U);
+  EXPECT_EQ(Job(spec_on("ideal", "ddp", "7"), small_machine()).cluster().size(), 7U);
+  EXPECT_TRUE(says(usage_sentence([] { Job(spec_on("pcie-5", "ddp", "6"), small_machine()); }), "5 devices"));
+  EXPECT_TRUE(says(usage_sentence([] { Job(spec_on("pcie-5", "ddp", "many"), small_machine()); }), "--devices"));
+  EXPECT_TRUE(says(usage_sentence([] { Job(spec_on("nowhere", "ddp", "2"), small_machine()); }), "unknown cluster 'nowhere'"));
+  EXPECT_TRUE(says(usage_sentence([] { Job(spec_on("pcie-4+ethernt", "ddp", "2"), small_machine()); }),
                    "unknown network 'ethernt': choose ethernet-1, ethernet-10, ethernet-100, ethernet-25 or infiniband-400,"));
 }
 
 TEST(ImaginedJob, ALinkOrMemoryThatIsAskedForTakesThePlaceOfTheClustersOwn) {
-  JobWords words = words_on("dgx-a100", "ddp", "2");
-  words.link = "bandwidth=1GB/s,latency=50us";
-  words.memory = "1G";
-  const Job job(words, small_machine());
+  JobSpec spec = spec_on("dgx-a100", "ddp", "2");
+  spec.link = cluster::parse_link("bandwidth=1GB/s,latency=50us");
+  spec.memory = Bytes(std::int64_t{1} << 30);
+  const Job job(spec, small_machine());
   EXPECT_EQ(job.cluster().wiring()->port.bandwidth, 1e9);
   EXPECT_EQ(job.cluster().wiring()->network.latency, Nanoseconds(50'000));
   EXPECT_EQ(job.cluster().devices()[0].memory, Bytes(1 << 30));

@@ -15,19 +15,19 @@ namespace {
 
 using baton::test::small_machine;
 using test::says;
+using test::spec_on;
 using test::usage_sentence;
-using test::words_on;
 
-JobWords small_words() {
-  JobWords words;
-  words.model = "mlp:dim=8,depth=4";
-  words.devices = "cpu:2";
-  words.batch = "12";
-  return words;
+JobSpec small_words() {
+  JobSpec spec;
+  spec.model = "mlp:dim=8,depth=4";
+  spec.devices = "cpu:2";
+  spec.batch = 12;
+  return spec;
 }
 
-std::vector<double> losses(const JobWords& words, Own own = {}) {
-  Training run(words, small_machine(), {}, nullptr, {}, std::move(own));
+std::vector<double> losses(const JobSpec& spec, Own own = {}) {
+  Training run(spec, small_machine(), {}, nullptr, {}, std::move(own));
   run.run(3, 0);
   return run.losses();
 }
@@ -46,44 +46,44 @@ plan::Draft dealt(const strategy::Request& request) {
 }
 
 TEST(Own, AModelReplacesTheOneThatTheWordsName) {
-  JobWords words = small_words();
-  const std::vector<double> by_name = losses(words);
-  words.model = "no model at all";
+  JobSpec spec = small_words();
+  const std::vector<double> by_name = losses(spec);
+  spec.model = "no model at all";
   Own own;
   own.model = std::make_shared<const model::Model>(model::parse_model("mlp:dim=8,depth=4"));
-  EXPECT_EQ(losses(words, own), by_name);
+  EXPECT_EQ(losses(spec, own), by_name);
 }
 
 TEST(Own, AStrategyReplacesTheOneThatTheWordsName) {
-  JobWords words = small_words();
-  words.strategy = "layers";
+  JobSpec spec = small_words();
+  spec.strategy = "layers";
   Own own;
   own.strategy = strategy::Strategy{"dealt", "blocks are dealt out in turn", dealt};
-  EXPECT_EQ(losses(words, own), losses(words));
-  EXPECT_EQ(Job(words, small_machine(), nullptr, own).request().strategy, "dealt");
+  EXPECT_EQ(losses(spec, own), losses(spec));
+  EXPECT_EQ(Job(spec, small_machine(), nullptr, own).request().strategy, "dealt");
 }
 
 TEST(Own, AScheduleIsAskedForThePipelineOfTheWords) {
-  JobWords words = small_words();
-  words.micro_batches = "3";
+  JobSpec spec = small_words();
+  spec.micro_batches = 3;
   Own own;
   std::vector<std::int64_t> asked;
   own.schedule = [&](const schedule::Pipeline& pipeline) {
     asked = {pipeline.devices, pipeline.chunks, pipeline.micro_batches};
     return schedule::schedule_by_name("gpipe").grid(pipeline);
   };
-  JobWords known = words;
+  JobSpec known = spec;
   known.strategy = "gpipe";
-  EXPECT_EQ(losses(words, own), losses(known));
+  EXPECT_EQ(losses(spec, own), losses(known));
   EXPECT_EQ(asked, (std::vector<std::int64_t>{2, 1, 3}));
 }
 
 TEST(Own, CostsAreThoseOfTheSimulatedTasks) {
-  JobWords words = words_on("ideal", "single", "1");
+  JobSpec spec = spec_on("ideal", "single", "1");
   Own own;
   own.duration = [](const plan::Plan&, TaskId) { return Nanoseconds(1000); };
   own.duration_origin = "a microsecond each";
-  Training run(words, small_machine(), {}, nullptr, {}, own);
+  Training run(spec, small_machine(), {}, nullptr, {}, own);
   run.run(1, 0);
   EXPECT_EQ(run.timed()[0].count, 1000 * static_cast<std::int64_t>(run.plan().tasks().size()));
   EXPECT_EQ(run.simulation().cost_origin(), "a microsecond each");

@@ -26,7 +26,7 @@ std::string sentence_of(const std::string& text) {
   return "";
 }
 
-const JobWords& first_job(const PublishedCase& one) { return std::get<PublishedJobs>(one.job).at(0); }
+const JobSpec& first_job(const PublishedCase& one) { return std::get<PublishedJobs>(one.job).at(0); }
 
 TEST(PublishedTable, QuotedCellsBlankLinesAndOtherSeparatorsAreRead) {
   const PublishedTable table = parse_table("\xef\xbb\xbf\"a;b\";c\r\n\"x \"\"y\"\"\";2\r\n\r\n3\r\n", "mine");
@@ -53,20 +53,20 @@ TEST(PublishedCases, ARowOfAGptIsAJobWithItsLayout) {
   ASSERT_EQ(cases.size(), 1U);
   EXPECT_EQ(cases[0].reason, "");
   EXPECT_EQ(cases[0].seconds, 0.1);
-  const JobWords& words = first_job(cases[0]);
-  EXPECT_EQ(words.cluster, "dgx-a100");
-  EXPECT_EQ(words.model, "gpt:depth=8,heads=4,dim=256,context=128,vocab=1024") << "rounded up to 128 times the tensor ranks";
-  EXPECT_EQ(words.batch, "1024");
-  EXPECT_EQ(words.micro_batches, "32");
-  EXPECT_EQ(words.split, "9,9") << "an embedding before the first layer, scores behind the last";
-  EXPECT_EQ(words.recompute, "full");
+  const JobSpec& spec = first_job(cases[0]);
+  EXPECT_EQ(spec.cluster, "dgx-a100");
+  EXPECT_EQ(spec.model, "gpt:depth=8,heads=4,dim=256,context=128,vocab=1024") << "rounded up to 128 times the tensor ranks";
+  EXPECT_EQ(spec.batch, 1024);
+  EXPECT_EQ(spec.micro_batches, 32);
+  EXPECT_EQ(spec.split, (std::vector<std::int64_t>{9, 9})) << "an embedding before the first layer, scores behind the last";
+  EXPECT_EQ(spec.recompute, strategy::Recompute::full);
 }
 
 TEST(PublishedCases, RatesBecomeSecondsPerStep) {
   const auto cases = cases_of("model,gpus,gpu,fsdp,local_batch,seq,tokens_per_s_per_gpu\nllama3-8b,8,H100,8,2,4096,8192\n");
   ASSERT_EQ(cases[0].reason, "");
   EXPECT_DOUBLE_EQ(cases[0].seconds, 2.0 * 4096 / 8192);
-  EXPECT_EQ(first_job(cases[0]).zero, "3");
+  EXPECT_EQ(first_job(cases[0]).zero, 3);
 }
 
 TEST(PublishedCases, RowsWithoutAnAxisOrWithAnImpossibleLayoutAreNamed) {
@@ -102,22 +102,22 @@ TEST(Validation, TwiceTheBytesTakeAboutTwiceTheTimeOnceTheyAreMany) {
 }
 
 TEST(Validation, AStepOfManyMicroBatchesIsThatOfTwoShorterOnesContinued) {
-  JobWords words;
-  words.model = "gpt:depth=8,heads=8,dim=512,context=256,vocab=1024";
-  words.cluster = "dgx-a100";
-  words.software = "megatron-2021";
-  words.devices = "8";
-  words.pp = "4";
-  words.tp = "2";
-  words.dp = "1";
-  words.schedule = "1f1b";
-  words.micro_batches = words.batch = "40";
-  words.precision = "fp16";
-  words.recompute = "full";
-  const Job job(words, baton::test::small_machine());
+  JobSpec spec;
+  spec.model = "gpt:depth=8,heads=8,dim=512,context=256,vocab=1024";
+  spec.cluster = "dgx-a100";
+  spec.software = "megatron-2021";
+  spec.devices = "8";
+  spec.pp = 4;
+  spec.tp = 2;
+  spec.dp = 1;
+  spec.schedule = "1f1b";
+  spec.micro_batches = spec.batch = 40;
+  spec.precision = strategy::Precision::fp16;
+  spec.recompute = strategy::Recompute::full;
+  const Job job(spec, baton::test::small_machine());
   const plan::Plan plan = job.compile();
   const double whole = static_cast<double>(Simulation(job, plan).step().duration.count) * 1e-9;
-  EXPECT_NEAR(simulated_step(words, baton::test::small_machine()) / whole, 1, 0.01);
+  EXPECT_NEAR(simulated_step(spec, baton::test::small_machine()) / whole, 1, 0.01);
 }
 
 class ValidationOfFiles : public baton::test::OwnFolder {};

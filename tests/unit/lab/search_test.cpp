@@ -17,14 +17,14 @@ namespace {
 
 using baton::test::small_machine;
 using test::says;
+using test::spec_on;
 using test::usage_sentence;
-using test::words_on;
 
 TEST(Search, RanksWhatFitsAndItsFrontierIsNeverBothSlowerAndLarger) {
-  JobWords words = words_on("pcie-4", "", "4");
-  words.model = "mlp:dim=256,depth=8";
-  words.optimizer = "adam";
-  const SearchResult result = search(words, small_machine());
+  JobSpec spec = spec_on("pcie-4", "", "4");
+  spec.model = "mlp:dim=256,depth=8";
+  spec.optimizer = "adam";
+  const SearchResult result = search(spec, small_machine());
   ASSERT_GT(result.ranked.size(), 10U);
   EXPECT_TRUE(result.complete);
   for (std::size_t i = 1; i < result.ranked.size(); ++i) {
@@ -37,33 +37,33 @@ TEST(Search, RanksWhatFitsAndItsFrontierIsNeverBothSlowerAndLarger) {
       EXPECT_FALSE(other.step < result.ranked[f].step && other.memory < result.ranked[f].memory) << other.name;
     }
   }
-  // The words that are shown give the same step again.
-  JobWords again = result.ranked[0].words;
-  again.fold = "never";
+  // The job that is shown gives the same step again.
+  JobSpec again = result.ranked[0].spec;
+  again.fold = job::Fold::never;
   Training run(again, small_machine());
   run.run(1, 0);
   EXPECT_EQ(run.timed()[0], result.ranked[0].step);
 }
 
 TEST(Search, NamesASplitAsItsPlanDoesAndSaysWhetherItRecomputes) {
-  JobWords words = words_on("pcie-4", "", "4");
-  words.model = "mlp:dim=256,depth=8";
+  JobSpec spec = spec_on("pcie-4", "", "4");
+  spec.model = "mlp:dim=256,depth=8";
   bool recomputes = false;
-  for (const Found& one : search(words, small_machine()).ranked) {
-    const Job job(one.words, small_machine());
-    const bool again = one.words.recompute != "none";
-    EXPECT_EQ(one.name, strategy::describe(job.request()) + (one.words.chunks.empty() ? "" : ", " + one.words.chunks + " chunks") +
-                            (again ? ", recompute " + one.words.recompute : ""));
+  for (const Found& one : search(spec, small_machine()).ranked) {
+    const Job job(one.spec, small_machine());
+    const bool again = one.spec.recompute != strategy::Recompute::none;
+    EXPECT_EQ(one.name, strategy::describe(job.request()) + (one.spec.chunks ? fmt::format(", {} chunks", *one.spec.chunks) : "") +
+                            (again ? fmt::format(", recompute {}", strategy::to_text(one.spec.recompute)) : ""));
     recomputes = recomputes || again;
   }
   EXPECT_TRUE(recomputes);
 }
 
 TEST(Search, OnOneDeviceTellsItsMicroBatchesApart) {
-  JobWords words = words_on("pcie-4", "", "1");
-  words.model = "mlp:dim=64,depth=2";
+  JobSpec spec = spec_on("pcie-4", "", "1");
+  spec.model = "mlp:dim=64,depth=2";
   std::set<std::string> names;
-  const SearchResult result = search(words, small_machine());
+  const SearchResult result = search(spec, small_machine());
   for (const Found& one : result.ranked) {
     names.insert(one.name);
   }
@@ -73,14 +73,14 @@ TEST(Search, OnOneDeviceTellsItsMicroBatchesApart) {
 
 TEST(Search, LeavesOutOnlyWhatCouldNotWin) {
   // Every split by itself, without bounds: none is faster than the first, nor as fast and smaller than the frontier.
-  JobWords words = words_on("pcie-4", "", "4");
-  words.model = "mlp:dim=512,depth=4";
-  words.batch = "256";
-  words.optimizer = "adam";
-  const SearchResult result = search(words, small_machine());
+  JobSpec spec = spec_on("pcie-4", "", "4");
+  spec.model = "mlp:dim=512,depth=4";
+  spec.batch = 256;
+  spec.optimizer = "adam";
+  const SearchResult result = search(spec, small_machine());
   EXPECT_GT(result.pruned, 0U);
   for (const std::string strategy : {"ddp", "zero-1", "zero-2", "zero-3", "tensor", "layers", "gpipe", "1f1b", "zb-h1"}) {
-    JobWords one = words;
+    JobSpec one = spec;
     one.strategy = strategy;
     Training run(one, small_machine());
     run.run(1, 0);
@@ -89,45 +89,45 @@ TEST(Search, LeavesOutOnlyWhatCouldNotWin) {
 }
 
 /// That the search finds nothing slower than what is asked for, simulated by itself.
-void expect_no_slower_than(const JobWords& shared, const std::string& dp, const std::string& pp, const std::string& tp,
-                           const std::string& zero) {
+void expect_no_slower_than(const JobSpec& shared, std::int64_t dp, std::int64_t pp, std::int64_t tp,
+                           std::optional<std::int64_t> zero) {
   const SearchResult result = search(shared, small_machine());
   EXPECT_GT(result.pruned + result.left_out, 0U);
-  JobWords one = shared;
+  JobSpec one = shared;
   one.dp = dp;
   one.pp = pp;
   one.tp = tp;
   one.zero = zero;
-  one.micro_batches = "1";
+  one.micro_batches = 1;
   Training run(one, small_machine());
   run.run(1, 0);
   EXPECT_LE(result.ranked[0].step, run.timed()[0]) << result.ranked[0].name;
 }
 
 TEST(Search, BoundsProductsByTheRateTheyRunAt) {
-  JobWords words = words_on("dgx-a100", "", "8");
-  words.model = "mlp:dim=8192,depth=16";
-  words.batch = "4096";
-  words.precision = "tf32";
-  expect_no_slower_than(words, "4", "1", "2", "");
+  JobSpec spec = spec_on("dgx-a100", "", "8");
+  spec.model = "mlp:dim=8192,depth=16";
+  spec.batch = 4096;
+  spec.precision = strategy::Precision::tf32;
+  expect_no_slower_than(spec, 4, 1, 2, std::nullopt);
 }
 
 TEST(Search, BoundsMessagesByTheLinksThatThereWouldBe) {
-  JobWords words = words_on("pcie-4", "", "4");
-  words.model = "mlp:dim=1024,depth=4";
-  words.what_if = "link=16x";
-  expect_no_slower_than(words, "2", "2", "1", "1");
+  JobSpec spec = spec_on("pcie-4", "", "4");
+  spec.model = "mlp:dim=1024,depth=4";
+  spec.what_if = job::parse_what_if("link=16x");
+  expect_no_slower_than(spec, 2, 2, 1, 1);
 }
 
 /// The shortest step of all splits of the job that fit, each simulated by itself.
-Nanoseconds shortest_of_all(const JobWords& shared) {
+Nanoseconds shortest_of_all(const JobSpec& shared) {
   const Job job(shared, small_machine());
   const std::int64_t batch = job.request().step.global_batch;
   Nanoseconds shortest(std::numeric_limits<std::int64_t>::max());
   for (const job::Group& group : job::groups_of(job.model(), batch, static_cast<std::int64_t>(job.cluster().size()))) {
     job::for_each_choice(group, job.model(), batch, [&](const job::Choice& choice) {
       try {
-        Training run(job::words_of(choice, shared), small_machine());
+        Training run(job::spec_of(choice, shared), small_machine());
         run.run(1, 0);
         shortest = std::min(shortest, run.timed()[0]);
       } catch (const Error&) {
@@ -142,32 +142,33 @@ TEST(Search, OfRandomSmallJobsFindsTheFastestOfAllSplits) {
   std::mt19937 random(5);
   const auto one_of = [&](const std::vector<std::string>& list) { return list[random() % list.size()]; };
   for (int i = 0; i < 5; ++i) {
-    JobWords words = words_on(one_of({"pcie-4", "dgx-a100", "dgx-h100"}), "", one_of({"2", "3", "4"}));
-    words.model = fmt::format("mlp:dim={},depth={}", one_of({"64", "512", "2048"}), one_of({"2", "3", "5"}));
-    words.batch = one_of({"3", "4", "16"});
-    words.optimizer = one_of({"sgd", "adam"});
-    const SearchResult result = search(words, small_machine());
+    JobSpec spec = spec_on(one_of({"pcie-4", "dgx-a100", "dgx-h100"}), "", one_of({"2", "3", "4"}));
+    spec.model = fmt::format("mlp:dim={},depth={}", one_of({"64", "512", "2048"}), one_of({"2", "3", "5"}));
+    set_field(spec, "batch", one_of({"3", "4", "16"}));
+    spec.optimizer = one_of({"sgd", "adam"});
+    const SearchResult result = search(spec, small_machine());
     ASSERT_FALSE(result.ranked.empty());
     EXPECT_EQ(result.left_out, 0U);
-    EXPECT_EQ(result.ranked[0].step, shortest_of_all(words)) << words.model << " on " << words.devices << " of " << words.cluster;
+    EXPECT_EQ(result.ranked[0].step, shortest_of_all(spec))
+        << spec.model << " on " << spec.devices.text() << " of " << spec.cluster;
   }
 }
 
 TEST(Search, OfAHugeJobSimulatesAFewAndEveryRowRunsAsItIsShown) {
-  JobWords words = words_on("dgx-h100", "", "1024");
-  words.model = "gpt:depth=6,heads=16,dim=1024,context=128,vocab=1000";
-  words.batch = "256";
-  words.precision = "bf16";
-  words.optimizer = "adam";
-  words.memory = "4G";
-  const SearchResult result = search(words, small_machine());
+  JobSpec spec = spec_on("dgx-h100", "", "1024");
+  spec.model = "gpt:depth=6,heads=16,dim=1024,context=128,vocab=1000";
+  spec.batch = 256;
+  spec.precision = strategy::Precision::bf16;
+  spec.optimizer = "adam";
+  spec.memory = Bytes(std::int64_t{4} << 30);
+  const SearchResult result = search(spec, small_machine());
   EXPECT_GT(result.considered, 50'000U);
   EXPECT_GT(result.left_out, 0U);
   EXPECT_LE(result.tried, 100U);
   ASSERT_GE(result.ranked.size(), 10U);
   for (std::size_t i = 0; i < 3; ++i) {
-    JobWords shown = result.ranked[i].words;
-    shown.fold = "auto";
+    JobSpec shown = result.ranked[i].spec;
+    shown.fold = job::Fold::automatic;
     Training run(shown, small_machine());
     run.run(1, 0);
     const double ratio = static_cast<double>(run.timed()[0].count) / static_cast<double>(result.ranked[i].step.count);
@@ -177,15 +178,15 @@ TEST(Search, OfAHugeJobSimulatesAFewAndEveryRowRunsAsItIsShown) {
 }
 
 TEST(Search, StepsOfManyMicroBatchesAreKnownFromShorterOnes) {
-  JobWords words = words_on("dgx-h100", "", "2");
-  words.model = "mlp:dim=2048,depth=4";
-  words.batch = "512";
-  words.optimizer = "adam";
-  words.memory = "160M";
+  JobSpec spec = spec_on("dgx-h100", "", "2");
+  spec.model = "mlp:dim=2048,depth=4";
+  spec.batch = 512;
+  spec.optimizer = "adam";
+  spec.memory = Bytes(160 << 20);
   std::size_t compared = 0;
-  for (const Found& one : search(words, small_machine()).ranked) {
+  for (const Found& one : search(spec, small_machine()).ranked) {
     if (one.from_shorter_steps && compared < 5) {
-      Training run(one.words, small_machine());
+      Training run(one.spec, small_machine());
       run.run(1, 0);
       EXPECT_NEAR(static_cast<double>(run.timed()[0].count) / static_cast<double>(one.step.count), 1, 0.03) << one.name;
       ++compared;
@@ -195,35 +196,35 @@ TEST(Search, StepsOfManyMicroBatchesAreKnownFromShorterOnes) {
 }
 
 TEST(Search, SaysWhetherFewerDevicesAreFaster) {
-  JobWords words = words_on("pcie-4", "", "4");
-  words.model = "mlp:dim=64,depth=2";
-  EXPECT_TRUE(says(against_all_devices(search(words, small_machine())), "faster than all 4: the fastest split of all"));
-  words = words_on("dgx-a100", "", "4");
-  words.model = "mlp:dim=4096,depth=2";
-  words.batch = "4096";
-  EXPECT_TRUE(says(against_all_devices(search(words, small_machine())), "is faster than all 4"));
+  JobSpec spec = spec_on("pcie-4", "", "4");
+  spec.model = "mlp:dim=64,depth=2";
+  EXPECT_TRUE(says(against_all_devices(search(spec, small_machine())), "faster than all 4: the fastest split of all"));
+  spec = spec_on("dgx-a100", "", "4");
+  spec.model = "mlp:dim=4096,depth=2";
+  spec.batch = 4096;
+  EXPECT_TRUE(says(against_all_devices(search(spec, small_machine())), "is faster than all 4"));
 }
 
 TEST(Search, CountsWhatDoesNotFit) {
-  JobWords words = words_on("pcie-4", "", "4");
-  words.model = "mlp:dim=512,depth=4";
-  words.memory = "6M";
-  const SearchResult result = search(words, small_machine());
+  JobSpec spec = spec_on("pcie-4", "", "4");
+  spec.model = "mlp:dim=512,depth=4";
+  spec.memory = Bytes(6 << 20);
+  const SearchResult result = search(spec, small_machine());
   EXPECT_GT(result.too_large, 0U);
   EXPECT_GT(result.least_too_large, Bytes(6 << 20));
   for (const Found& one : result.ranked) {
     EXPECT_LE(one.memory, Bytes(6 << 20)) << one.name;
   }
-  EXPECT_TRUE(says(usage_sentence([] { search(JobWords{}, small_machine()); }), "--cluster"));
+  EXPECT_TRUE(says(usage_sentence([] { search(JobSpec{}, small_machine()); }), "--cluster"));
 }
 
 TEST(Search, OneDeviceAndFewerDevicesAreAlwaysConsidered) {
   // One GPU takes 84 us for this and the fastest split over several more.
-  JobWords words = words_on("pcie-4", "", "4");
-  words.model = "mlp:dim=1024,depth=2";
-  words.batch = "64";
-  const SearchResult result = search(words, small_machine());
-  JobWords alone = words;
+  JobSpec spec = spec_on("pcie-4", "", "4");
+  spec.model = "mlp:dim=1024,depth=2";
+  spec.batch = 64;
+  const SearchResult result = search(spec, small_machine());
+  JobSpec alone = spec;
   alone.devices = "1";
   alone.strategy = "single";
   Training run(alone, small_machine());
@@ -235,19 +236,19 @@ TEST(Search, OneDeviceAndFewerDevicesAreAlwaysConsidered) {
 }
 
 TEST(Search, ASplitThatBeatsOneDeviceIsSaidTo) {
-  JobWords words = words_on("dgx-a100", "", "4");
-  words.model = "mlp:dim=4096,depth=2";
-  words.batch = "4096";
-  const SearchResult result = search(words, small_machine());
-  EXPECT_NE(result.ranked[0].words.devices, "1");
+  JobSpec spec = spec_on("dgx-a100", "", "4");
+  spec.model = "mlp:dim=4096,depth=2";
+  spec.batch = 4096;
+  const SearchResult result = search(spec, small_machine());
+  EXPECT_NE(result.ranked[0].choice.devices(), 1);
   EXPECT_TRUE(says(against_one_device(result), "times as fast as one device"));
 }
 
 TEST(Search, OneDeviceThatCannotHoldTheJobIsSaidNotTo) {
-  JobWords words = words_on("pcie-4", "", "4");
-  words.model = "mlp:dim=512,depth=4";
-  words.memory = "4M";
-  EXPECT_TRUE(says(against_one_device(search(words, small_machine())), "One device cannot hold the job"));
+  JobSpec spec = spec_on("pcie-4", "", "4");
+  spec.model = "mlp:dim=512,depth=4";
+  spec.memory = Bytes(4 << 20);
+  EXPECT_TRUE(says(against_one_device(search(spec, small_machine())), "One device cannot hold the job"));
 }
 
 TEST(Search, RefusesWhatItChoosesItself) {
@@ -263,20 +264,20 @@ TEST(Search, RefusesWhatItChoosesItself) {
                                     {"micro-batches", "4"},
                                     {"recompute", "all"},
                                     {"fold", "never"}}) {
-    JobWords words = words_on("pcie-4", "", "4");
-    set_word(words, name, value);
-    EXPECT_TRUE(says(usage_sentence([&] { search(words, small_machine()); }), std::string("--") + name));
+    JobSpec spec = spec_on("pcie-4", "", "4");
+    set_field(spec, name, value);
+    EXPECT_TRUE(says(usage_sentence([&] { search(spec, small_machine()); }), std::string("--") + name));
   }
 }
 
 TEST(Search, SaysWhatTheRunnerUpLostBy) {
-  const Found best{.words = {},
+  const Found best{.spec = {},
                    .name = "a",
                    .step = Nanoseconds(1000),
                    .memory = {},
                    .time = {.busy = Nanoseconds(900), .idle = Nanoseconds(100), .exposed = Nanoseconds(100)}};
   const Found second{
-      .words = {},
+      .spec = {},
       .name = "b",
       .step = Nanoseconds(1200),
       .memory = {},

@@ -9,12 +9,12 @@ namespace baton::lab {
 namespace {
 
 using baton::test::small_machine;
-using test::words_on;
+using test::spec_on;
 
 TEST(Sensitivity, TheKnobThatGainsMostComesFirst) {
-  JobWords words = words_on("pcie-4+ethernet-1", "ddp", "8");
-  words.model = "mlp:dim=2048,depth=4";
-  Training run(words, small_machine());
+  JobSpec spec = spec_on("pcie-4+ethernet-1", "ddp", "8");
+  spec.model = "mlp:dim=2048,depth=4";
+  Training run(spec, small_machine());
   run.run(1, 0);
   const std::vector<Sensitivity> list = sensitivities(run.simulation(), run.timed()[0]);
   ASSERT_EQ(list.size(), 3U);

@@ -731,7 +731,7 @@ TEST(Profile, WithoutAnAllReduceAStepIsWhatTheSimulatorSaysOfLinksThatCostNothin
   const auto measured = experiment_by_id("profile").open(point, settings);
   measured->round(Nanoseconds(1));
   const Json record = measured->record();
-  settings.what_if = "link=1000000x,latency=0.000001x";
+  settings.what_if = job::parse_what_if("link=1000000x,latency=0.000001x");
   const auto free = experiment_by_id("profile").open(point, settings);
   free->round(Nanoseconds(1));
   const double ratio = free->record()["time_per_step_ns"].get<double>() / record["time_per_step_ns"].get<double>();

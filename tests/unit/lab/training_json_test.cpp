@@ -7,17 +7,17 @@ namespace baton::lab {
 namespace {
 
 TEST(TrainingJson, AKeyMeansTheSameInARecordAndInWhatTrainPrints) {
-  JobWords words;
-  words.model = "mlp:dim=64,depth=4";
-  words.strategy = "ddp";
-  words.devices = "4";
-  words.cluster = "pcie-4";
-  Training run(words, {});
+  JobSpec spec;
+  spec.model = "mlp:dim=64,depth=4";
+  spec.strategy = "ddp";
+  spec.devices = "4";
+  spec.cluster = "pcie-4";
+  Training run(spec, {});
   run.run(1, 0);
   const Json printed = result_json(run, "");
   Settings settings;
-  settings.cluster = words.cluster;
-  TrainMeasurement measurement(words, settings, {});
+  settings.cluster = spec.cluster;
+  TrainMeasurement measurement(spec, settings, {});
   measurement.round(Nanoseconds(1));
   const Json kept = measurement.record();
   for (const auto& [key, value] : kept.items()) {
@@ -33,11 +33,11 @@ TEST(TrainingJson, AKeyMeansTheSameInARecordAndInWhatTrainPrints) {
 }
 
 TEST(TrainingJson, TheBytesOfAllDevicesAreThoseOfEach) {
-  JobWords words;
-  words.strategy = "dp";
-  words.devices = "3";
-  words.cluster = "pcie-4";
-  Training run(words, {});
+  JobSpec spec;
+  spec.strategy = "dp";
+  spec.devices = "3";
+  spec.cluster = "pcie-4";
+  Training run(spec, {});
   run.run(1, 0);
   const Json printed = result_json(run, "");
   std::int64_t sum = 0;

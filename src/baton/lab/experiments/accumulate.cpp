@@ -11,13 +11,13 @@ namespace baton::lab {
 namespace {
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  JobWords words;
-  words.model = text(point, "model");
-  words.precision = text(point, "precision");
-  words.micro_batches = text(point, "micro_batches");
-  words.devices = settings.devices;
+  JobSpec spec;
+  spec.model = text(point, "model");
+  take(spec, point, "precision");
+  take(spec, point, "micro_batches");
+  spec.devices = settings.devices;
   const bool shown = point["micro_batches"] == 4 && text(point, "precision") == "fp32";
-  return measure_training(words, settings, {.timeline = shown ? "four micro-batches, one update" : ""});
+  return measure_training(spec, settings, {.timeline = shown ? "four micro-batches, one update" : ""});
 }
 
 void derive(std::vector<Json>& rows) {

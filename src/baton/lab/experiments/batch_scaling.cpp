@@ -17,7 +17,7 @@ namespace {
 /// of every size would have to be timed.
 class Saturated final : public TrainMeasurement {
  public:
-  Saturated(const JobWords& words, const Settings& settings) : TrainMeasurement(words, settings, {}), machine_(settings.machine) {}
+  Saturated(const JobSpec& spec, const Settings& settings) : TrainMeasurement(spec, settings, {}), machine_(settings.machine) {}
 
   Json record() const override {
     Json record = TrainMeasurement::record();
@@ -30,10 +30,10 @@ class Saturated final : public TrainMeasurement {
  private:
   /// Samples per second of a simulated step of this many.
   double rate_at(std::int64_t batch) const {
-    JobWords words = training().job().words();
-    words.batch = fmt::format("{}", batch);
-    words.memory = "1024T";  // the question is one of time
-    Training run(words, machine_);
+    JobSpec spec = training().job().spec();
+    spec.batch = batch;
+    spec.memory = job::ample_memory;  // the question is one of time
+    Training run(spec, machine_);
     run.run(1, 0);
     return static_cast<double>(batch) * 1e9 / static_cast<double>(std::max<std::int64_t>(1, run.timed().back().count));
   }
@@ -62,12 +62,12 @@ class Saturated final : public TrainMeasurement {
 };
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  JobWords words;
-  words.model = text(point, "model");
-  words.batch = text(point, "batch");
-  words.strategy = "ddp";
-  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
-  return std::make_unique<Saturated>(words, settings);
+  JobSpec spec;
+  spec.model = text(point, "model");
+  take(spec, point, "batch");
+  spec.strategy = "ddp";
+  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
+  return std::make_unique<Saturated>(spec, settings);
 }
 
 std::vector<Json> by_batch(std::vector<Json> rows) {

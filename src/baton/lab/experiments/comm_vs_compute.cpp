@@ -33,8 +33,8 @@ std::string model_of(const std::string& size) {
 /// If simulated, it also looks for the batch at which computing takes as long as communicating.
 class Balanced final : public TrainMeasurement {
  public:
-  Balanced(const JobWords& words, const Settings& settings, Options options)
-      : TrainMeasurement(words, settings, std::move(options)), machine_(settings.machine) {}
+  Balanced(const JobSpec& spec, const Settings& settings, Options options)
+      : TrainMeasurement(spec, settings, std::move(options)), machine_(settings.machine) {}
 
   Json record() const override {
     Json record = TrainMeasurement::record();
@@ -56,10 +56,10 @@ class Balanced final : public TrainMeasurement {
   };
   /// A simulated step of this many samples.
   Step simulated_at(std::int64_t batch) const {
-    JobWords words = training().job().words();
-    words.batch = fmt::format("{}", batch);
-    words.memory = "1024T";  // the question is one of time
-    Training run(words, machine_);
+    JobSpec spec = training().job().spec();
+    spec.batch = batch;
+    spec.memory = job::ample_memory;  // the question is one of time
+    Training run(spec, machine_);
     run.run(1, 0);
     return {run.mean_time(), run.flops() / static_cast<double>(training().job().cluster().size())};
   }
@@ -97,13 +97,13 @@ class Balanced final : public TrainMeasurement {
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   const std::string size = text(point, "case");
-  JobWords words;
-  words.model = model_of(size);
-  words.batch = text(point, "batch");
-  words.strategy = "ddp";
-  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
+  JobSpec spec;
+  spec.model = model_of(size);
+  take(spec, point, "batch");
+  spec.strategy = "ddp";
+  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
   return std::make_unique<Balanced>(
-      words, settings,
+      spec, settings,
       TrainMeasurement::Options{.least_steps = 5, .timeline = fmt::format("{} on {}", size, text(point, "devices"))});
 }
 
@@ -461,7 +461,7 @@ Experiment comm_vs_compute() {
                 }
               },
           .details = details,
-          .own_words = {"model"}};
+          .own_fields = {"model"}};
 }
 
 }  // namespace baton::lab

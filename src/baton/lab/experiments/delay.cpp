@@ -14,26 +14,30 @@
 namespace baton::lab {
 namespace {
 
+constexpr std::int64_t every_device = -1;
+
 /// A delay before the backward of a device or of all, named in the report by `timeline`.
-std::unique_ptr<Measurement> open_delayed(const Point& point, const Settings& settings, std::string_view device,
-                                          std::string timeline) {
-  JobWords words;
-  words.model = text(point, "model");
-  words.strategy = "ddp";
-  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
+std::unique_ptr<Measurement> open_delayed(const Point& point, const Settings& settings, std::int64_t device, std::string timeline) {
+  JobSpec spec;
+  spec.model = text(point, "model");
+  spec.strategy = "ddp";
+  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
   if (number(point, "delay_ms") > 0) {
-    words.delay = fmt::format("before=backward,device={},ms={}", device, text(point, "delay_ms"));
+    constexpr double ns_per_ms = 1e6;
+    spec.delays = {{.before = plan::Phase::backward,
+                    .device = device,
+                    .duration = Nanoseconds(static_cast<std::int64_t>(number(point, "delay_ms") * ns_per_ms))}};
   }
-  return measure_training(words, settings, {.timeline = std::move(timeline)});
+  return measure_training(spec, settings, {.timeline = std::move(timeline)});
 }
 
 std::unique_ptr<Measurement> open_delay(const Point& point, const Settings& settings) {
-  return open_delayed(point, settings, "all",
+  return open_delayed(point, settings, every_device,
                       number(point, "delay_ms") == 20 ? "20 ms before the backward on " + text(point, "devices") : "");
 }
 
 std::unique_ptr<Measurement> open_imbalance(const Point& point, const Settings& settings) {
-  return open_delayed(point, settings, "0",
+  return open_delayed(point, settings, 0,
                       number(point, "delay_ms") > 0 ? fmt::format("device 0 is delayed, {} devices", text(point, "devices")) : "");
 }
 

@@ -15,17 +15,17 @@ namespace {
 /// If simulated, it also keeps how long a step of a much larger batch takes.
 class AtLargerBatch final : public TrainMeasurement {
  public:
-  AtLargerBatch(const JobWords& words, const Settings& settings, Options options)
-      : TrainMeasurement(words, settings, std::move(options)), machine_(settings.machine) {}
+  AtLargerBatch(const JobSpec& spec, const Settings& settings, Options options)
+      : TrainMeasurement(spec, settings, std::move(options)), machine_(settings.machine) {}
 
   Json record() const override {
     Json record = TrainMeasurement::record();
     if (training().simulated()) {
       const std::int64_t batch = larger * training().job().request().step.global_batch;
-      JobWords words = training().job().words();
-      words.batch = fmt::format("{}", batch);
-      words.memory = "1024T";  // the question is one of time
-      Training run(words, machine_);
+      JobSpec spec = training().job().spec();
+      spec.batch = batch;
+      spec.memory = job::ample_memory;  // the question is one of time
+      Training run(spec, machine_);
       run.run(1, 0);
       record["larger_batch"] = batch;
       record["larger_batch_ns"] = run.timed().back().count;
@@ -39,12 +39,12 @@ class AtLargerBatch final : public TrainMeasurement {
 };
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  JobWords words;
-  words.model = text(point, "model");
-  words.strategy = text(point, "strategy");
-  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
+  JobSpec spec;
+  spec.model = text(point, "model");
+  take(spec, point, "strategy");
+  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
   return std::make_unique<AtLargerBatch>(
-      words, settings,
+      spec, settings,
       TrainMeasurement::Options{.timeline = fmt::format("{} on {}", text(point, "strategy"), text(point, "devices"))});
 }
 

@@ -110,13 +110,13 @@ class Logged final : public TrainMeasurement {
 constexpr std::int64_t fresh_steps = 1'000'000;
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  JobWords words;
-  words.model = "first-split";
-  words.strategy = "layers";
-  words.batch = text(point, "batch");
-  words.samples = fmt::format("{}", whole(point, "batch", 1, 1 << 24) * fresh_steps);
-  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
-  return std::make_unique<Logged>(words, settings, TrainMeasurement::Options{.timeline = "one step over two devices"});
+  JobSpec spec;
+  spec.model = "first-split";
+  spec.strategy = "layers";
+  take(spec, point, "batch");
+  spec.samples = spec.batch * fresh_steps;
+  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
+  return std::make_unique<Logged>(spec, settings, TrainMeasurement::Options{.timeline = "one step over two devices"});
 }
 
 /// "once", "3 times".
@@ -233,7 +233,7 @@ Experiment first_split() {
           .open = open,
           .derive = nullptr,
           .details = nullptr,
-          .own_words = {"model", "samples"}};
+          .own_fields = {"model", "samples"}};
 }
 
 }  // namespace baton::lab

@@ -30,22 +30,24 @@ class IdleMeasurement final : public TrainMeasurement {
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   const std::string schedule = text(point, "schedule");
-  JobWords words;
-  words.model = text(point, "model");
-  words.batch = text(point, "batch");
+  JobSpec spec;
+  spec.model = text(point, "model");
+  take(spec, point, "batch");
   if (is_schedule_file(schedule)) {  // a file says itself how many micro-batches there are
-    words.schedule = schedule;
+    spec.schedule = schedule;
   } else {
     const std::string& named = schedule::schedule_by_name(schedule).name;
-    words.strategy = named == "naive" ? "layers" : named;
-    words.micro_batches = named == "naive" ? "1" : text(point, "micro_batches");
+    spec.strategy = named == "naive" ? "layers" : named;
+    spec.micro_batches = 1;
+    if (named != "naive") {
+      take(spec, point, "micro_batches");
+    }
   }
-  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
-  const std::string batches = words.micro_batches.empty() || words.micro_batches == "1"
-                                  ? ""
-                                  : fmt::format(", {} micro-batches", words.micro_batches);
+  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
+  const std::int64_t count = spec.micro_batches.value_or(1);
+  const std::string batches = count == 1 ? "" : fmt::format(", {} micro-batches", count);
   return std::make_unique<IdleMeasurement>(
-      words, settings,
+      spec, settings,
       TrainMeasurement::Options{.timeline = fmt::format("{} on {} devices{}", schedule, text(point, "devices"), batches)});
 }
 

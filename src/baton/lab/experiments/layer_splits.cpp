@@ -119,11 +119,11 @@ class SplitMeasurement final : public TrainMeasurement {
 };
 
 std::unique_ptr<Measurement> open_split(const std::string& model, std::int64_t devices, const Settings& settings,
-                                        TrainMeasurement::Options options, JobWords words = {}) {
-  words.model = model;
-  words.strategy = devices == 1 ? "single" : "layers";
-  words.devices = devices_for(settings, devices, 5);
-  return std::make_unique<SplitMeasurement>(words, settings, std::move(options));
+                                        TrainMeasurement::Options options, JobSpec spec = {}) {
+  spec.model = model;
+  spec.strategy = devices == 1 ? "single" : "layers";
+  spec.devices = devices_for(settings, devices, 5);
+  return std::make_unique<SplitMeasurement>(spec, settings, std::move(options));
 }
 std::unique_ptr<Measurement> open_split(const std::string& model, std::int64_t devices, const Settings& settings,
                                         std::string timeline) {
@@ -716,7 +716,7 @@ Experiment split_experiment() {
           },
       .derive = add_placement,
       .details = only_the_note,
-      .own_words = {"model"}};
+      .own_fields = {"model"}};
 }
 
 Experiment depth() {
@@ -743,7 +743,7 @@ Experiment depth() {
                 }
               },
           .details = only_the_note,
-          .own_words = {"model"}};
+          .own_fields = {"model"}};
 }
 
 Experiment all_devices() {
@@ -781,7 +781,7 @@ Experiment all_devices() {
                 }
               },
           .details = only_the_note,
-          .own_words = {"model"}};
+          .own_fields = {"model"}};
 }
 
 Experiment transfers() {
@@ -810,7 +810,7 @@ Experiment transfers() {
                      const Settings& settings) { return open_split(stack(point), whole(point, "devices", 1, 4096), settings, ""); },
           .derive = nullptr,
           .details = only_the_note,
-          .own_words = {"model"}};
+          .own_fields = {"model"}};
 }
 
 Experiment four_way_split() {
@@ -838,14 +838,14 @@ Experiment four_way_split() {
           .plots = {devices},
           .open =
               [](const Point& point, const Settings& settings) {
-                JobWords words;
-                words.batch = text(point, "batch");
+                JobSpec spec;
+                take(spec, point, "batch");
                 // A step of ResNet-50 may take long: six of them show the loss after five.
                 TrainMeasurement::Options options{
                     .warmup = 2,
                     .least_steps = 3,
                     .timeline = fmt::format("{} over {}", model_title(text(point, "model")), text(point, "devices"))};
-                return open_split(text(point, "model"), whole(point, "devices", 1, 4096), settings, std::move(options), words);
+                return open_split(text(point, "model"), whole(point, "devices", 1, 4096), settings, std::move(options), spec);
               },
           .derive =
               [](std::vector<Json>& rows) {

@@ -139,11 +139,11 @@ class PowerMeasurement final : public TrainMeasurement {
   static std::int64_t size_of(const Point& point) { return whole(point, "size", 1, 65536); }
   static std::int64_t power_of(const Point& point) { return whole(point, "power", 1, 1 << 20); }
 
-  static JobWords words_for(const Point& point, const Settings& settings) {
-    JobWords words;
-    words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
-    words.precision = text(point, "precision");
-    return words;
+  static JobSpec words_for(const Point& point, const Settings& settings) {
+    JobSpec spec;
+    spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
+    take(spec, point, "precision");
+    return spec;
   }
 
   static Options options_for(const Point& point) {

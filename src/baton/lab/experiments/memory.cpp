@@ -38,21 +38,21 @@ class MemoryMeasurement final : public TrainMeasurement {
 /// What a case is, as words of a job.
 struct MemoryCase {
   std::string name;
-  void (*set)(JobWords& words);
+  void (*set)(JobSpec& spec);
 };
 
 const std::vector<MemoryCase>& cases() {
   static const std::vector<MemoryCase> list{
-      {"single", [](JobWords& words) { words.strategy = "single"; }},
-      {"ddp", [](JobWords& words) { words.strategy = "ddp"; }},
-      {"zero-1", [](JobWords& words) { words.strategy = "zero-1"; }},
-      {"zero-2", [](JobWords& words) { words.strategy = "zero-2"; }},
-      {"zero-3", [](JobWords& words) { words.strategy = "zero-3"; }},
-      {"tensor", [](JobWords& words) { words.strategy = "tensor"; }},
-      {"gpipe", [](JobWords& words) { words.strategy = "gpipe"; }},
-      {"1f1b", [](JobWords& words) { words.strategy = "1f1b"; }},
-      {"single, recompute", [](JobWords& words) { words.strategy = "single", words.recompute = "all"; }},
-      {"gpipe, recompute", [](JobWords& words) { words.strategy = "gpipe", words.recompute = "all"; }},
+      {"single", [](JobSpec& spec) { spec.strategy = "single"; }},
+      {"ddp", [](JobSpec& spec) { spec.strategy = "ddp"; }},
+      {"zero-1", [](JobSpec& spec) { spec.strategy = "zero-1"; }},
+      {"zero-2", [](JobSpec& spec) { spec.strategy = "zero-2"; }},
+      {"zero-3", [](JobSpec& spec) { spec.strategy = "zero-3"; }},
+      {"tensor", [](JobSpec& spec) { spec.strategy = "tensor"; }},
+      {"gpipe", [](JobSpec& spec) { spec.strategy = "gpipe"; }},
+      {"1f1b", [](JobSpec& spec) { spec.strategy = "1f1b"; }},
+      {"single, recompute", [](JobSpec& spec) { spec.strategy = "single", spec.recompute = strategy::Recompute::all; }},
+      {"gpipe, recompute", [](JobSpec& spec) { spec.strategy = "gpipe", spec.recompute = strategy::Recompute::all; }},
   };
   return list;
 }
@@ -68,21 +68,21 @@ void check_case(const Json& value) {
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   const std::string wanted = text(point, "case");
   const auto found = std::find_if(cases().begin(), cases().end(), [&](const MemoryCase& one) { return one.name == wanted; });
-  JobWords words;
-  words.model = text(point, "model");
-  words.batch = text(point, "batch");
-  words.optimizer = text(point, "optimizer");
+  JobSpec spec;
+  spec.model = text(point, "model");
+  take(spec, point, "batch");
+  take(spec, point, "optimizer");
   const std::int64_t devices = whole(point, "devices", 1, 4096);
   if (found != cases().end()) {
-    found->set(words);
+    found->set(spec);
   } else {
-    words.strategy = wanted;  // any strategy that a user names
+    set_field(spec, "strategy", wanted);  // any strategy that a user names
   }
-  words.devices = devices_for(settings, words.strategy == "single" ? 1 : devices, devices);
-  if (words.strategy == "gpipe" || words.strategy == "1f1b") {
-    words.micro_batches = "8";
+  spec.devices = devices_for(settings, spec.strategy == "single" ? 1 : devices, devices);
+  if (spec.strategy == "gpipe" || spec.strategy == "1f1b") {
+    spec.micro_batches = 8;
   }
-  return std::make_unique<MemoryMeasurement>(words, settings, TrainMeasurement::Options{.warmup = 2, .least_steps = 3});
+  return std::make_unique<MemoryMeasurement>(spec, settings, TrainMeasurement::Options{.warmup = 2, .least_steps = 3});
 }
 
 std::vector<std::string> find(const std::vector<Json>& rows) {
@@ -180,7 +180,7 @@ Experiment memory() {
             }
           },
       .details = find,
-      .own_words = {"recompute", "micro_batches"}};
+      .own_fields = {"recompute", "micro_batches"}};
 }
 
 }  // namespace baton::lab

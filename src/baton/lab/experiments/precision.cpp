@@ -6,6 +6,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/job/step_json.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
@@ -20,33 +21,35 @@ constexpr std::size_t most_steps = 60;  // at which losses are compared: every r
 constexpr const char* usual_batch = "usual";
 
 /// Where nothing else is asked for, as many samples as make 512 rows, of which each position of a sequence is one; 8 images.
-std::string batch_of(const std::string& model, const std::string& wanted) {
-  if (wanted != usual_batch) {
-    return wanted;
-  }
+std::int64_t batch_of(const std::string& model) {
   const Shape input = model::parse_model(model).input();
   const bool tokens = model::parse_model(model).blocks().front().values.front().integers;
-  return std::to_string(tokens ? std::max<std::int64_t>(1, 512 / input.elements()) : input.rank() == 1 ? 512 : 8);
+  return tokens ? std::max<std::int64_t>(1, 512 / input.elements()) : input.rank() == 1 ? 512 : 8;
 }
 
 void check_batch(const Json& value) {
   if (value != usual_batch) {
-    parse_integer(value.is_string() ? value.get<std::string>() : value.dump(), "batch", 1, 1 << 30);
+    JobSpec spec;
+    set_field(spec, "batch", job::field_value(value));
   }
 }
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  JobWords words;
-  words.model = text(point, "model");
-  words.batch = batch_of(words.model, text(point, "batch"));
-  words.lr = text(point, "lr");
-  words.devices = settings.devices;
+  JobSpec spec;
+  spec.model = text(point, "model");
+  if (text(point, "batch") == usual_batch) {
+    spec.batch = batch_of(spec.model);
+  } else {
+    take(spec, point, "batch");
+  }
+  take(spec, point, "lr");
+  spec.devices = settings.devices;
   const std::string precision = text(point, "precision");
   const bool scaled = precision.find("scaled") != std::string::npos;
-  words.precision = precision.substr(0, precision.find(' '));
-  words.loss_scale = scaled ? "dynamic" : "none";
-  words.loss_scale_growth = precision == "fp16 scaled, growing" ? "2" : "2000";
-  return measure_training(words, settings, {.least_steps = most_steps});
+  spec.precision = strategy::precision_by_name(precision.substr(0, precision.find(' ')));
+  spec.loss_scale.mode = scaled ? job::LossScaling::Mode::dynamic : job::LossScaling::Mode::none;
+  spec.loss_scale_growth = precision == "fp16 scaled, growing" ? 2 : 2000;
+  return measure_training(spec, settings, {.least_steps = most_steps});
 }
 
 /// By block: gradients of a step that were not zero once rounded. Empty where nothing is rounded.
@@ -296,7 +299,7 @@ Experiment precision() {
           .open = open,
           .derive = derive,
           .details = find,
-          .own_words = {"loss_scale", "loss_scale_growth"}};
+          .own_fields = {"loss_scale", "loss_scale_growth"}};
 }
 
 }  // namespace baton::lab

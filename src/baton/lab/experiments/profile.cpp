@@ -115,11 +115,11 @@ class Profiled final : public TrainMeasurement {
 };
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  JobWords words;
-  words.model = text(point, "model");
-  words.strategy = text(point, "strategy");
-  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
-  return std::make_unique<Profiled>(words, settings, TrainMeasurement::Options{.timeline = "the profiled step"});
+  JobSpec spec;
+  spec.model = text(point, "model");
+  take(spec, point, "strategy");
+  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
+  return std::make_unique<Profiled>(spec, settings, TrainMeasurement::Options{.timeline = "the profiled step"});
 }
 
 /// What a device could compute at most, in GFLOP/s: by its data sheet, or by fused multiply-adds in registers on each of its cores;

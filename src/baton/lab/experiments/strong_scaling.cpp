@@ -14,12 +14,12 @@ namespace baton::lab {
 namespace {
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  JobWords words;
-  words.model = text(point, "model");
-  words.batch = text(point, "batch");
-  words.strategy = "ddp";
-  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
-  return measure_training(words, settings, {.timeline = "ddp on " + text(point, "devices")});
+  JobSpec spec;
+  spec.model = text(point, "model");
+  take(spec, point, "batch");
+  spec.strategy = "ddp";
+  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
+  return measure_training(spec, settings, {.timeline = "ddp on " + text(point, "devices")});
 }
 
 /// What a step loses against the ideal one, by where it goes. Together with the ideal step they are the step.

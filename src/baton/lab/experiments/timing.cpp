@@ -41,13 +41,13 @@ class EveryStep final : public TrainMeasurement {
 };
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  JobWords words;
-  words.model = text(point, "model");
-  words.strategy = "ddp";
-  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
-  words.seed = text(point, "run") == "other seed" ? "1" : "0";
+  JobSpec spec;
+  spec.model = text(point, "model");
+  spec.strategy = "ddp";
+  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
+  spec.seed = text(point, "run") == "other seed" ? 1 : 0;
   return std::make_unique<EveryStep>(
-      words, settings,
+      spec, settings,
       TrainMeasurement::Options{.warmup = dropped, .timeline = text(point, "run") == "first" ? "one step of ddp" : ""});
 }
 
@@ -209,7 +209,7 @@ Experiment timing() {
               },
           .details = details,
           .by_losses = true,
-          .own_words = {"seed"}};
+          .own_fields = {"seed"}};
 }
 
 }  // namespace baton::lab

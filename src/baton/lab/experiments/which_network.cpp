@@ -16,14 +16,14 @@ namespace {
 struct Network {
   const char* name;
   const char* quick;
-  const char* quick_batch;
+  std::int64_t quick_batch;
   const char* full;
-  const char* full_batch;
+  std::int64_t full_batch;
 };
 constexpr std::array<Network, 3> networks{{
-    {"mlp", "mlp:dim=512,depth=4", "64", "mlp:dim=4096,depth=8", "1024"},
-    {"cnn", "cnn:16-32,image=28,channels=1,classes=10", "64", "resnet:50,image=224,classes=1000", "32"},
-    {"gpt", "gpt:depth=2,heads=4,dim=64,context=64,vocab=256", "8", "gpt2", "1"},
+    {"mlp", "mlp:dim=512,depth=4", 64, "mlp:dim=4096,depth=8", 1024},
+    {"cnn", "cnn:16-32,image=28,channels=1,classes=10", 64, "resnet:50,image=224,classes=1000", 32},
+    {"gpt", "gpt:depth=2,heads=4,dim=64,context=64,vocab=256", 8, "gpt2", 1},
 }};
 
 const Network& network_of(const Json& value) {
@@ -39,14 +39,13 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   const Network& network = network_of(point["network"]);
   const bool quick = settings.preset == Preset::quick;
   const std::int64_t devices = whole(point, "devices", 1, 4096);
-  JobWords words;
-  words.model = quick ? network.quick : network.full;
+  JobSpec spec;
+  spec.model = quick ? network.quick : network.full;
   // A replica needs a sample at least; all numbers of devices share one batch.
-  words.batch = std::to_string(std::max(parse_integer(quick ? network.quick_batch : network.full_batch, "batch", 1, 1 << 20),
-                                        std::max(devices, settings.most_devices)));
-  words.strategy = "ddp";
-  words.devices = devices_for(settings, devices, 4);
-  return measure_training(words, settings, {.timeline = fmt::format("{} on {}", network.name, text(point, "devices"))});
+  spec.batch = std::max({quick ? network.quick_batch : network.full_batch, devices, settings.most_devices});
+  spec.strategy = "ddp";
+  spec.devices = devices_for(settings, devices, 4);
+  return measure_training(spec, settings, {.timeline = fmt::format("{} on {}", network.name, text(point, "devices"))});
 }
 
 double exposed_share(const Json& row) { return number(row, "exposed_ns") / number(row, "time_per_step_ns"); }
@@ -156,7 +155,7 @@ Experiment which_network() {
           .open = open,
           .derive = derive,
           .details = details,
-          .own_words = {"model", "batch", "loss"}};
+          .own_fields = {"model", "batch", "loss"}};
 }
 
 }  // namespace baton::lab

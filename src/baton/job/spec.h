@@ -1,0 +1,163 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "baton/base/units.h"
+#include "baton/cluster/cluster.h"
+#include "baton/job/what_if.h"
+#include "baton/op/rate.h"
+#include "baton/strategy/delays.h"
+#include "baton/strategy/layout.h"
+#include "baton/strategy/step.h"
+
+namespace baton::job {
+
+/// The devices of a job: a number of a simulated cluster's, or text that names devices of this machine, as cluster/machine.h and
+/// cluster/gpu.h describe it. Only a machine can tell what the text means.
+class DeviceList {
+ public:
+  DeviceList() = default;
+  DeviceList(std::int64_t count) : count_(count) {}                // NOLINT: a number is a list
+  DeviceList(std::string text);                                    // NOLINT: and so is a text; one of digits alone is a number
+  DeviceList(const char* text) : DeviceList(std::string(text)) {}  // NOLINT
+
+  /// nullopt if it names devices.
+  std::optional<std::int64_t> count() const { return count_; }
+  /// As the command line takes it.
+  std::string text() const;
+  bool operator==(const DeviceList&) const = default;
+
+ private:
+  std::optional<std::int64_t> count_;
+  std::string names_ = "cpu";
+};
+
+/// Which parameters weight decay acts on.
+enum class Decay : std::uint8_t { all, matrices };
+/// The type of the gradients of parameters in 16-bit training.
+enum class GradientType : std::uint8_t { same, fp32 };
+/// Whether one of many identical replicas is simulated for all.
+enum class Fold : std::uint8_t { automatic, always, never };
+
+/// What the loss is multiplied by before the backward.
+struct LossScaling {
+  enum class Mode : std::uint8_t { by_precision, none, dynamic, fixed };  // by precision: dynamic for fp16, none otherwise
+  Mode mode = Mode::by_precision;
+  double scale = 0;  // if it is fixed
+  bool operator==(const LossScaling&) const = default;
+};
+
+/// A training job, as the command line, a spec file or an experiment asks for it. Texts name what is looked up in a table, a file
+/// or a machine when the job is made; nullopt and empty texts are what was not asked for.
+struct JobSpec {
+  std::string model = "mlp:dim=1024,depth=2";
+  std::string strategy;  // empty: single, or product if a layout is given
+  DeviceList devices;
+  std::int64_t batch = 64;
+  std::optional<strategy::Loss> loss;  // nullopt: cross-entropy if the model gives scores, mse otherwise
+  double label_smoothing = 0;
+  std::string optimizer = "sgd";
+  std::optional<double> lr;
+  std::optional<double> momentum;
+  std::optional<double> weight_decay;
+  Decay decay = Decay::all;
+  op::RateSchedule lr_schedule;
+  std::optional<double> clip;
+  std::optional<std::int64_t> dp;
+  std::optional<std::int64_t> pp;
+  std::optional<std::int64_t> tp;
+  bool sp = false;
+  std::optional<std::int64_t> zero;
+  std::string schedule;  // a name, or the path of a schedule file
+  std::optional<std::int64_t> chunks;
+  strategy::Precision precision = strategy::Precision::fp32;
+  GradientType gradients = GradientType::same;
+  LossScaling loss_scale;
+  std::int64_t loss_scale_growth = 2000;
+  std::vector<std::int64_t> split;
+  strategy::Balance balance = strategy::Balance::even;
+  strategy::Recompute recompute = strategy::Recompute::none;
+  std::optional<std::int64_t> micro_batches;
+  Bytes bucket = Bytes(25 << 20);
+  Bytes first_bucket = Bytes(1 << 20);
+  std::optional<cluster::Link> link;
+  std::optional<Bytes> memory;
+  std::string backend;  // empty: chosen by the devices
+  std::vector<strategy::DelayRequest> delays;
+  std::int64_t seed = 0;
+  std::int64_t samples = 0;
+  std::string data;  // empty: random numbers
+  std::string tokenizer;
+  std::string token_type;
+  std::string normalize;
+  std::string augment = "none";
+  std::string cluster;   // empty: run on this machine, not simulated
+  std::string software;  // of the simulated machine; empty: Baton's own
+  WhatIf what_if;
+  Fold fold = Fold::automatic;
+};
+
+/// A value for a field, as its source has it: text from a command line, numbers from TOML, JSON and Python.
+using FieldValue = std::variant<std::string, std::int64_t, double>;
+
+/// What a field is about.
+enum class Topic : std::uint8_t { step, split, data, machine };
+
+/// One option of a job: the one place that knows its name, its type and its range.
+struct JobField {
+  std::string name;  // the flag without dashes
+  std::string type;  // what help shows for the value: N, NAME, SIZE, ...
+  std::string help;
+  /// Sets the member, in its range; a usage error names the flag and names what is accepted. An empty text means "not asked for" if
+  /// the field may be left out.
+  std::function<void(JobSpec& spec, const FieldValue& value)> set;
+  /// What the command line would take; empty if the field was left out.
+  std::function<std::string(const JobSpec& spec)> text;
+  Topic topic = Topic::step;
+  bool numeric = false;                                        // takes numbers alone
+  std::vector<std::string> also = {};                          // other spellings: a letter, or a name known from other programs
+  std::function<std::vector<std::string>()> values = nullptr;  // the allowed names, if the value is one of a few names
+  /// Of a field that may be given several times: adds one more value.
+  std::function<void(JobSpec& spec, std::string_view value)> add = nullptr;
+
+  /// Whether the specification has another value than it has by default.
+  bool given(const JobSpec& spec) const { return text(spec) != text(JobSpec{}); }
+};
+/// Whether both ask for the same job: whether all fields have the same text.
+bool operator==(const JobSpec& a, const JobSpec& b);
+
+/// All options, in the order of the help. Which backends there are, only the layers that run jobs know.
+const std::vector<JobField>& fields();
+
+/// The memory of devices on which any step fits, for questions of time alone.
+inline constexpr Bytes ample_memory{std::int64_t{1} << 50};
+
+/// The name of a cluster that means this machine, and whether a name is that one.
+constexpr std::string_view this_machine = "machine";
+bool is_this_machine(std::string_view cluster);
+/// Whether the job is simulated on another machine than this.
+bool is_imagined(const JobSpec& spec);
+
+/// Whether the name of a schedule is the path of a file, not the name of a known schedule.
+bool is_schedule_file(const std::string& name);
+
+/// The field with this spelling, in which dashes and underscores are the same; nullptr if there is none.
+const JobField* find_field(const std::vector<JobField>& fields, std::string_view name);
+/// Sets a field by any of its spellings; a usage error lists the names.
+void set_field(JobSpec& spec, std::string_view name, const FieldValue& value);
+
+/// The flags that ask for this job, of the fields that are wanted and do not have their default values: "--batch 128 --dp 2".
+/// `quote` makes a word of a shell out of a text.
+std::string flags_of(const JobSpec& spec, const std::function<std::string(const std::string& text)>& quote = {},
+                     const std::function<bool(const JobField& field)>& wanted = {});
+
+/// The job with what the software profile that it names has for the fields that have their default values.
+JobSpec with_software(JobSpec spec);
+
+}  // namespace baton::job
