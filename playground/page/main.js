@@ -1,13 +1,13 @@
 import {h, prose} from './dom.js';
 import {onTheme, startTheme, themeButton} from './theme.js';
-import {ask, stopAsking} from './asking.js';
+import {atOnce, later} from './asking.js';
 import {controlsOf} from './controls.js';
 import {Results} from './results.js';
 import {fragmentOf, readFragment} from './state.js';
 import {tours} from './tours.js';
 
 // A step that is being simulated when the choice changes is let finish, so that a slider on its way shows something; but not longer than:
-const patience = 300;  // ms
+const patience = 1500;  // ms
 // So long nothing changes before it is asked what takes several simulations.
 const pause = 120;  // ms
 
@@ -72,9 +72,10 @@ class Playground {
     history.replaceState(null, '', `#${fragmentOf(this)}`);
   }
 
-  /** Ends what is under way. Returns the number of the round that begins. */
+  /** Ends what is under way, except for a step that is drawn soon. Returns the number of the round that begins. */
   begin() {
-    stopAsking();
+    if (this.drawing) atOnce.stop();
+    later.stop();
     clearTimeout(this.timer);
     clearTimeout(this.slow);
     this.wanted = this.drawing = false;
@@ -97,9 +98,10 @@ class Playground {
 
   async drawRest(round) {
     this.write();
-    for (const result of this.results) await result.drawMore();
-    for (const result of this.results) await result.drawScaling();
-    if (round === this.round) document.documentElement.dataset.ready = 'true';
+    const wanted = () => round === this.round;
+    for (const result of this.results) await result.drawMore(wanted);
+    for (const result of wanted() ? this.results : []) await result.drawScaling();
+    if (wanted()) document.documentElement.dataset.ready = 'true';
   }
 
   settled() {
@@ -174,7 +176,7 @@ async function startPlayground() {
   }
   place.textContent = 'Opening …';
   try {
-    new Playground(await ask({ask: 'about'}));
+    new Playground(await atOnce.ask({ask: 'about'}));
   } catch (error) {
     place.textContent = `The playground cannot run in this browser: ${error.message}`;
   }

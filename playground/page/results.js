@@ -2,7 +2,7 @@
 import {commandLine, h, originTag, prose} from './dom.js';
 import {formatValue} from './format.js';
 import {timelineFigure} from './timeline.js';
-import {ask} from './asking.js';
+import {atOnce, later} from './asking.js';
 import {csvOf, gridPicture, orderOf, scalingChart, stackedBars} from './pictures.js';
 import {commandOf, filesOf, wordsOf} from './state.js';
 import {drawnSchedule, pastedCluster} from './controls.js';
@@ -67,7 +67,7 @@ export class Results {
   async draw() {
     this.showCommand();
     const asked = performance.now();
-    const answer = await ask(this.question('step'));
+    const answer = await atOnce.ask(this.question('step'));
     const answered = performance.now();
     this.element.dataset.step = answer.error ? '' : String(answer.time_per_step_ns);
     this.element.classList.toggle('refused', Boolean(answer.error));
@@ -135,10 +135,11 @@ export class Results {
     if (this.chosen && drawn) this.gridPlace.querySelector('[aria-pressed="true"]')?.focus();
   }
 
-  async drawMore() {
-    if (!this.answer) return;
-    const more = await ask(this.question('sensitivity'));
-    if (more.error) return;
+  /** What takes three simulations more; left out if it is no longer wanted when it is there. */
+  async drawMore(wanted) {
+    if (!this.answer || !wanted()) return;
+    const more = await atOnce.ask(this.question('sensitivity'));
+    if (more.error || !wanted()) return;
     this.findings.replaceChildren(...more.findings.map((text) => h('li', {}, prose(text))));
     this.helps.replaceChildren(h('table', {class: 'helps'}, h('caption', {class: 'figure-title'}, 'What would shorten the step'),
       h('thead', {}, h('tr', {}, h('th', {}, 'change'), h('th', {class: 'number'}, 'step'), h('th', {class: 'number'}, 'shorter by'))),
@@ -150,7 +151,7 @@ export class Results {
     if (!this.answer) return;
     const words = wordsOf(this.choice);
     const began = performance.now();
-    const base = await ask({...this.question('time'), words: alone(words)});
+    const base = await later.ask({...this.question('time'), words: alone(words)});
     const points = base.error ? [] : [[1, base.time_per_step_ns]];
     const now = Number(words.devices) || this.answer.shown.devices;
     const counts = [...new Set([...scalingSteps.filter((n) => n > 1 && n <= Math.max(16, now)), now])].filter((n) => n > 1).sort((a, b) => a - b);
@@ -160,7 +161,7 @@ export class Results {
       const {dp, ...rest} = words;
       const same = n === now;
       const fold = n > 16 ? {fold: words.fold ?? 'always'} : {};
-      const answer = same ? this.answer : await ask({...this.question('time'), words: {...(words.pp || words.tp ? rest : words), ...fold, devices: String(n)}});
+      const answer = same ? this.answer : await later.ask({...this.question('time'), words: {...(words.pp || words.tp ? rest : words), ...fold, devices: String(n)}});
       if (answer.error) refused++;
       else points.push([n, answer.time_per_step_ns]);
     }
@@ -171,7 +172,7 @@ export class Results {
     }
     const [first] = points;
     const speedup = points.map(([n, time]) => [n, (first[0] * first[1]) / time]);
-    const fit = points.length >= 3 ? await ask({ask: 'amdahl', devices: points.map(([n]) => n), times: points.map(([, time]) => time)}) : null;
+    const fit = points.length >= 3 ? await later.ask({ask: 'amdahl', devices: points.map(([n]) => n), times: points.map(([, time]) => time)}) : null;
     const most = points[points.length - 1][0];
     const smooth = Array.from({length: 40}, (_, i) => 2 ** ((Math.log2(most) * i) / 39));
     const law = fit && fit.holds && first[0] === 1 ? smooth.map((n) => [n, 1 / (Math.max(0, fit.serial) + (1 - Math.max(0, fit.serial)) / n)]) : [];
