@@ -167,8 +167,13 @@ class Playground {
 
 async function startPlayground() {
   startTheme();
-  onTheme(() => { for (const grid of document.querySelectorAll('.grid')) grid.repaint(); });
-  addEventListener('beforeprint', () => { for (const figure of document.querySelectorAll('figure.timeline')) figure.paintPrint(); });
+  const repaintGrids = (scale) => { for (const grid of document.querySelectorAll('.grid.painted')) grid.repaint(scale); };
+  onTheme(() => repaintGrids());
+  addEventListener('beforeprint', () => {
+    repaintGrids(2);
+    for (const figure of document.querySelectorAll('figure.timeline')) figure.paintPrint();
+  });
+  addEventListener('afterprint', () => repaintGrids());
   const place = document.getElementById('playground');
   if (typeof WebAssembly !== 'object' || typeof DecompressionStream !== 'function') {
     place.textContent = 'This browser is too old for the playground: it needs WebAssembly with exceptions, as browsers since 2023 have it.';
