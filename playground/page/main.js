@@ -1,5 +1,5 @@
 import {h, prose} from './dom.js';
-import {onTheme, startTheme, themeButton} from './theme.js';
+import {onTheme, setTheme, startTheme, theme, themeButton} from './theme.js';
 import {atOnce, later} from './asking.js';
 import {controlsOf} from './controls.js';
 import {Results} from './results.js';
@@ -169,11 +169,17 @@ async function startPlayground() {
   startTheme();
   const repaintGrids = (scale) => { for (const grid of document.querySelectorAll('.grid.painted')) grid.repaint(scale); };
   onTheme(() => repaintGrids());
+  let before = null;  // the theme while the page is printed, which is light on paper
   addEventListener('beforeprint', () => {
+    before ??= theme();
+    setTheme('light');
     repaintGrids(2);
     for (const figure of document.querySelectorAll('figure.timeline')) figure.paintPrint();
   });
-  addEventListener('afterprint', () => repaintGrids());
+  addEventListener('afterprint', () => {
+    if (before) setTheme(before);
+    before = null;
+  });
   const place = document.getElementById('playground');
   if (typeof WebAssembly !== 'object' || typeof DecompressionStream !== 'function') {
     place.textContent = 'This browser is too old for the playground: it needs WebAssembly with exceptions, as browsers since 2023 have it.';

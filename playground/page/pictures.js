@@ -41,7 +41,8 @@ export function stackedBars(title, names, rows, parts, {format, most, limit}) {
       h('span', {class: 'bar-sum'}, formatValue(format === 'percent' ? values[0] : values.reduce((sum, value) => sum + value, 0), format)));
   });
   const used = parts.filter((_, i) => groups.some(({values}) => values[i] > 0));
-  return h('figure', {class: 'bars'}, h('figcaption', {class: 'figure-title'}, title),
+  const widest = Math.max(...shown.map(({names: own}) => listed(own).length));
+  return h('figure', {class: 'bars', style: `--names:${widest + 1}ch`}, h('figcaption', {class: 'figure-title'}, title),
     h('ul', {class: 'legend'}, used.map(({name, kind}) => h('li', {}, h('span', {class: `key ${kind}`}), name))), bars,
     groups.length > shown.length ? h('p', {class: 'hint'}, `and ${groups.length - shown.length} more rows`) : null);
 }

@@ -155,14 +155,14 @@ export class Results {
     const points = base.error ? [] : [[1, base.time_per_step_ns]];
     const now = Number(words.devices) || this.answer.shown.devices;
     const counts = [...new Set([...scalingSteps.filter((n) => n > 1 && n <= Math.max(16, now)), now])].filter((n) => n > 1).sort((a, b) => a - b);
-    let refused = base.error ? 1 : 0;
+    const refused = base.error ? [1] : [];
     for (const n of counts) {
       if (performance.now() - began > 4000) break;
       const {dp, ...rest} = words;
       const same = n === now;
       const fold = n > 16 ? {fold: words.fold ?? 'always'} : {};
       const answer = same ? this.answer : await later.ask({...this.question('time'), words: {...(words.pp || words.tp ? rest : words), ...fold, devices: String(n)}});
-      if (answer.error) refused++;
+      if (answer.error) refused.push(n);
       else points.push([n, answer.time_per_step_ns]);
     }
     if (points.length < 2) {
@@ -182,6 +182,6 @@ export class Results {
     this.curves.replaceChildren(scalingChart('Speedup of the same global batch', lines((list) => list), {format: 'ratio'}),
       scalingChart('Efficiency: speedup per device', lines((list) => list.map(([n, value]) => [n, value / n])), {top: Math.max(1, ...speedup.map(([n, value]) => value / n)), format: 'percent'}));
     this.curveNote.textContent = [fit ? (fit.holds ? `Amdahl's law through these points: a share of ${formatValue(Math.max(0, fit.serial), 'percent')} does not get faster with more devices (${fit.quality}).`
-      : `Amdahl's law does not describe these points (${fit.quality}).`) : '', refused ? `Not drawn: ${refused} number${refused > 1 ? 's' : ''} of devices for which this layout cannot be.` : ''].filter(Boolean).join(' ');
+      : `Amdahl's law does not describe these points (${fit.quality}).`) : '', refused.length ? `This layout cannot be on ${refused.join(' or ')} devices.` : ''].filter(Boolean).join(' ');
   }
 }
