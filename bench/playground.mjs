@@ -1,6 +1,6 @@
 // How long the playground takes to redraw, in Chromium, as it is used: the slider of the batch moves by one step, back and forth.
 //
-//     BATON_WORK=FOLDER node bench/playground.mjs PAGE [DEVICES...]
+//     BATON_WORK=FOLDER node bench/playground.mjs PAGE [DEVICES...] [JOBS...]
 //
 // FOLDER has playwright-core (build/release/tests/playground/work after its test). Per strategy it prints the medians, in ms, of: from
 // the slider's event to the picture on the screen, and of that the planner's answer (compile, verify, simulate, JSON) and the drawing.
@@ -10,7 +10,9 @@ import {pathToFileURL} from 'node:url';
 
 const {chromium} = createRequire(join(process.env.BATON_WORK, 'package.json'))('playwright-core');
 const [file, ...given] = process.argv.slice(2);
-const counts = given.length ? given.map(Number) : [64, 512];
+const numbers = given.filter((word) => Number(word)).map(Number);
+const counts = numbers.length ? numbers : [64, 512];
+const chosen = given.filter((word) => !Number(word));
 const moves = 11;
 
 const mlp = {model: 'mlp:dim=4096,depth=8', batch: '4096'};
@@ -45,7 +47,7 @@ const redraw = (page, by) => page.evaluate((step) => new Promise((done) => {
 
 for (const devices of counts) {
   console.log(`${devices} devices`.padEnd(22), ...['redraw', 'answer', 'drawing'].map((name) => name.padStart(8)));
-  for (const [name, words] of jobs(devices)) {
+  for (const [name, words] of jobs(devices).filter(([job]) => !chosen.length || chosen.includes(job))) {
     const page = await (await browser.newContext({offline: true, viewport: {width: 1300, height: 900}})).newPage();
     await page.goto(`${address}#${new URLSearchParams(words)}`);
     const ready = () => page.waitForFunction(() => document.documentElement.dataset.ready === 'true', null, {timeout: 120000});

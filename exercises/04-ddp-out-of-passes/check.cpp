@@ -1,6 +1,7 @@
 // What is asked of 04-ddp-out-of-passes: the plan is checked by the rules of every plan, compared with ddp's, and trained here.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <set>
 
@@ -29,7 +30,8 @@ cluster::Cluster replicas(std::int64_t count) {
 /// Why the plan cannot be run, or is no plan of this step.
 std::string flaw_in_plan(const plan::Plan& plan, const plan::Plan& wanted) {
   if (plan.devices() != wanted.devices()) {
-    return fmt::format("the plan has {} devices, and there are {}", plan.devices().size(), wanted.devices().size());
+    return fmt::format("the devices of the plan are {}, and should be {}", fmt::join(plan.devices(), ", "),
+                       fmt::join(wanted.devices(), ", "));
   }
   if (!(plan.graph() == wanted.graph())) {
     return "the plan computes another step than the one that was asked for: another model, batch or optimizer";

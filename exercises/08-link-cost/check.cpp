@@ -26,7 +26,8 @@ Drawn draw_link(Session& session, bool disturbed) {
     const double size = std::ceil(both * std::pow(10, -2 + 5 * static_cast<double>(i) / static_cast<double>(count - 1)));
     const double noise = std::exp(0.02 * session.draw_normal());
     link.bytes.push_back(size);
-    link.seconds.push_back(link.time(size) * noise * (disturbed && i % 6 == 4 ? session.draw_log(1.5, 20) : 1));
+    // So that relative errors alone, by which the longest count little, are off by more than is allowed.
+    link.seconds.push_back(link.time(size) * noise * (disturbed && i % 4 == 2 ? session.draw_log(1.5, 4) : 1));
   }
   return link;
 }

@@ -1,10 +1,7 @@
-// Questions to the planner, in a worker. A new round of questions ends the one under way: its worker is terminated and another is opened
-// with the same compiled module.
+// Questions to the planner, in workers. One answers what is drawn at once: it is kept as long as it can be, since a new one has to compile
+// its code anew and takes twice the time for its first plans. The other answers what takes long and may wait.
 
 let compiled = null;
-let worker = null;
-let waiting = new Map();
-let number = 0;
 
 async function compile() {
   const bytes = Uint8Array.from(atob(document.getElementById('wasm').textContent.trim()), (letter) => letter.charCodeAt(0));
@@ -12,37 +9,48 @@ async function compile() {
   return WebAssembly.compile(await new Response(stream).arrayBuffer());
 }
 
-async function openWorker() {
-  compiled ??= compile();
-  const module = await compiled;
-  if (worker) return;
-  const address = URL.createObjectURL(new Blob([document.getElementById('worker').textContent], {type: 'text/javascript'}));
-  worker = new Worker(address);
-  URL.revokeObjectURL(address);
-  worker.onmessage = ({data}) => {
-    const answer = {...JSON.parse(data.answer), numbers: data.numbers};
-    waiting.get(data.id)?.(answer);
-    waiting.delete(data.id);
-    if (answer.fatal) stopAsking();
-  };
-  worker.postMessage({module});
-}
+class Planner {
+  worker = null;
+  waiting = new Map();
+  number = 0;
 
-/** Ends what is under way; its questions are never answered. */
-export function stopAsking() {
-  if (waiting.size > 0 || worker === null) {
-    worker?.terminate();
-    worker = null;
-    waiting = new Map();
+  async open() {
+    compiled ??= compile();
+    const module = await compiled;
+    if (this.worker) return;
+    const address = URL.createObjectURL(new Blob([document.getElementById('worker').textContent], {type: 'text/javascript'}));
+    this.worker = new Worker(address);
+    URL.revokeObjectURL(address);
+    this.worker.onmessage = ({data}) => {
+      const answer = {...JSON.parse(data.answer), numbers: data.numbers};
+      this.waiting.get(data.id)?.(answer);
+      this.waiting.delete(data.id);
+      if (answer.fatal) this.end();
+    };
+    this.worker.postMessage({module});
+  }
+
+  /** The answer's `numbers` are those that it refers to by their places. */
+  async ask(question) {
+    await this.open();
+    const id = ++this.number;
+    return new Promise((done) => {
+      this.waiting.set(id, done);
+      this.worker.postMessage({id, question});
+    });
+  }
+
+  /** Ends what is under way; its questions are never answered. */
+  stop() {
+    if (this.waiting.size > 0) this.end();
+  }
+
+  end() {
+    this.worker?.terminate();
+    this.worker = null;
+    this.waiting = new Map();
   }
 }
 
-/** The answer's `numbers` are those that it refers to by their places. */
-export async function ask(question) {
-  await openWorker();
-  const id = ++number;
-  return new Promise((done) => {
-    waiting.set(id, done);
-    worker.postMessage({id, question});
-  });
-}
+export const atOnce = new Planner();
+export const later = new Planner();

@@ -1,13 +1,13 @@
 import {h, prose} from '../../web/src/dom.js';
-import {onTheme, startTheme, themeButton} from '../../web/src/theme.js';
-import {ask, stopAsking} from './asking.js';
+import {onTheme, setTheme, startTheme, theme, themeButton} from '../../web/src/theme.js';
+import {atOnce, later} from './asking.js';
 import {controlsOf} from './controls.js';
 import {Results} from './results.js';
 import {fragmentOf, readFragment} from './state.js';
 import {tours} from './tours.js';
 
 // A step that is being simulated when the choice changes is let finish, so that a slider on its way shows something; but not longer than:
-const patience = 300;  // ms
+const patience = 1500;  // ms
 // So long nothing changes before it is asked what takes several simulations.
 const pause = 120;  // ms
 
@@ -39,7 +39,7 @@ class Playground {
     this.rebuild();
   }
 
-  /** The form and the places of results again, because other configurations are shown. */
+  /** The form and the places of results anew, because other configurations are shown. */
   rebuild() {
     const changed = () => this.changed();
     this.results = [new Results(this.second ? 'This' : null, this.first, () => { this.form(); this.changed(); }), this.second ? new Results('Compared with', this.second, changed) : null].filter(Boolean);
@@ -72,9 +72,10 @@ class Playground {
     history.replaceState(null, '', `#${fragmentOf(this)}`);
   }
 
-  /** Ends what is under way. Returns the number of the round that begins. */
+  /** Ends what is under way, except for a step that is drawn soon. Returns the number of the round that begins. */
   begin() {
-    stopAsking();
+    if (this.drawing) atOnce.stop();
+    later.stop();
     clearTimeout(this.timer);
     clearTimeout(this.slow);
     this.wanted = this.drawing = false;
@@ -97,9 +98,10 @@ class Playground {
 
   async drawRest(round) {
     this.write();
-    for (const result of this.results) await result.drawMore();
-    for (const result of this.results) await result.drawScaling();
-    if (round === this.round) document.documentElement.dataset.ready = 'true';
+    const wanted = () => round === this.round;
+    for (const result of this.results) await result.drawMore(wanted);
+    for (const result of wanted() ? this.results : []) await result.drawScaling();
+    if (wanted()) document.documentElement.dataset.ready = 'true';
   }
 
   settled() {
@@ -165,8 +167,19 @@ class Playground {
 
 async function startPlayground() {
   startTheme();
-  onTheme(() => { for (const grid of document.querySelectorAll('.grid')) grid.repaint(); });
-  addEventListener('beforeprint', () => { for (const figure of document.querySelectorAll('figure.timeline')) figure.paintPrint(); });
+  const repaintGrids = (scale) => { for (const grid of document.querySelectorAll('.grid.painted')) grid.repaint(scale); };
+  onTheme(() => repaintGrids());
+  let before = null;  // the theme while the page is printed, which is light on paper
+  addEventListener('beforeprint', () => {
+    before ??= theme();
+    setTheme('light');
+    repaintGrids(2);
+    for (const figure of document.querySelectorAll('figure.timeline')) figure.paintPrint();
+  });
+  addEventListener('afterprint', () => {
+    if (before) setTheme(before);
+    before = null;
+  });
   const place = document.getElementById('playground');
   if (typeof WebAssembly !== 'object' || typeof DecompressionStream !== 'function') {
     place.textContent = 'This browser is too old for the playground: it needs WebAssembly with exceptions, as browsers since 2023 have it.';
@@ -174,7 +187,7 @@ async function startPlayground() {
   }
   place.textContent = 'Opening …';
   try {
-    new Playground(await ask({ask: 'about'}));
+    new Playground(await atOnce.ask({ask: 'about'}));
   } catch (error) {
     place.textContent = `The playground cannot run in this browser: ${error.message}`;
   }

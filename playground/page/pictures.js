@@ -41,7 +41,8 @@ export function stackedBars(title, names, rows, parts, {format, most, limit}) {
       h('span', {class: 'bar-sum'}, formatValue(format === 'percent' ? values[0] : values.reduce((sum, value) => sum + value, 0), format)));
   });
   const used = parts.filter((_, i) => groups.some(({values}) => values[i] > 0));
-  return h('figure', {class: 'bars'}, h('figcaption', {class: 'figure-title'}, title),
+  const widest = Math.max(...shown.map(({names: own}) => listed(own).length));
+  return h('figure', {class: 'bars', style: `--names:${widest + 1}ch`}, h('figcaption', {class: 'figure-title'}, title),
     h('ul', {class: 'legend'}, used.map(({name, kind}) => h('li', {}, h('span', {class: `key ${kind}`}), name))), bars,
     groups.length > shown.length ? h('p', {class: 'hint'}, `and ${groups.length - shown.length} more rows`) : null);
 }
@@ -89,64 +90,87 @@ const wordOfLetter = {F: 'forward', B: 'backward', I: 'backward for the input', 
 /** The actions of a row, which come as five numbers each. */
 function actionsOf(numbers, device) {
   return Array.from({length: numbers.length / 5}, (_, index) => {
-    const [stage, letter, batch, start, end] = numbers.slice(5 * index, 5 * index + 5);
+    const [stage, letter, batch, start, end] = numbers.subarray(5 * index, 5 * index + 5);
     const kind = letters[letter];
     return {index, start, end, kind: kindOfLetter[kind], batch: String(batch), text: `${stage}${kind}${batch}`,
       says: `device ${device}: ${wordOfLetter[kind]} of micro-batch ${batch} at stage ${stage}`};
   });
 }
 
-/** Paints the actions of a row; where a box is too narrow for its label, without. */
-function paintActions(canvas, actions, makespan, labelOf, palette, font) {
-  const {clientWidth: width, clientHeight: height} = canvas;
-  const scale = Math.max(2, devicePixelRatio || 1);
+const rowHeight = 23;  // pixels of the page, as .grid-name has them
+const rowPitch = rowHeight + 2;
+
+/** Paints the actions of all rows on one canvas; where a box is too narrow for its label, without. */
+function paintActions(canvas, rows, makespan, labelOf, palette, font, scale) {
+  const width = canvas.clientWidth;
   canvas.width = Math.round(width * scale);
-  canvas.height = Math.round(height * scale);
+  canvas.height = Math.round(rows.length * rowPitch * scale);
   const context = canvas.getContext('2d');
   context.scale(scale, scale);
   context.font = `11px ${font}`;
   context.textAlign = 'center';
   context.textBaseline = 'middle';
-  for (const action of actions) {
-    const x = (action.start / makespan) * width;
-    const wide = ((action.end - action.start) / makespan) * width;
-    paintBox(context, action.kind, x, 0, wide > 4 ? wide - 1 : wide, height, palette, scale);
-    const label = labelOf(action);
-    const room = context.measureText(label).width + 3;
-    if (room > wide) continue;
-    if (action.kind !== 'forward') {
-      context.fillStyle = palette[action.kind];
-      context.fillRect(x + (wide - room) / 2, 2, room, height - 4);
+  const measured = new Map();
+  const widthOf = (label) => {
+    if (!measured.has(label)) measured.set(label, context.measureText(label).width);
+    return measured.get(label);
+  };
+  rows.forEach((actions, row) => {
+    const top = row * rowPitch;
+    paintBox(context, 'idle', 0, top, width, rowHeight, palette, scale);
+    for (const action of actions) {
+      const x = (action.start / makespan) * width;
+      const wide = ((action.end - action.start) / makespan) * width;
+      paintBox(context, action.kind, x, top, wide > 4 ? wide - 1 : wide, rowHeight, palette, scale);
+      if (wide < 9) continue;
+      const label = labelOf(action);
+      const room = widthOf(label) + 3;
+      if (room > wide) continue;
+      if (action.kind !== 'forward') {
+        context.fillStyle = palette[action.kind];
+        context.fillRect(x + (wide - room) / 2, top + 2, room, rowHeight - 4);
+      }
+      context.fillStyle = palette[`on-${action.kind}`];
+      context.fillText(label, x + wide / 2, top + rowHeight / 2 + 0.5);
     }
-    context.fillStyle = palette[`on-${action.kind}`];
-    context.fillText(label, x + wide / 2, height / 2 + 0.5);
-  }
+  });
+}
+
+/** The rows on one canvas, which says what is under the pointer. `repaint(scale)` of what it returns paints them in the colours of now. */
+function paintedGrid(grid, rows, labelOf) {
+  const say = (event) => {
+    const at = (event.offsetX / event.target.clientWidth) * grid.makespan;
+    const found = rows[Math.floor(event.offsetY / rowPitch)]?.find(({start, end}) => at >= start && at < end);
+    if (found) showTooltip([found.says], event.clientX, event.clientY);
+    else hideTooltip();
+  };
+  const spoken = rows.slice(0, 8).map((actions, device) => `device ${device}: ${actions.slice(0, 40).map(({text}) => text).join(' ')}${actions.length > 40 ? ' …' : ''}`).join('; ');
+  const canvas = h('canvas', {class: 'grid-cells', role: 'img', style: `height:${rows.length * rowPitch}px`, 'aria-label': spoken, onpointermove: say, onpointerleave: hideTooltip});
+  const element = h('div', {class: 'grid painted', tabindex: '0', role: 'group', 'aria-label': 'The grid of the schedule', style: `--least:${Math.min(1600, grid.makespan * 9)}px`},
+    h('div', {class: 'grid-names'}, rows.map((_, device) => h('span', {class: 'grid-name'}, String(device)))), canvas);
+  let painted = '';
+  element.repaint = (scale = devicePixelRatio || 1) => {
+    const palette = paletteOf(element);
+    const now = `${canvas.clientWidth} ${scale} ${Object.values(palette)}`;
+    if (now !== painted) paintActions(canvas, rows, grid.makespan, labelOf, palette, getComputedStyle(element).fontFamily, scale);
+    painted = now;
+  };
+  new ResizeObserver(() => element.repaint()).observe(element);
+  return element;
 }
 
 /**
  * The grid of a schedule: each action as long as its kind takes with equal stages. With `onMove(device, index, by)` actions are buttons:
- * chosen by a click, moved within their row by the arrow keys. Without, `repaint()` of what it returns paints them in the colours of now.
+ * chosen by a click, moved within their row by the arrow keys. Without, they are painted.
  */
 export function gridPicture(grid, onMove, chosen) {
   const rows = grid.rows.map(actionsOf);
   const labelOf = ({text, batch}) => (grid.stages > grid.devices ? text : batch);
-  const cells = (actions, device) => (onMove ? h('div', {class: 'grid-cells'}, actions.map((action) => actionButton(action, device, 100 / grid.makespan, grid.makespan > 120 ? '' : labelOf(action), onMove, chosen)))
-    : h('canvas', {class: 'grid-cells', role: 'img', 'aria-label': `device ${device}: ${actions.slice(0, 40).map(({text}) => text).join(' ')}${actions.length > 40 ? ' …' : ''}`,
-      onpointermove: (event) => {
-        const at = (event.offsetX / event.target.clientWidth) * grid.makespan;
-        const found = actions.find(({start, end}) => at >= start && at < end);
-        if (found) showTooltip([found.says], event.clientX, event.clientY);
-        else hideTooltip();
-      }, onpointerleave: hideTooltip}));
-  const element = h('div', {class: 'grid', tabindex: '0', role: 'group', 'aria-label': 'The grid of the schedule', style: `--least:${Math.min(1600, grid.makespan * 9)}px`},
+  if (!onMove) return paintedGrid(grid, rows, labelOf);
+  const cells = (actions, device) => h('div', {class: 'grid-cells'},
+    actions.map((action) => actionButton(action, device, 100 / grid.makespan, grid.makespan > 120 ? '' : labelOf(action), onMove, chosen)));
+  return h('div', {class: 'grid', tabindex: '0', role: 'group', 'aria-label': 'The grid of the schedule', style: `--least:${Math.min(1600, grid.makespan * 9)}px`},
     rows.map((actions, device) => h('div', {class: 'grid-row'}, h('span', {class: 'grid-name'}, String(device)), cells(actions, device))));
-  element.repaint = () => {
-    const palette = paletteOf(element);
-    const font = getComputedStyle(element).fontFamily;
-    element.querySelectorAll('canvas').forEach((canvas, device) => paintActions(canvas, rows[device], grid.makespan, labelOf, palette, font));
-  };
-  if (!onMove) new ResizeObserver(element.repaint).observe(element);
-  return element;
 }
 
 function actionButton({index, kind, start, end, says}, device, unit, label, onMove, chosen) {

@@ -2,7 +2,7 @@
 import {commandLine, h, originTag, prose} from '../../web/src/dom.js';
 import {formatValue} from '../../web/src/format.js';
 import {timelineFigure} from '../../web/src/timeline.js';
-import {ask} from './asking.js';
+import {atOnce, later} from './asking.js';
 import {csvOf, gridPicture, orderOf, scalingChart, stackedBars} from './pictures.js';
 import {commandOf, filesOf, wordsOf} from './state.js';
 import {drawnSchedule, pastedCluster} from './controls.js';
@@ -67,7 +67,7 @@ export class Results {
   async draw() {
     this.showCommand();
     const asked = performance.now();
-    const answer = await ask(this.question('step'));
+    const answer = await atOnce.ask(this.question('step'));
     const answered = performance.now();
     this.element.dataset.step = answer.error ? '' : String(answer.time_per_step_ns);
     this.element.classList.toggle('refused', Boolean(answer.error));
@@ -135,10 +135,11 @@ export class Results {
     if (this.chosen && drawn) this.gridPlace.querySelector('[aria-pressed="true"]')?.focus();
   }
 
-  async drawMore() {
-    if (!this.answer) return;
-    const more = await ask(this.question('sensitivity'));
-    if (more.error) return;
+  /** What takes three simulations more; left out if it is no longer wanted when it is there. */
+  async drawMore(wanted) {
+    if (!this.answer || !wanted()) return;
+    const more = await atOnce.ask(this.question('sensitivity'));
+    if (more.error || !wanted()) return;
     this.findings.replaceChildren(...more.findings.map((text) => h('li', {}, prose(text))));
     this.helps.replaceChildren(h('table', {class: 'helps'}, h('caption', {class: 'figure-title'}, 'What would shorten the step'),
       h('thead', {}, h('tr', {}, h('th', {}, 'change'), h('th', {class: 'number'}, 'step'), h('th', {class: 'number'}, 'shorter by'))),
@@ -150,18 +151,18 @@ export class Results {
     if (!this.answer) return;
     const words = wordsOf(this.choice);
     const began = performance.now();
-    const base = await ask({...this.question('time'), words: alone(words)});
+    const base = await later.ask({...this.question('time'), words: alone(words)});
     const points = base.error ? [] : [[1, base.time_per_step_ns]];
     const now = Number(words.devices) || this.answer.shown.devices;
     const counts = [...new Set([...scalingSteps.filter((n) => n > 1 && n <= Math.max(16, now)), now])].filter((n) => n > 1).sort((a, b) => a - b);
-    let refused = base.error ? 1 : 0;
+    const refused = base.error ? [1] : [];
     for (const n of counts) {
       if (performance.now() - began > 4000) break;
       const {dp, ...rest} = words;
       const same = n === now;
       const fold = n > 16 ? {fold: words.fold ?? 'always'} : {};
-      const answer = same ? this.answer : await ask({...this.question('time'), words: {...(words.pp || words.tp ? rest : words), ...fold, devices: String(n)}});
-      if (answer.error) refused++;
+      const answer = same ? this.answer : await later.ask({...this.question('time'), words: {...(words.pp || words.tp ? rest : words), ...fold, devices: String(n)}});
+      if (answer.error) refused.push(n);
       else points.push([n, answer.time_per_step_ns]);
     }
     if (points.length < 2) {
@@ -171,7 +172,7 @@ export class Results {
     }
     const [first] = points;
     const speedup = points.map(([n, time]) => [n, (first[0] * first[1]) / time]);
-    const fit = points.length >= 3 ? await ask({ask: 'amdahl', devices: points.map(([n]) => n), times: points.map(([, time]) => time)}) : null;
+    const fit = points.length >= 3 ? await later.ask({ask: 'amdahl', devices: points.map(([n]) => n), times: points.map(([, time]) => time)}) : null;
     const most = points[points.length - 1][0];
     const smooth = Array.from({length: 40}, (_, i) => 2 ** ((Math.log2(most) * i) / 39));
     const law = fit && fit.holds && first[0] === 1 ? smooth.map((n) => [n, 1 / (Math.max(0, fit.serial) + (1 - Math.max(0, fit.serial)) / n)]) : [];
@@ -181,6 +182,6 @@ export class Results {
     this.curves.replaceChildren(scalingChart('Speedup of the same global batch', lines((list) => list), {format: 'ratio'}),
       scalingChart('Efficiency: speedup per device', lines((list) => list.map(([n, value]) => [n, value / n])), {top: Math.max(1, ...speedup.map(([n, value]) => value / n)), format: 'percent'}));
     this.curveNote.textContent = [fit ? (fit.holds ? `Amdahl's law through these points: a share of ${formatValue(Math.max(0, fit.serial), 'percent')} does not get faster with more devices (${fit.quality}).`
-      : `Amdahl's law does not describe these points (${fit.quality}).`) : '', refused ? `Not drawn: ${refused} number${refused > 1 ? 's' : ''} of devices for which this layout cannot be.` : ''].filter(Boolean).join(' ');
+      : `Amdahl's law does not describe these points (${fit.quality}).`) : '', refused.length ? `This layout cannot be on ${refused.join(' or ')} devices.` : ''].filter(Boolean).join(' ');
   }
 }

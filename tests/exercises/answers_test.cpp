@@ -1,5 +1,7 @@
-/// Every exercise can be solved, its skeleton earns few points, and each plausible mistake costs the points that it should.
+/// Every exercise can be solved, its skeleton earns few points, and each plausible mistake costs the points that it should. With
+/// BATON_SEEDS=50 solutions and mistakes are asked the cases of the seeds 1 to 50, too.
 
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
@@ -31,14 +33,23 @@ class Answers : public Cli, public testing::WithParamInterface<exercise::Exercis
     return list;
   }
 
+  static int more_seeds() {
+    const char* count = std::getenv("BATON_SEEDS");
+    return count == nullptr ? 0 : std::atoi(count);
+  }
+
   std::string said_;
   int points_ = 0;
 };
 
 TEST_P(Answers, OfTheSolutionEarnAllPointsWithAnySeed) {
-  for (const int seed : {0, 20261116}) {
+  std::vector<int> seeds{0, 20261116};
+  for (int seed = 1; seed <= more_seeds(); ++seed) {
+    seeds.push_back(seed);
+  }
+  for (const int seed : seeds) {
     const std::vector<int> points = earned(source() / "exercises/solutions" / (GetParam().name + ".cpp"), seed);
-    EXPECT_EQ(std::accumulate(points.begin(), points.end(), 0), 10) << said_;
+    EXPECT_EQ(std::accumulate(points.begin(), points.end(), 0), 10) << "with seed " << seed << "\n" << said_;
     EXPECT_EQ(points_, 10);
   }
 }
@@ -62,6 +73,10 @@ TEST_P(Answers, ThatAreWrongLoseThePointsOfWhatIsWrong) {
     const std::vector<int> wanted{std::istream_iterator<int>(numbers), {}};
     EXPECT_EQ(earned(file.path(), 2), wanted) << file.path() << "\n" << said_;
     EXPECT_LT(std::accumulate(wanted.begin(), wanted.end(), 0), 10) << "it is wrong";
+    for (int seed = 1; seed <= more_seeds(); ++seed) {
+      const std::vector<int> points = earned(file.path(), seed);
+      EXPECT_LT(std::accumulate(points.begin(), points.end(), 0), 10) << file.path() << " passes with seed " << seed;
+    }
     ++mistakes;
   }
   EXPECT_GE(mistakes, 1);

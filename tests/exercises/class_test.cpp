@@ -70,6 +70,10 @@ TEST_F(Class, IsMarkedStudentByStudentWhateverOneOfThemHandsIn) {
   fs::create_directories(folder_ / "class/nobody");
   hand_in("broken", "this is no C++\n");
   hand_in("hangs", "#include \"exercise.h\"\nstd::vector<int> spread(const std::vector<double>&, int) { while (true) {} }\n");
+  hand_in("slow",
+          "#include \"exercise.h\"\n#include <chrono>\nstd::vector<int> spread(const std::vector<double>& times, int) {\n"
+          "  using Clock = std::chrono::steady_clock;\n  const auto until = Clock::now() + std::chrono::milliseconds(500);\n"
+          "  while (Clock::now() < until) {}\n  return std::vector<int>(times.size(), 0);\n}\n");
   hand_in("crashes", "#include \"exercise.h\"\nstd::vector<int> spread(const std::vector<double>&, int) { __builtin_trap(); }\n");
   hand_in("throws",
           "#include \"exercise.h\"\n#include <stdexcept>\nstd::vector<int> spread(const std::vector<double>&, int) { throw "
@@ -90,6 +94,7 @@ TEST_F(Class, IsMarkedStudentByStudentWhateverOneOfThemHandsIn) {
   EXPECT_NE(rows.at("broken").remark.find("does not compile"), std::string::npos);
   EXPECT_EQ(rows.at("hangs").points, "0/10");
   EXPECT_NE(rows.at("hangs").remark.find("was not done after"), std::string::npos) << rows.at("hangs").remark;
+  EXPECT_NE(rows.at("slow").remark.find("all cases together took it longer than 4 s"), std::string::npos) << rows.at("slow").remark;
   EXPECT_EQ(rows.at("crashes").points, "0/10");
   EXPECT_NE(rows.at("crashes").remark.find("signal"), std::string::npos) << rows.at("crashes").remark;
   EXPECT_EQ(rows.at("throws").points, "0/10");

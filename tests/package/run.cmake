@@ -104,6 +104,23 @@ foreach(sheet ${sheets})
   endforeach()
 endforeach()
 run(out ${WORK}/prefix/bin/baton devices)
+
+# An exercise that was copied somewhere is checked by what is installed: the solution earns all points, the skeleton does not. The one is
+# built on the library, the other on the standard library alone.
+foreach(exercise 04-ddp-out-of-passes 06-1f1b)
+  file(COPY ${SOURCE}/exercises/${exercise} DESTINATION ${WORK}/exercises)
+  execute_process(COMMAND ${WORK}/prefix/bin/baton check ${exercise} WORKING_DIRECTORY ${WORK}/exercises RESULT_VARIABLE code
+                  OUTPUT_VARIABLE printed ERROR_VARIABLE err)
+  if(NOT code EQUAL 1 OR NOT printed MATCHES "Wrong in")
+    message(FATAL_ERROR "the skeleton of ${exercise} ended with ${code}:\n${printed}${err}")
+  endif()
+  configure_file(${SOURCE}/exercises/solutions/${exercise}.cpp ${WORK}/exercises/${exercise}/answer.cpp COPYONLY)
+  run(out ${WORK}/prefix/bin/baton check ${WORK}/exercises/${exercise})
+  if(NOT out MATCHES "10 of 10")
+    message(FATAL_ERROR "the solution of ${exercise} earns\n${out}")
+  endif()
+endforeach()
+
 foreach(made share/man/man1/baton.1 share/bash-completion/completions/baton share/zsh/site-functions/_baton)
   file(READ ${WORK}/prefix/${made} text LIMIT 100)
   if(text STREQUAL "")

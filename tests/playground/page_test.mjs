@@ -15,9 +15,10 @@ after(async () => { await browser.close(); });
 const ready = (page) => page.waitForFunction(() => document.documentElement.dataset.ready === 'true', null, {timeout: 60000});
 
 /** A page at a fragment, ready; what it complains of and fetches is kept. */
-async function open(fragment = '', options = {}) {
+async function open(fragment = '', options = {}, script = null) {
   const context = await browser.newContext({offline: true, viewport: {width: 1300, height: 900}, ...options});
   const page = await context.newPage();
+  if (script) await page.addInitScript(script);
   page.complaints = [];
   page.on('console', (message) => { if (['error', 'warning'].includes(message.type())) page.complaints.push(message.text()); });
   page.on('pageerror', (error) => page.complaints.push(error.message));
@@ -76,8 +77,42 @@ test('the grid of a schedule is painted in the colours of the theme, and says wh
   assert.notEqual(await row.evaluate((canvas) => canvas.toDataURL()), light);
   await row.scrollIntoViewIfNeeded();
   const box = await row.boundingBox();
-  await page.mouse.move(box.x + 3, box.y + box.height / 2);
+  await page.mouse.move(box.x + 3, box.y + 8);
   assert.equal(await page.textContent('.tooltip'), 'device 0: forward of micro-batch 0 at stage 0');
+  await page.mouse.move(box.x + box.width / 2, box.y + box.height - 8);
+  assert.match(await page.textContent('.tooltip'), /^device 3: .* at stage 3$/);
+});
+
+test('on paper the page is light, whatever it is on the screen', async () => {
+  const page = await open(`${words}1f1b`, {colorScheme: 'dark'});
+  await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'light');
+  assert.equal(await page.locator('.prints canvas').count(), 1);
+  await page.evaluate(() => dispatchEvent(new Event('afterprint')));
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark');
+});
+
+test('the worker that draws is kept while a slider moves, and findings belong to the step that is shown', async () => {
+  const page = await open(`${words}ddp`, {}, () => {
+    window.ended = [];
+    window.Worker = class extends Worker {
+      number = window.ended.push(false) - 1;
+      terminate() { window.ended[this.number] = true; super.terminate(); }
+    };
+  });
+  const drag = (by) => page.locator('[data-slider="batch"]').evaluate((range, step) => {
+    range.value = String(Number(range.value) + step);
+    range.dispatchEvent(new Event('input', {bubbles: true}));
+  }, by);
+  for (const wait of [0, 40, 130, 160, 200]) {
+    await drag(1);
+    await page.waitForTimeout(wait);
+  }
+  await ready(page);
+  assert.equal(await page.evaluate(() => window.ended[0]), false, 'a new one would be slow at first');
+  const batch = await page.inputValue('[data-word="batch"]');
+  const fresh = await open(`${words.replace('batch=256', `batch=${batch}`)}ddp`);
+  assert.deepEqual(await page.locator('.findings li').allTextContents(), await fresh.locator('.findings li').allTextContents());
 });
 
 test('the command that is shown gives the step that is shown', async () => {

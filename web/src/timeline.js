@@ -81,7 +81,7 @@ class Stage {
     const width = Math.floor(this.element.clientWidth);
     if (width < 100) return;
     this.layout = paintTimeline(this.canvas, this.rows, width, this.range, {
-      critical: this.critical, selected: this.selected, scale: Math.max(2, devicePixelRatio || 1),
+      critical: this.critical, selected: this.selected, scale: devicePixelRatio || 1,
       palette: paletteOf(this.element), duration: this.duration,
     });
     this.canvas.style.width = `${width}px`;

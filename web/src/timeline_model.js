@@ -25,12 +25,11 @@ export function metOf(event) {
   return event.met > event.start ? Math.min(event.met, event.end) : event.start;
 }
 
-/** A row for each device and lane that has events, each with its events in order of time. */
+/** A row for each device and lane that has events, each with its events in order of time, which get their kind. */
 export function rowsOf(timeline) {
   const lanes = timeline.devices.map(() => timeline.lanes.map(() => []));
   for (const event of timeline.events) {
-    const kind = kindOf(event, timeline.lanes[event.lane]);
-    lanes[event.device][event.lane].push({...event, kind, met: metOf(event)});
+    lanes[event.device][event.lane].push(Object.assign(event, {kind: kindOf(event, timeline.lanes[event.lane]), met: metOf(event)}));
   }
   // A device that did nothing at all keeps its first lane: it is there, and idle.
   const shown = (own, lane, device) => own.length > 0 || (lane === 0 && lanes[device].every((events) => events.length === 0));

@@ -139,12 +139,25 @@ function paintGutter(context, layout, rows, palette) {
   });
 }
 
+// Tasks of a step have few labels, and each is measured once.
+const measured = new Map();
+function widthOf(context, text) {
+  const key = `${context.font} ${text}`;
+  let width = measured.get(key);
+  if (width === undefined) {
+    width = context.measureText(text).width;
+    if (measured.size > 20000) measured.clear();
+    measured.set(key, width);
+  }
+  return width;
+}
+
 function paintLabel(context, event, kind, x, y, width, height, palette, layout) {
   if (width < 9 || height < 12) return;
   context.font = `${height > 24 ? 11.5 : 10.5}px ${layout.font}`;
-  const text = labelsOf(event).find((label) => context.measureText(label).width + 7 <= width);
+  const text = labelsOf(event).find((label) => widthOf(context, label) + 7 <= width);
   if (!text) return;
-  const half = context.measureText(text).width / 2 + 2.5;
+  const half = widthOf(context, text) / 2 + 2.5;
   // A plain ground under the words, so that the texture does not cross them.
   if (kind !== 'forward' && kind !== 'other') {
     context.fillStyle = kind === 'waiting' ? palette.track : palette[kind];
@@ -161,14 +174,19 @@ function paintEvents(context, layout, rows, range, palette, options) {
   const right = layout.gutter + layout.plot;
   rows.forEach((row, i) => {
     const top = layout.tops[i];
+    let before = {kind: null, alpha: 1, end: left};  // what was painted last
     for (const event of row.events) {
       if (event.end < range.from || event.start > range.to) continue;
-      context.globalAlpha = options.critical && !event.critical ? 0.22 : 1;
+      const alpha = options.critical && !event.critical ? 0.22 : 1;
+      context.globalAlpha = alpha;
       const pieces = event.met > event.start ? [['waiting', event.start, event.met], [event.kind, event.met, event.end]] : [[event.kind, event.start, event.end]];
       for (const [kind, start, end] of pieces) {
         const x0 = Math.max(left, layout.x(start));
         const x1 = Math.min(right, Math.max(layout.x(end), layout.x(start) + 1));
         if (x1 <= x0) continue;
+        // Of tasks of a kind that are narrower than a pixel, those that begin a new one.
+        if (kind === before.kind && alpha === before.alpha && x1 < before.end + 0.5) continue;
+        before = {kind, alpha, end: x1};
         // A hair between neighbours, where there is room for one.
         const width = x1 - x0 > 4 ? x1 - x0 - 0.75 : x1 - x0;
         paintBox(context, kind, x0, top, width, row.height, palette, options.scale);

@@ -132,7 +132,6 @@ class CudaEngine final : public exec::Engine {
     }
     steps_before_ += run.enqueued;
     loaded_for_ = steps_before_;
-    exec::close_result(result, run.collected, result.trace.steps.size());
     return result;
   }
 
@@ -353,17 +352,14 @@ class CudaEngine final : public exec::Engine {
     for (; run.collected < until && !run.broken; ++run.collected) {
       Slot& one = slot(run.collected);
       one.over.synchronize();
-      const auto step = static_cast<std::size_t>(run.collected);
-      run.result.step_times[step] = one.end.since(one.start);
-      if (data_.feed != nullptr && run.collected > 0) {
-        run.result.data_waits[step] = one.start.since(slot(run.collected - 1).end);
-      }
+      const bool fed = data_.feed != nullptr && run.collected > 0;
+      const Nanoseconds data_wait = fed ? one.start.since(slot(run.collected - 1).end) : Nanoseconds(0);
       double loss = 0;
       const auto* rows = reinterpret_cast<const double*>(host_losses_->at(one.losses));  // one buffer's after the other's
       for (const std::size_t row : data_.loss_order) {
         loss += rows[row];
       }
-      run.result.losses[step] = loss;
+      exec::add_step(run.result, loss, one.end.since(one.start), data_wait);
       if (run.for_keeps && !std::isfinite(loss)) {
         run.broken = run.enough = true;
       }

@@ -119,6 +119,7 @@ class RankEngine final : public exec::Engine {
         const Nanoseconds start = now();
         const bool whole = walk(traces);
         const Nanoseconds walked = now();
+        Nanoseconds data_wait(0);
         if (loader.joinable()) {
           loader.join();
           if (unread) {
@@ -126,7 +127,7 @@ class RankEngine final : public exec::Engine {
           }
           if (whole) {
             copy_filled(data_.ahead);
-            result.data_waits[static_cast<std::size_t>(step)] = now() - walked;
+            data_wait = now() - walked;
           }
         }
         const Nanoseconds duration = now() - start;
@@ -154,8 +155,7 @@ class RankEngine final : public exec::Engine {
           result.trace.steps.resize(starts.size());
           break;
         }
-        result.step_times[static_cast<std::size_t>(step)] = summary.duration;
-        result.losses[static_cast<std::size_t>(step)] = summary.loss;
+        exec::add_step(result, summary.loss, summary.duration, data_wait);
         enough = summary.enough || (options.for_keeps && !std::isfinite(summary.loss));
         done = step + 1;
         if (now() - sampled > between_samples || done == options.steps) {
@@ -180,7 +180,6 @@ class RankEngine final : public exec::Engine {
     }
     steps_before_ += done;
     loaded_for_ = given_up ? -1 : steps_before_;
-    exec::close_result(result, done, result.trace.steps.size());
     exec::gather_result(world_, plan_, run_by_, clocks_before, starts, result);
     return result;
   }

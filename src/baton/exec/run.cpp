@@ -17,18 +17,24 @@ void add(std::vector<RoundingTally>& tallies, const RoundingTally& tally) {
 }
 
 RunResult open_result(std::int64_t steps) {
+  const auto room = static_cast<std::size_t>(std::min<std::int64_t>(steps, 1'000'000));
   RunResult result;
-  result.losses.assign(static_cast<std::size_t>(steps), 0);
-  result.step_times.assign(static_cast<std::size_t>(steps), Nanoseconds(0));
-  result.data_waits.assign(static_cast<std::size_t>(steps), Nanoseconds(0));
+  result.losses.reserve(room);
+  result.step_times.reserve(room);
+  result.data_waits.reserve(room);
   return result;
 }
 
-void close_result(RunResult& result, std::int64_t done, std::size_t traced) {
-  result.losses.resize(static_cast<std::size_t>(done));
-  result.step_times.resize(static_cast<std::size_t>(done));
-  result.data_waits.resize(static_cast<std::size_t>(done));
-  result.trace.steps.resize(std::min(result.trace.steps.size(), traced));
+void add_step(RunResult& result, double loss, Nanoseconds time, Nanoseconds data_wait) {
+  result.losses.push_back(loss);
+  result.step_times.push_back(time);
+  result.data_waits.push_back(data_wait);
+}
+
+void catch_up(RunResult& shown, const RunResult& result) {
+  for (std::size_t step = shown.losses.size(); step < result.losses.size(); ++step) {
+    add_step(shown, result.losses[step], result.step_times[step], result.data_waits[step]);
+  }
 }
 
 Rounding sum(std::span<const RoundingTally> tallies, std::optional<plan::Role> role) {

@@ -59,10 +59,12 @@ struct RunResult {
   std::vector<GpuReading> gpus;          // those it ran on
 };
 
-/// An empty result with room for `steps` steps.
+/// An empty result for that many steps. It has room for the first million of them, so that they allocate nothing.
 RunResult open_result(std::int64_t steps);
-/// Removes the steps that were not done, and from the trace those after its first `traced`.
-void close_result(RunResult& result, std::int64_t done, std::size_t traced);
+/// Appends what a step left.
+void add_step(RunResult& result, double loss, Nanoseconds time, Nanoseconds data_wait);
+/// Appends to `shown` the losses and times of the steps that only `result` has.
+void catch_up(RunResult& shown, const RunResult& result);
 
 /// Called now and then from the thread that called `run`, with the steps done so far and their losses and times;
 /// returning false ends the run after the steps under way.

@@ -333,7 +333,7 @@ std::map<std::uint32_t, DeviceGroups> sums_of_gradients(const Request& request, 
 /// The optimizer's step after all gradients, which are clipped first if it asks for that.
 plan::Draft with_updates(plan::Draft draft, const Request& request, const std::vector<DeviceGroups>& norm_rounds) {
   draft = add_updates(std::move(draft), request.step.optimizer);
-  return op::clip_of(request.step.optimizer) > 0 ? clip_gradients(std::move(draft), norm_rounds) : draft;
+  return op::clip_of(request.step.optimizer) > 0 ? clip_gradients(std::move(draft), norm_rounds) : std::move(draft);
 }
 
 /// How devices add up the squares of their gradients: over the replicas if these hold pieces, and then over the parts and stages of
@@ -384,7 +384,7 @@ plan::Draft build_single(const Request& request) {
   const Resolved resolved = resolve(
       {.model = request.model, .cluster = first, .strategy = request.strategy, .step = request.step, .layout = request.layout}, {});
   plan::Draft draft = training_step(request.model, request.step, place(request, resolved));
-  return request.step.forward_only ? draft : with_updates(std::move(draft), request, {});
+  return request.step.forward_only ? std::move(draft) : with_updates(std::move(draft), request, {});
 }
 
 plan::Draft build_dp(const Request& request) {

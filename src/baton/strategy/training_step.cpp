@@ -624,7 +624,7 @@ plan::Draft training_step(const model::Model& model, const Step& step, const Pla
   }
   refuse_divided_groups(model, placement);
   plan::Draft draft = Writer(model, step, placement).write();
-  return is_mixed(step.precision) ? narrow_values(std::move(draft), step) : draft;
+  return is_mixed(step.precision) ? narrow_values(std::move(draft), step) : std::move(draft);
 }
 
 std::int64_t samples_together(const model::Model& model) {

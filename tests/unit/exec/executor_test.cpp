@@ -195,6 +195,26 @@ TEST(Executor, StartsATaskOnlyAfterThoseItComesAfter) {
   }
 }
 
+TEST(Executor, TakesMemoryForTheStepsThatAreDoneAndNotForThoseAskedFor) {
+  const model::Model model = model::mlp({4, 4});
+  const cluster::Cluster cluster = devices(2);
+  const plan::Plan plan = compile(model, cluster, "ddp");
+  const auto backend = make_reference_backend();
+  Executor executor(plan, cluster, *backend);
+  std::vector<double> told;
+  const RunResult result = executor.run({.steps = 1'000'000'000'000, .warmup = 0}, [&](std::int64_t done, const RunResult& so_far) {
+    EXPECT_GE(so_far.losses.size(), static_cast<std::size_t>(done));
+    EXPECT_EQ(so_far.step_times.size(), so_far.losses.size());
+    told = so_far.losses;
+    return false;
+  });
+  ASSERT_GE(result.losses.size(), told.size());
+  EXPECT_FALSE(told.empty());
+  EXPECT_EQ(told, std::vector<double>(result.losses.begin(), result.losses.begin() + static_cast<std::ptrdiff_t>(told.size())));
+  EXPECT_EQ(result.step_times.size(), result.losses.size());
+  EXPECT_EQ(result.data_waits.size(), result.losses.size());
+}
+
 TEST(Executor, HoldsUpALaneForAsLongAsADelaySays) {
   const model::Model model = model::mlp({4, 4});
   const cluster::Cluster cluster = devices(2);

@@ -232,7 +232,7 @@ class HostEngine final : public Engine {
     if (!world_.alone() && done < step_count_) {
       left = std::min(left, std::max<std::size_t>(1, most_events_in_haste / std::max<std::size_t>(1, plan_.tasks().size())));
     }
-    close_result(result, done, left);
+    result.trace.steps.resize(std::min(result.trace.steps.size(), left));
     gather_result(world_, plan_, run_by_, clocks_before, starts_, result);
     return result;
   }
@@ -413,11 +413,18 @@ class HostEngine final : public Engine {
 
   /// The calling thread sleeps while devices work, and looks up now and then.
   void watch(const Progress& progress) {
+    RunResult shown;  // a copy, since the devices go on meanwhile
     while (true) {
       const std::uint32_t seen = watched_.rings();
       const std::int64_t done = done_.load(std::memory_order_acquire);
-      if (progress && done > 0 && !progress(done, *result_)) {
-        enough_ = true;
+      if (progress && done > 0) {
+        {
+          const std::lock_guard lock(result_mutex_);
+          catch_up(shown, *result_);
+        }
+        if (!progress(done, shown)) {
+          enough_ = true;
+        }
       }
       if (done == step_count_ || finished_.load(std::memory_order_acquire) == here_) {
         break;
@@ -537,7 +544,6 @@ class HostEngine final : public Engine {
   /// Whether it was the last that somebody wants.
   bool end_step() {
     const Nanoseconds duration = now() - step_start_;
-    const auto step = static_cast<std::size_t>(step_);
     if (trace::StepTrace* traced = traced_step()) {
       traced->duration = duration;
     }
@@ -551,10 +557,10 @@ class HostEngine final : public Engine {
       }
       return true;
     }
-    result_->step_times[step] = summary.duration;
-    result_->losses[step] = summary.loss;
-    if (data_.feed != nullptr) {
-      result_->data_waits[step] = wait_for_data();
+    {
+      const Nanoseconds data_wait = data_.feed != nullptr ? wait_for_data() : Nanoseconds(0);
+      const std::lock_guard lock(result_mutex_);
+      add_step(*result_, summary.loss, summary.duration, data_wait);
     }
     done_.store(step_ + 1, std::memory_order_release);
     if (step_ + 1 == step_count_) {
@@ -740,6 +746,7 @@ class HostEngine final : public Engine {
 
   // Of the run under way. What the last thread at the barrier writes, the others read after it.
   RunResult* result_ = nullptr;
+  std::mutex result_mutex_;  // held while a step is appended to it, and while it is copied
   std::int64_t step_count_ = 0;
   bool for_keeps_ = false;
   std::size_t first_traced_ = 0;
