@@ -1,5 +1,5 @@
 // Questions to the planner, in workers. One answers what is drawn at once: it is kept as long as it can be, since a new one has to compile
-// its code anew and takes twice the time for its first plans. The other answers what takes long and may wait.
+// its code again and takes twice the time for its first plans. The other answers what takes long and may wait.
 
 let compiled = null;
 

@@ -39,7 +39,7 @@ class Playground {
     this.rebuild();
   }
 
-  /** The form and the places of results anew, because other configurations are shown. */
+  /** The form and the places of results again, because other configurations are shown. */
   rebuild() {
     const changed = () => this.changed();
     this.results = [new Results(this.second ? 'This' : null, this.first, () => { this.form(); this.changed(); }), this.second ? new Results('Compared with', this.second, changed) : null].filter(Boolean);

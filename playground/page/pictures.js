@@ -136,7 +136,7 @@ function paintActions(canvas, rows, makespan, labelOf, palette, font, scale) {
   });
 }
 
-/** The rows on one canvas, which says what is under the pointer. `repaint(scale)` of what it returns paints them in the colours of now. */
+/** The rows on one canvas, which names what is under the pointer. `repaint(scale)` of what it returns paints them in the colours of now. */
 function paintedGrid(grid, rows, labelOf) {
   const say = (event) => {
     const at = (event.offsetX / event.target.clientWidth) * grid.makespan;

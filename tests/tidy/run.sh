@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh SOURCE BUILD MPI [FLAG...]: fails, with what it finds, where clang-tidy 16 finds something in the sources of src/, apps/ and
-# bench/ (but the CUDA backend's and its benchmarks', which take the toolkit) or in a header that they include. MPI is true where it is
-# there, FLAGs are the compiler's. Without clang-tidy 16 skipped, and with CI=true failed.
+# bench/ (but kernels and the benchmarks of the CUDA backend) or in a header that they include. Code that calls CUDA is read if
+# BATON_CUDA_FOLDERS names the folders of its headers, separated by colons. MPI is true where it is there, FLAGs are the compiler's. Without clang-tidy 16 skipped, and with CI=true failed.
 #
 # Reading the headers is most of the work, so that all sources are read as two files of about the same length: the laboratory, what reports
 # it and the command line; and all else.
@@ -42,6 +42,16 @@ while IFS= read -r file; do
     *) include "$file" >>"$work/lower.cpp" ;;
   esac
 done < <(find src apps -name '*.cpp' -not -path '*/baton/cuda/*' -not -name "$absent" | sort && find bench -name '*.cpp' -not -path '*/cuda/*' | sort)
+# Host code of the CUDA backend. cudnn.cpp and cublas_lt.cpp each load a library by the same names.
+if [[ -n ${BATON_CUDA_FOLDERS-} ]]; then
+  for file in src/baton/cuda/*.cpp; do
+    case ${file##*/} in
+      cuda_unavailable.cpp | cudnn_unavailable.cpp) ;;
+      cudnn.cpp) include "$file" >"$work/cudnn.cpp" ;;
+      *) include "$file" >>"$work/cuda.cpp" ;;
+    esac
+  done
+fi
 # What stands for other words must not do so in a header.
 {
   grep -h '^#include' src/baton/lab/experiments/*.cpp bench/*.cpp | sort -u
@@ -50,8 +60,12 @@ done < <(find src apps -name '*.cpp' -not -path '*/baton/cuda/*' -not -name "$ab
 
 # A benchmark's main returns nothing if it has another name.
 flags=(-std=c++20 -Wno-return-type -Ibench '-DBATON_VERSION=""' '-DBATON_COMPILER=""' '-DBATON_CUDA_MISSING=""'
-  '-DBATON_CUDA_LIBRARIES=""'
+  '-DBATON_CUDA_LIBRARIES=""' '-DBATON_CHOICES_HASH=""'
   '-DBATON_EXERCISE_FLAGS=""' '-DBATON_LIBRARY_FOLDER="lib"' "$@")
+IFS=: read -ra folders <<<"${BATON_CUDA_FOLDERS-}"
+for folder in "${folders[@]}"; do
+  flags+=(-isystem "$folder")
+done
 for layer in "$build"/layers/*; do
   flags+=("-I$layer")
 done

@@ -149,7 +149,8 @@ class LtProduct final : public Product {
             void* workspace, std::int64_t workspace_bytes)
       : handle_(handle), shape_(shape), operands_(operands), description_(shape, operands, multiprocessors) {
     constexpr std::uintptr_t step = workspace_alignment;
-    workspace_ = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(workspace) + step - 1) / step * step);
+    const std::uintptr_t past = reinterpret_cast<std::uintptr_t>(workspace) % step;
+    workspace_ = static_cast<std::byte*>(workspace) + (step - past) % step;
     workspace_bytes_ = std::max<std::int64_t>(0, workspace_bytes - workspace_alignment);
   }
 

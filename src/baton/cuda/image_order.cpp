@@ -6,13 +6,13 @@
 #include <optional>
 #include <set>
 
+#include "baton/cuda/channels_last.h"
+
 namespace baton::cuda {
 namespace {
 
 using plan::Plan;
 using plan::Task;
-
-constexpr std::int64_t channel_multiple = 8;
 
 template <typename AnyOp>
 const AnyOp* op_of(const Task& task) {
