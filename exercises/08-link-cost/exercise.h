@@ -14,6 +14,6 @@ struct Link {
   double bandwidth = 0;  // bytes per second
 };
 
-/// The link that the measurements are of. Each is off by some per cent; one in four may be far too long, because something else used
-/// the link.
+/// The link that the measurements are of. Each is off by some per cent; one in four may be far too long, because something else
+/// used the link.
 Link fit(const std::vector<Measurement>& measurements);

@@ -176,7 +176,7 @@ def test_the_sentence_is_that_of_the_program():
 
 
 @pytest.mark.parametrize("work", [
-    "baton.train('mlp:dim=256,depth=4', steps=9_000_000)",
+    "baton.train('mlp:dim=256,depth=4', steps=10**11)",
     "[baton.simulate('mlp:dim=64,depth=8', cluster='pcie-4', devices=4, strategy='ddp') for _ in range(10**9)]",
     "baton.search('gpt2', cluster='dgx-a100', devices=256, batch=512)",
 ])
