@@ -97,6 +97,14 @@ const DeviceMemory& Fit::fullest() const {
                            [](const DeviceMemory& a, const DeviceMemory& b) { return a.peak < b.peak; });
 }
 
+Bytes Fit::needed() const {
+  Bytes most = reserved.empty() ? fullest().peak : Bytes(0);
+  for (const Reserved& one : reserved) {
+    most = std::max(most, one.total);
+  }
+  return most;
+}
+
 namespace {
 
 Fit laid_out(const JobWords& given, Unfolded unfolded) {
@@ -122,6 +130,7 @@ Fit laid_out(const JobWords& given, Unfolded unfolded) {
   for (std::size_t d = 0; d < held.size(); ++d) {
     fit.devices.push_back({.device = laid.plan.devices()[d], .copies = laid.copies(), .peak = laid.peak[d], .held = held[d]});
   }
+  fit.reserved = reserved_memory(request, cost::software_by_name(words.software));
   return fit;
 }
 
@@ -142,7 +151,7 @@ std::vector<Fit> smaller_splits(const Fit& too_large) {
     }
     try {
       Fit one = fit(words);
-      if (one.fullest().peak < too_large.fullest().peak) {
+      if (one.needed() < too_large.needed()) {
         list.push_back(std::move(one));
       }
     } catch (const Error&) {
@@ -247,7 +256,7 @@ FitList fitting_splits(const JobWords& given, const std::function<bool(std::size
         if (laid.fits()) {
           list.smallest.push_back(laid);
           list.fastest.push_back(std::move(laid));
-        } else if (!list.nearest || laid.fullest().peak < list.nearest->fullest().peak) {
+        } else if (!list.nearest || laid.needed() < list.nearest->needed()) {
           list.nearest = std::move(laid);
         }
       } catch (const Error& error) {
@@ -258,8 +267,7 @@ FitList fitting_splits(const JobWords& given, const std::function<bool(std::size
       }
     }
   }
-  std::stable_sort(list.smallest.begin(), list.smallest.end(),
-                   [](const Fit& a, const Fit& b) { return a.fullest().peak < b.fullest().peak; });
+  std::stable_sort(list.smallest.begin(), list.smallest.end(), [](const Fit& a, const Fit& b) { return a.needed() < b.needed(); });
   std::stable_sort(list.fastest.begin(), list.fastest.end(),
                    [](const Fit& a, const Fit& b) { return a.estimated_time < b.estimated_time; });
   if (!list.smallest.empty()) {

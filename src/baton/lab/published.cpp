@@ -472,6 +472,9 @@ void read_training(const Reader& row, const PublishedDefaults& defaults, Publish
   if (!recompute.starts_with("selective") && contains(words.software, "torchtitan")) {
     words.software += "+keep";  // what it computes twice is said by `recompute` alone
   }
+  if (tp > 1 && contains(words.software, "torchtitan")) {
+    words.sp = "on";  // parallelize_llama.py: norms are SequenceParallel wherever tensors are divided
+  }
   words.software += fp8 ? "+fp8" : "";
   if (pp > 1) {
     const std::string schedule = canonical(row.text({"schedule", "pipeline_schedule"}));

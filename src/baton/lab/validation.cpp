@@ -11,6 +11,7 @@
 #include "baton/cost/roofline.h"
 #include "baton/cost/uniform.h"
 #include "baton/findings/median.h"
+#include "baton/job/reserved.h"
 #include "baton/lab/collectives.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/simulation.h"
@@ -141,6 +142,10 @@ double simulated_step(const JobWords& words, const cluster::Machine& machine) {
 
 Bytes simulated_memory(const JobWords& words, const cluster::Machine& machine) {
   const Job job(words, machine);
+  const cost::Software software = cost::software_by_name(words.software);
+  if (const std::vector<job::Reserved> reserved = job::reserved_memory(job.request(), software); !reserved.empty()) {
+    return job::reported(reserved, software).total;
+  }
   const std::optional<strategy::Folded> folded = job.fold();
   const std::optional<plan::Plan> whole = folded ? std::nullopt : std::optional(job.compile());
   const plan::Plan& plan = folded ? folded->plan : *whole;

@@ -40,7 +40,8 @@ std::vector<SourceErrors> errors_by_source(const std::vector<ValidatedPoint>& po
 /// Seconds of a step of the job. Of a step of many micro-batches two with fewer are simulated: from one full pipeline on each
 /// further micro-batch adds the same time.
 double simulated_step(const JobWords& words, const cluster::Machine& machine);
-/// Bytes of the fullest device, as the plan lays them out.
+/// Bytes of the fullest device: what the job's program would report, where its profile says what it reserves, otherwise what the
+/// plan lays out.
 Bytes simulated_memory(const JobWords& words, const cluster::Machine& machine);
 double simulated_time(const PublishedAllReduce& job);
 double simulated_time(const PublishedKernel& job);
