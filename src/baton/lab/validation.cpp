@@ -15,6 +15,7 @@
 #include "baton/lab/collectives.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/simulation.h"
+#include "baton/model/zoo.h"
 #include "baton/plan/memory.h"
 #include "baton/plan/ordering.h"
 #include "baton/sim/simulate.h"
@@ -297,6 +298,26 @@ std::string to_csv(const std::vector<ValidatedPoint>& points) {
                         quoted(one.reason), quoted(point.simulated() && !point.words.cluster.empty() ? flags_of(point.words) : ""),
                         one.memory ? fmt::format("{:.1f}", *one.memory) : "",
                         point.memory > 0 ? fmt::format("{:.1f}", point.memory) : "");
+  }
+  return text;
+}
+
+std::string to_error_list(const std::vector<ValidatedPoint>& points) {
+  std::vector<const ValidatedPoint*> order;
+  for (const ValidatedPoint& point : points) {
+    order.push_back(&point);
+  }
+  const auto size = [](const ValidatedPoint* point) { return point->simulated() ? std::abs(point->error()) : -1; };
+  std::stable_sort(order.begin(), order.end(), [&](const ValidatedPoint* a, const ValidatedPoint* b) { return size(a) > size(b); });
+  std::string text = "error,memory_error,source,line,fitted,what,command\n";
+  for (const ValidatedPoint* point : order) {
+    const PublishedCase& published = point->published;
+    const bool step = point->simulated() && !point->words.cluster.empty();
+    text += fmt::format("{},{},{},{},{},{},{}\n", point->simulated() ? fmt::format("{:+.1f} %", point->error() * 100) : "",
+                        point->memory > 0 ? fmt::format("{:+.1f} %", (point->memory / *published.memory - 1) * 100) : "",
+                        quoted(published.source), published.line, published.fitted ? "yes" : "no",
+                        quoted(point->simulated() ? published.what : "not simulated: " + published.reason),
+                        step ? quoted("./baton simulate " + flags_of(point->words)) : "");
   }
   return text;
 }

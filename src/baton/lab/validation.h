@@ -56,6 +56,9 @@ std::vector<ValidatedPoint> validate(std::vector<PublishedCase> cases, const clu
 
 /// A line per point: source, line, what, measured_s, simulated_s, error, fitted, reason, job, and the measured and simulated GiB.
 std::string to_csv(const std::vector<ValidatedPoint>& points);
+/// A line per point, the largest error first: its errors, which row of which table it is, and the command that simulates it; not
+/// what was measured.
+std::string to_error_list(const std::vector<ValidatedPoint>& points);
 /// The points as a result of an experiment, for the page: a table, and simulated against measured times.
 Result validation_result(const std::vector<ValidatedPoint>& points, const std::string& command);
 
