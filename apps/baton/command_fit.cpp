@@ -51,9 +51,17 @@ Json to_json(const job::Fit& fit) {
   Json json{{"name", fit.name},
             {"fits", fit.fits()},
             {"peak_bytes", fit.fullest().peak.count},
+            {"needed_bytes", fit.needed().count},
             {"limit_bytes", fit.limit.count},
             {"flags", split_flags(fit.spec)},
             {"devices", std::move(devices)}};
+  for (const job::Reserved& one : fit.reserved) {
+    Json causes = Json::object();
+    for (const auto& [cause, bytes] : one.causes) {
+      causes[cause] = bytes.count;
+    }
+    json["reserved"].push_back({{"stage", one.stage}, {"bytes", one.total.count}, {"causes", std::move(causes)}});
+  }
   if (fit.estimated_time > 0) {
     json["estimated_step_ns"] = static_cast<std::int64_t>(fit.estimated_time);
   }
@@ -77,16 +85,41 @@ void print_devices(const job::Fit& fit) {
   fmt::print("apart: what tasks that run side by side keep apart, and gaps between buffers\n");
 }
 
+/// What the program would take from the devices, which is asked where its profile says it.
+void print_reserved(const job::Fit& fit) {
+  std::vector<std::string> columns{"stage", "reserved"};
+  for (const auto& [cause, bytes] : fit.reserved[0].causes) {
+    columns.push_back(cause);
+  }
+  report::Table table(columns);
+  for (const job::Reserved& one : fit.reserved) {
+    std::vector<std::string> row{fmt::format("{}", one.stage), to_text(one.total)};
+    for (const auto& [cause, bytes] : one.causes) {
+      row.push_back(to_text(bytes));
+    }
+    table.row(std::move(row), one.total > fit.limit ? "(does not fit)" : "");
+  }
+  fmt::print("\nWhat {} reserves by PyTorch's allocator (torch.cuda.max_memory_reserved), when most is in use\n{}",
+             fit.spec.software, table.text());
+}
+
 void print_one(const job::Fit& fit, const std::vector<job::Fit>& smaller) {
-  const Bytes most = fit.fullest().peak;
-  fmt::print("{}: {} needs {} of {} on {}\n\n", fit.fits() ? "Yes, it fits" : "No, it does not fit", fit.name, to_text(most),
-             to_text(fit.limit), fit.fullest().device);
-  print_devices(fit);
+  const std::string answer = fit.fits() ? "Yes, it fits" : "No, it does not fit";
+  if (fit.reserved.empty()) {
+    fmt::print("{}: {} needs {} of {} on {}\n\n", answer, fit.name, to_text(fit.needed()), to_text(fit.limit),
+               fit.fullest().device);
+    print_devices(fit);
+  } else {
+    fmt::print("{}: with {}, {} needs {} of {}\n", answer, fit.spec.software, fit.name, to_text(fit.needed()), to_text(fit.limit));
+    print_reserved(fit);
+    fmt::print("\nWhat Baton's own plan of that split lays out\n");
+    print_devices(fit);
+  }
   if (!fit.fits()) {
     fmt::print("\nWhat would make it smaller, one change at a time\n");
     report::Table table({"split", "memory", "fits", "flags"});
     for (const job::Fit& one : smaller) {
-      table.row({one.name, to_text(one.fullest().peak), one.fits() ? "yes" : "no", split_flags(one.spec)});
+      table.row({one.name, to_text(one.needed()), one.fits() ? "yes" : "no", split_flags(one.spec)});
     }
     fmt::print("{}", smaller.empty() ? "no single change of the split does\n" : table.text());
   }
@@ -112,7 +145,7 @@ void print_list(const job::FitList& list, const FitWords& words, std::size_t top
   if (list.smallest.empty()) {
     fmt::print("No: of the splits that were laid out none fits.{}\n",
                list.nearest ? fmt::format(" The smallest is {}, which needs {} of {}.", list.nearest->name,
-                                          to_text(list.nearest->fullest().peak), to_text(list.limit))
+                                          to_text(list.nearest->needed()), to_text(list.limit))
                             : "");
     return;
   }

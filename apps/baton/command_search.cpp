@@ -70,10 +70,11 @@ void print_counts(const lab::SearchResult& result, const std::string& cluster) {
     fmt::print("  {} cannot be faster than the fastest: their products and messages alone take longer\n", result.pruned);
   }
   if (result.left_out > 0) {
-    fmt::print(
-        "  {} are not simulated: by formulas for computing, links and idle time others are faster, or the plan would be very "
-        "large\n",
-        result.left_out);
+    fmt::print("  {} are not simulated: by formulas for computing, links and idle time others are faster\n", result.left_out);
+  }
+  if (result.too_long > 0) {
+    fmt::print("  {} are not simulated, though some may be faster: their plans would have more tasks than a search compiles\n",
+               result.too_long);
   }
   if (result.too_large > 0) {
     fmt::print("  {} do not fit: they need {} or more\n", result.too_large, to_text(result.least_too_large));
@@ -157,13 +158,21 @@ void search(SearchWords words, int& exit_code) {
     for (const lab::Found& one : result.ranked) {
       ranked.push_back(to_json(one, batch));
     }
-    Json object{{"command", command_line()},    {"origin", "simulated"},
-                {"cluster", words.job.cluster}, {"considered", result.considered},
-                {"tried", result.tried},        {"pruned", result.pruned},
-                {"left_out", result.left_out},  {"too_large", result.too_large},
-                {"refused", result.refused},    {"reasons", result.reasons},
-                {"complete", result.complete},  {"ranked", ranked},
-                {"frontier", result.frontier},  {"against_all_devices", lab::against_all_devices(result)}};
+    Json object{{"command", command_line()},
+                {"origin", "simulated"},
+                {"cluster", words.job.cluster},
+                {"considered", result.considered},
+                {"tried", result.tried},
+                {"pruned", result.pruned},
+                {"left_out", result.left_out},
+                {"too_long", result.too_long},
+                {"too_large", result.too_large},
+                {"refused", result.refused},
+                {"reasons", result.reasons},
+                {"complete", result.complete},
+                {"ranked", ranked},
+                {"frontier", result.frontier},
+                {"against_all_devices", lab::against_all_devices(result)}};
     if (result.one_device) {
       object["one_device"] = to_json(*result.one_device, batch);
       object["against_one_device"] = lab::against_one_device(result);

@@ -29,6 +29,7 @@ struct ValidateWords {
   std::string cluster;
   std::string software;
   std::string out;
+  std::string errors;
   std::string page;
   std::string only;
 };
@@ -127,7 +128,7 @@ void write_page(const std::string& path, const std::vector<lab::ValidatedPoint>&
 }
 
 void validate(ValidateWords words, int& exit_code) {
-  settle_outputs({&words.out, &words.page});
+  settle_outputs({&words.out, &words.errors, &words.page});
   if (!words.software.empty()) {
     (void)cost::software_by_name(words.software);
   }
@@ -151,7 +152,7 @@ void validate(ValidateWords words, int& exit_code) {
                                                                 });
   bar.reset();
   interrupt.wind_up();
-  const bool prints = words.out != "-" && words.page != "-";
+  const bool prints = words.out != "-" && words.errors != "-" && words.page != "-";
   if (prints) {
     const auto simulated = std::count_if(points.begin(), points.end(),
                                          [](const lab::ValidatedPoint& point) { return point.simulated(); });
@@ -170,6 +171,9 @@ void validate(ValidateWords words, int& exit_code) {
   }
   if (!words.out.empty()) {
     write_output(words.out, lab::to_csv(points));
+  }
+  if (!words.errors.empty()) {
+    write_output(words.errors, lab::to_error_list(points));
   }
   if (!words.page.empty()) {
     write_page(words.page, points);
@@ -194,6 +198,11 @@ void add_validate_command(CLI::App& program, int& exit_code) {
                    "the software profile of all rows, instead of the one that their columns speak for")
       ->type_name("NAME");
   command->add_option("--out", words->out, "write each point as CSV, to a file or to standard output with -")->type_name("FILE");
+  command
+      ->add_option(
+          "--errors", words->errors,
+          "write a list of all points as CSV, the largest error first, with the command of each, but not what was measured")
+      ->type_name("FILE");
   command->add_option("--page", words->page, "write a page with a plot of simulated against measured times")->type_name("FILE");
   command
       ->add_option("--only", words->only,

@@ -23,6 +23,9 @@ class CostModel {
   /// Whether a device goes on only when a message of a pipeline that it sends has been taken, and its host issues nothing while it
   /// waits for one; otherwise messages travel beside what it computes.
   virtual bool waits_for_messages() const { return false; }
+  /// Whether messages between stages, and collectives of each group of devices, run on streams of their own: then only those of the
+  /// same kind keep the order of the plan's lane, and what needs one another does.
+  virtual bool streams_apart() const { return false; }
   /// The formula, and the source of its figures: printed with every result.
   virtual std::string origin() const = 0;
 };

@@ -31,6 +31,7 @@ class Roofline final : public CostModel {
   Nanoseconds copying(const plan::Plan& plan, TaskId task) const override;
   Nanoseconds issuing(const plan::Plan& plan, TaskId task) const override;
   bool waits_for_messages() const override { return software_.waits; }
+  bool streams_apart() const override { return software_.streams; }
   std::string origin() const override;
 
  private:

@@ -91,7 +91,7 @@ Software parse_software(std::string_view text, std::string name) {
   Software software;
   software.name = std::move(name);
   software.summary = root["summary"].value_or(std::string());
-  const std::vector<std::string> known{"summary", "job", "host", "kernels", "memory", "scores", "model", "products"};
+  const std::vector<std::string> known{"summary", "job", "host", "kernels", "memory", "scores", "model", "products", "reserved"};
   for (const auto& [key, node] : root) {
     if (std::find(known.begin(), known.end(), key.str()) == known.end()) {
       throw usage_error("{} has '{}', but takes {}", what, key.str(), either(known));
@@ -122,6 +122,7 @@ Software parse_software(std::string_view text, std::string name) {
   host.time("message", software.host_message);
   host.time("update", software.host_update);
   host.flag("waits", software.waits);
+  host.flag("streams", software.streams);
   host.done();
   const toml::table* kernels = table("kernels");
   read_kernels(kernels, where("kernels"), software.kernels);
@@ -160,6 +161,15 @@ Software parse_software(std::string_view text, std::string name) {
   products.flag("fp8", software.fp8);
   products.number("casts", software.casts, 100);
   products.done();
+  software.reserves.counted = root.contains("reserved");
+  Entries reserved(table("reserved"), where("reserved"));
+  reserved.flag("unread", software.reserves.unread);
+  reserved.flag("last_stage", software.reserves.last_stage);
+  reserved.number("loss_gradients", software.reserves.loss_gradients, 100);
+  software.reserves.loss_gradients_divided = software.reserves.loss_gradients;
+  reserved.number("loss_gradients_divided", software.reserves.loss_gradients_divided, 100);
+  reserved.number("update_copies", software.reserves.update_copies, 100);
+  reserved.done();
   return software;
 }
 

@@ -20,20 +20,33 @@ struct Kernels {
   double attention_half = 0;      // positions of a sequence at which half of that is reached; twice as many where it is causal
 };
 
+/// What a program of PyTorch's holds in memory where the plan has something else: what `torch.cuda.max_memory_reserved` reports of
+/// FSDP2. Of the plan remain the shapes of values and parameters, the split and the schedule.
+struct Reserves {
+  bool counted = false;               // the profile says it
+  bool unread = false;                // outputs of ops whose results are kept stay though no gradient reads them
+  bool last_stage = false;            // of a pipeline the last stage is reported
+  double loss_gradients = 2;          // float32 tensors of all scores that the loss's backward makes at once,
+  double loss_gradients_divided = 3;  // and where the vocabulary is divided
+  double update_copies = 0;           // of a device's parameters, while they are updated
+};
+
 /// A training program as data: what it adds to the arithmetic of a plan. The content of a file in profiles/. The usual one is
 /// Baton's own: tasks take what the plan says they compute and move.
 ///
 ///   summary = "what it is"
 ///   [job]          words of a job that the program has unless the user says otherwise, as recompute = "full"
 ///   [host]         forward, backward, recompute: time to issue one op of the model; micro_batch, collective, message, update;
-///   waits = true if a
-///                  stage goes on only when a message that it sends has been taken
+///                  waits = true if a stage goes on only when a message that it sends has been taken; streams = true if each
+///                  process group communicates on a stream of its own
 ///   [kernels]      products, unaligned, attention_forward, attention_backward, attention_half; [kernels.A100] and so on for a
 ///   device by name [memory]       elementwise, norms, norm_gradients (passes per pass of the plan), loss (bytes per score), update
 ///   (passes) [scores]       forward, backward: passes over the scores of an attention that keeps them in memory; 0: it does not;
 ///                  multiple, ops, passes: where the heads of a micro-batch are no multiple, this many more ops and passes
 ///   [model]        joined_projections, narrow_stream, vocabulary (rounded up to a multiple of this and of the tensor ranks),
 ///                  pads_alone = false if it is not with one tensor rank
+///   [reserved]     what PyTorch's allocator holds under FSDP2 (see Reserves): unread, last_stage, loss_gradients,
+///                  loss_gradients_divided, update_copies
 ///   [products]     recomputed (share of the forward's products), fp8, casts (bytes moved per element of an operand in fp8)
 struct Software {
   std::string name = "baton";
@@ -48,6 +61,7 @@ struct Software {
   Nanoseconds host_update;       // per update, and per task that is done once for a step
   Nanoseconds host_micro_batch;  // per micro-batch and stage, beside its ops
   bool waits = false;            // for messages of a pipeline
+  bool streams = false;          // each process group communicates on a stream of its own
 
   Kernels kernels;
   std::map<std::string, Kernels, std::less<>> kernels_of;  // by the name of a device
@@ -71,6 +85,8 @@ struct Software {
   double recomputed_products = 0;  // the share of the forward's products that are computed twice
   bool fp8 = false;                // products have 8-bit operands,
   double casts = 0;                // which are made of 16-bit ones: bytes moved per element
+
+  Reserves reserves;
 
   const Kernels& on(std::string_view device) const;
 };

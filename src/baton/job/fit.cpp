@@ -96,6 +96,14 @@ const DeviceMemory& Fit::fullest() const {
                            [](const DeviceMemory& a, const DeviceMemory& b) { return a.peak < b.peak; });
 }
 
+Bytes Fit::needed() const {
+  Bytes most = reserved.empty() ? fullest().peak : Bytes(0);
+  for (const Reserved& one : reserved) {
+    most = std::max(most, one.total);
+  }
+  return most;
+}
+
 namespace {
 
 Fit laid_out(const JobSpec& given, Unfolded unfolded) {
@@ -121,6 +129,7 @@ Fit laid_out(const JobSpec& given, Unfolded unfolded) {
   for (std::size_t d = 0; d < held.size(); ++d) {
     fit.devices.push_back({.device = laid.plan.devices()[d], .copies = laid.copies(), .peak = laid.peak[d], .held = held[d]});
   }
+  fit.reserved = reserved_memory(request, cost::software_by_name(spec.software));
   return fit;
 }
 
@@ -141,7 +150,7 @@ std::vector<Fit> smaller_splits(const Fit& too_large) {
     }
     try {
       Fit one = fit(spec);
-      if (one.fullest().peak < too_large.fullest().peak) {
+      if (one.needed() < too_large.needed()) {
         list.push_back(std::move(one));
       }
     } catch (const Error&) {
@@ -246,7 +255,7 @@ FitList fitting_splits(const JobSpec& given, const std::function<bool(std::size_
         if (laid.fits()) {
           list.smallest.push_back(laid);
           list.fastest.push_back(std::move(laid));
-        } else if (!list.nearest || laid.fullest().peak < list.nearest->fullest().peak) {
+        } else if (!list.nearest || laid.needed() < list.nearest->needed()) {
           list.nearest = std::move(laid);
         }
       } catch (const Error& error) {
@@ -257,8 +266,7 @@ FitList fitting_splits(const JobSpec& given, const std::function<bool(std::size_
       }
     }
   }
-  std::stable_sort(list.smallest.begin(), list.smallest.end(),
-                   [](const Fit& a, const Fit& b) { return a.fullest().peak < b.fullest().peak; });
+  std::stable_sort(list.smallest.begin(), list.smallest.end(), [](const Fit& a, const Fit& b) { return a.needed() < b.needed(); });
   std::stable_sort(list.fastest.begin(), list.fastest.end(),
                    [](const Fit& a, const Fit& b) { return a.estimated_time < b.estimated_time; });
   if (!list.smallest.empty()) {

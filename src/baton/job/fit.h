@@ -6,6 +6,7 @@
 
 #include "baton/job/choice.h"
 #include "baton/job/held.h"
+#include "baton/job/reserved.h"
 #include "baton/job/spec.h"
 
 namespace baton::job {
@@ -27,9 +28,13 @@ struct Fit {
   std::vector<DeviceMemory> devices;
   Bytes limit;                // of each device
   double estimated_time = 0;  // of a step, in nanoseconds; 0: not estimated
+  /// By device of a pipeline, what the program of the words would reserve; empty if its profile does not say.
+  std::vector<Reserved> reserved = {};
 
   const DeviceMemory& fullest() const;
-  bool fits() const { return fullest().peak <= limit; }
+  /// What the fullest device needs: what the program reserves there, if that is known, otherwise the plan's.
+  Bytes needed() const;
+  bool fits() const { return needed() <= limit; }
 };
 
 /// Compiles and verifies the plan of the job on a cluster, folded where devices are alike unless the job says otherwise, and

@@ -124,8 +124,8 @@ const Pricer::Unit& Pricer::unit(const UnitKey& key) {
   const double share = static_cast<double>(rows - below) / static_cast<double>(below);
   Unit between = less;
   for (std::size_t b = 0; b < between.blocks.size(); ++b) {
-    for (double Unit::Block::*part :
-         {&Unit::Block::forward, &Unit::Block::backward, &Unit::Block::weights, &Unit::Block::inner, &Unit::Block::output}) {
+    for (double Unit::Block::*part : {&Unit::Block::forward, &Unit::Block::backward, &Unit::Block::weights, &Unit::Block::inner,
+                                      &Unit::Block::late, &Unit::Block::output}) {
       between.blocks[b].*part += share * (more.blocks[b].*part - less.blocks[b].*part);
     }
   }
@@ -165,6 +165,7 @@ Pricer::Unit Pricer::make_unit(const UnitKey& key) const {
     std::int32_t block = -1;  // of the first task that touches it; -1: that is no task of a block's forward
     bool touched = false;
     bool backward = false;
+    bool late = false;
   };
   std::vector<Life> lives(plan.buffers().size());
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
@@ -199,6 +200,14 @@ Pricer::Unit Pricer::make_unit(const UnitKey& key) const {
                          std::any_of(task.writes.begin(), task.writes.end(),
                                      [&](BufferId id) { return std::holds_alternative<plan::ParameterPart>(plan[id].content); });
     unit.blocks[b].weights += weights ? duration * share : 0;
+    for (std::size_t i = 0; weights && i < task.reads.size(); ++i) {
+      const plan::Buffer& buffer = plan[task.reads[i]];
+      if (!buffer.persistent && !lives[task.reads[i].index()].late &&
+          !std::holds_alternative<plan::ParameterPart>(buffer.content)) {
+        lives[task.reads[i].index()].late = true;
+        unit.blocks[b].late += static_cast<double>(buffer.size().count) * share;
+      }
+    }
   }
   double at = 0;
   for (std::size_t b = 0; b < count; ++b) {
@@ -247,7 +256,7 @@ Pricer::Pipe Pricer::make_pipe(const PipeKey& key) {
   const Unit& one = unit(of_unit);
   const std::vector<std::int64_t>& counts = blocks_of_stages(pp * chunks);
   struct Device {
-    double time = 0, forward = 0, weights = 0, update = 0, elements = 0, kept = 0;
+    double time = 0, forward = 0, weights = 0, update = 0, elements = 0, kept = 0, late = 0;
   };
   std::vector<Device> devices(static_cast<std::size_t>(pp));
   Pipe pipe;
@@ -270,6 +279,7 @@ Pricer::Pipe Pricer::make_pipe(const PipeKey& key) {
       device.weights += block.weights;
       device.update += block.update;
       device.elements += block.elements;
+      device.late += block.late;
       device.kept += again ? (recompute == Recompute::full ? block.output : 0) : block.inner;
       run = last_of_run ? 0 : run + block.inner;
       pipe.again = std::max(pipe.again, again ? std::max(run, block.inner) : 0);
@@ -289,6 +299,7 @@ Pricer::Pipe Pricer::make_pipe(const PipeKey& key) {
     pipe.update = std::max(pipe.update, device.update);
     pipe.elements = std::max(pipe.elements, device.elements);
     pipe.kept = std::max(pipe.kept, device.kept);
+    pipe.late = std::max(pipe.late, device.late);
   }
   return pipe;
 }
@@ -335,7 +346,7 @@ double Pricer::parameter_bytes(double elements, std::int64_t dp, std::int64_t ze
   return elements * by_stage[static_cast<std::size_t>(zero)];
 }
 
-/// How many micro-batches of a whole device's work are kept at once.
+/// How many micro-batches of a whole device's work are kept at once, where the backward is in one piece.
 double Pricer::in_flight(const Choice& choice) const {
   if (choice.pp == 1) {
     return 1;
@@ -344,12 +355,66 @@ double Pricer::in_flight(const Choice& choice) const {
   const auto pp = static_cast<double>(choice.pp);
   const auto chunks = static_cast<double>(choice.chunks);
   const auto all = static_cast<double>(choice.micro_batches);
-  const double most = name == "naive"                                       ? 1
-                      : name == "1f1b" || name == "zb-h1" || name == "zb-v" ? pp
-                      : name == "zb-h2"                                     ? 2 * pp - 1
-                      : name == "interleaved" || name == "interleaved-zb"   ? (2 * (pp - 1) + (chunks - 1) * pp + 1) / chunks
-                                                                            : all;
+  const double most = name == "naive"         ? 1
+                      : name == "1f1b"        ? pp
+                      : name == "interleaved" ? (2 * (pp - 1) + (chunks - 1) * pp + 1) / chunks
+                                              : all;
   return std::min(all, most);
+}
+
+/// The grid's moments that no other exceeds in both counts.
+std::vector<std::pair<double, double>> moments_of(const schedule::Grid& grid, std::int64_t chunks) {
+  std::vector<std::pair<double, double>> list;
+  for (const auto& row : grid.rows) {
+    double forward = 0;
+    double halves = 0;
+    for (const std::optional<schedule::Action>& action : row) {
+      if (action && action->kind != schedule::Kind::backward_weight) {
+        forward += action->kind == schedule::Kind::forward ? 1 : -1;
+        halves += action->kind == schedule::Kind::backward_input ? 1 : 0;
+        list.emplace_back(forward / static_cast<double>(chunks), halves / static_cast<double>(chunks));
+      } else if (action) {
+        halves -= 1;
+      }
+    }
+  }
+  std::sort(list.rbegin(), list.rend());
+  double most = -1;
+  std::erase_if(list, [&](const std::pair<double, double>& one) {
+    const bool exceeded = one.second <= most;
+    most = std::max(most, one.second);
+    return exceeded;
+  });
+  return list;
+}
+
+/// What micro-batches keep of the device that keeps most. Where the backward is in halves, what has had the first is kept for the
+/// second, recomputed or not. Long pipelines are taken for shorter ones in proportion.
+double Pricer::kept_at_most(const Choice& choice, const Pipe& pipe) {
+  const std::string name = choice.pp == 1 ? "" : schedule::schedules()[static_cast<std::size_t>(choice.schedule)].name;
+  if (!name.starts_with("zb") && name != "interleaved-zb") {
+    return in_flight(choice) * pipe.kept;
+  }
+  constexpr std::int64_t longest = 16;
+  const std::int64_t devices = std::min(choice.pp, longest);
+  const std::int64_t rounds = std::clamp<std::int64_t>((choice.micro_batches + choice.pp - 1) / choice.pp, 1, 3);
+  const std::int64_t count = choice.micro_batches < choice.pp
+                                 ? std::max<std::int64_t>(1, choice.micro_batches * devices / choice.pp)
+                                 : rounds * devices;
+  const auto [found, added] = moments_.try_emplace({choice.schedule, choice.chunks, devices, count});
+  if (added) {
+    try {
+      found->second = moments_of(
+          schedule::schedules()[static_cast<std::size_t>(choice.schedule)].grid({devices, choice.chunks, count}), choice.chunks);
+    } catch (const Error&) {
+      found->second = {{static_cast<double>(devices), 0}};  // the schedule says itself why it cannot be
+    }
+  }
+  double most = 0;
+  for (const auto& [forward, halves] : found->second) {
+    most = std::max(most, forward * pipe.kept + halves * pipe.late);
+  }
+  return most * static_cast<double>(choice.pp) / static_cast<double>(devices);
 }
 
 /// No step takes less than the products of a device at the efficiency of their largest extents, and its update; nor than gradients
@@ -440,7 +505,7 @@ Price Pricer::price(const Choice& choice) {
 
   Price price;
   price.time = time;
-  price.memory = parameter_bytes(pipe.elements, choice.dp, choice.zero) + in_flight(choice) * pipe.kept + pipe.again;
+  price.memory = parameter_bytes(pipe.elements, choice.dp, choice.zero) + kept_at_most(choice, pipe) + pipe.again;
   price.least_time = least_time(choice, samples / pieces);
   price.least_memory = least_memory(choice);
   constexpr double tasks_per_block = 30;
@@ -449,7 +514,10 @@ Price Pricer::price(const Choice& choice) {
                 (shorter ? static_cast<double>(shorter->first + shorter->second) : pieces) *
                 (choice.recompute == Recompute::none ? 1 : 1.4);
   price.all_tasks = price.tasks * static_cast<double>(choice.dp * choice.tp);
-  price.tasks *= written_copies(choice);
+  constexpr double folded = 4;    // copies at most that are written of plans that are folded
+  constexpr double checking = 4;  // how much longer a task takes of all replicas written out, whose sums are proved term by term
+  const double copies = written_copies(choice);
+  price.tasks *= copies * (copies > folded ? checking : 1);
   return price;
 }
 

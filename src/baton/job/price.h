@@ -19,7 +19,7 @@ struct Price {
   double memory = 0;        // bytes of the device that needs most: an estimate
   double least_time = 0;    // nanoseconds: no step of that split takes less
   double least_memory = 0;  // bytes: no device that needs most holds less
-  double tasks = 0;         // of the plans that would be compiled, about,
+  double tasks = 0;         // of the plans that would be compiled, about; several for one that takes as much longer to check,
   double all_tasks = 0;     // and if their devices were not alike, so that none is folded
 };
 
@@ -52,6 +52,7 @@ class Pricer {
       double update = 0;
       double elements = 0;  // of parameters, of one part
       double inner = 0;     // bytes that are kept from the forward to the backward
+      double late = 0;      // bytes that the gradients of weights are computed from
       double output = 0;    // bytes that pass to the next block
     };
     std::vector<Block> blocks;  // of the reduced model
@@ -64,7 +65,8 @@ class Pricer {
     double weights = 0;   // of the slowest device, gradients of weights
     double update = 0;    // nanoseconds per step of the device with most parameters, not divided
     double elements = 0;  // parameters of that device
-    double kept = 0;      // bytes per micro-batch of the device that keeps most
+    double kept = 0;      // bytes per micro-batch of the device that keeps most,
+    double late = 0;      // and those that wait for the gradients of weights where the backward is in halves
     double again = 0;     // bytes that recomputation makes at once
     double message = 0;   // bytes between two stages
     double backward = 0;  // nanoseconds of the slowest device's backward
@@ -82,6 +84,7 @@ class Pricer {
   double message_time(double bytes, std::int64_t dp, std::int64_t tp) const;
   double parameter_bytes(double elements, std::int64_t dp, std::int64_t zero) const;
   double in_flight(const Choice& choice) const;
+  double kept_at_most(const Choice& choice, const Pipe& pipe);
   double written_copies(const Choice& choice) const;
   double least_time(const Choice& choice, double samples) const;
 
@@ -105,6 +108,9 @@ class Pricer {
   std::map<UnitKey, Unit> units_;
   std::map<PipeKey, Pipe> pipes_;
   std::map<std::int64_t, std::vector<std::int64_t>> stages_;
+  /// Micro-batches of one device at once, in parts of all its stages: between forward and backward, and between the halves of it.
+  using Moments = std::vector<std::pair<double, double>>;
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, Moments> moments_;
 };
 
 }  // namespace baton::job

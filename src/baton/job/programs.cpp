@@ -60,8 +60,10 @@ ProgramFlags megatron(const Choice& choice, std::int64_t batch) {
   flags += schedule == "interleaved" ? fmt::format(" --num-virtual-stages-per-pipeline-rank {}", choice.chunks) : "";
   flags += choice.zero > 0 ? " --use-distributed-optimizer" : "";
   if (choice.zero >= 2) {
-    flags += fmt::format(" --use-megatron-fsdp --data-parallel-sharding-strategy {} --no-gradient-accumulation-fusion",
-                         choice.zero == 2 ? "optim_grads" : "optim_grads_params");
+    flags += fmt::format(
+        " --use-megatron-fsdp --data-parallel-sharding-strategy {} --no-gradient-accumulation-fusion "
+        "--ckpt-format fsdp_dtensor",
+        choice.zero == 2 ? "optim_grads" : "optim_grads_params");
   }
   flags += choice.recompute == Recompute::full ? " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
                                                : "";

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <set>
 
 #include "baton/base/cache_folder.h"
@@ -207,60 +211,195 @@ const cost::Times& Calibration::times(const plan::Plan& plan, std::size_t at_wor
 
 std::string Calibration::where() const { return fmt::format("this machine ({}), {}", machine_, created_); }
 
-std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend, bool again,
-                                 const Progress& progress) {
-  const cluster::Cluster bare(cluster.devices());  // without the emulated link, which the simulator adds
-  const Bytes in_use = memory_in_use(plan, cache_);
-  cost::Times& alone = tables_[table_name(1, in_use)];
-  cost::Times& beside = tables_[table_name(cluster.size(), in_use)];  // the same where there is one device
-  std::map<std::string, TaskId> wanted;
-  for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
-    if (!std::holds_alternative<plan::Delay>(plan.tasks()[t].action)) {
-      const std::string key = cost::key_of(plan, TaskId(t), cluster);
-      if (again || !alone.contains(key) || !beside.contains(key)) {
-        wanted.emplace(key, TaskId(t));
+namespace {
+
+/// Times that this process took or checked, by file, table and key.
+class Trust {
+ public:
+  bool has(const std::string& name, Nanoseconds time) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = times_.find(name);
+    return found != times_.end() && found->second == time;
+  }
+  void add(const std::string& name, Nanoseconds time) {
+    const std::lock_guard lock(mutex_);
+    times_[name] = time;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, Nanoseconds> times_;
+};
+
+Trust& trust() {
+  static Trust all;
+  return all;
+}
+
+constexpr std::size_t most_checked = 3;
+
+}  // namespace
+
+/// The distinct tasks of a plan, and how often it has each.
+struct Calibration::Pass {
+  struct Key {
+    TaskId task;
+    std::int64_t count = 0;
+  };
+  Pass(Calibration& own, const plan::Plan& whole, const cluster::Cluster& whole_cluster, const exec::Backend& by)
+      : calibration(own),
+        plan(whole),
+        backend(by),
+        bare(whole_cluster.devices()),
+        in_use(memory_in_use(whole, own.cache_)),
+        alone_name(table_name(1, in_use)),
+        beside_name(table_name(whole_cluster.size(), in_use)),
+        alone(own.tables_[alone_name]),
+        beside(own.tables_[beside_name]) {
+    for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+      if (!std::holds_alternative<plan::Delay>(plan.tasks()[t].action)) {
+        Key& key = keys.try_emplace(cost::key_of(plan, TaskId(t), whole_cluster), Key{TaskId(t)}).first->second;
+        ++key.count;
       }
     }
+    for (std::size_t d = 0; d < whole_cluster.size(); ++d) {
+      everybody.push_back(DeviceId(d));
+    }
   }
-  if (wanted.empty()) {
-    return 0;
+
+  bool timed(const std::string& key) const { return alone.contains(key) && beside.contains(key); }
+
+  /// While other devices rest, and while all do the same.
+  std::pair<Timing, Timing> time(const Key& key) const {
+    const std::int64_t copies = copies_for(footprint(plan, key.task), in_use);
+    if (const MeetingId meeting = plan::meeting_of(plan[key.task]); meeting.valid()) {
+      const Timing timing = time_meeting(plan, meeting, copies, bare, backend);
+      return {timing, timing};
+    }
+    const Timing single = time_task(plan, key.task, {plan[key.task].device}, copies, bare, backend);
+    return {single, everybody.size() > 1 ? time_task(plan, key.task, everybody, copies, bare, backend) : single};
   }
+
+  void trust_in(const std::string& key) const {
+    trust().add(trusted_name(alone_name, key), alone.at(key));
+    trust().add(trusted_name(beside_name, key), beside.at(key));
+  }
+  bool is_trusted(const std::string& key) const {
+    return trust().has(trusted_name(alone_name, key), alone.at(key)) && trust().has(trusted_name(beside_name, key), beside.at(key));
+  }
+  std::string trusted_name(const std::string& table, const std::string& key) const {
+    return fmt::format("{}|{}|{}", calibration.file_.string(), table, key);
+  }
+
+  /// The timed keys that the plan spends most in and that `which` says, times what they take together.
+  std::vector<std::string> largest(const std::function<bool(const std::string&)>& which) const {
+    std::vector<std::string> list;
+    for (const auto& [key, one] : keys) {
+      if (timed(key) && which(key)) {
+        list.push_back(key);
+      }
+    }
+    const auto part = [&](const std::string& key) { return beside.at(key).count * keys.at(key).count; };
+    std::stable_sort(list.begin(), list.end(), [&](const std::string& a, const std::string& b) { return part(a) > part(b); });
+    list.resize(std::min(list.size(), most_checked));
+    return list;
+  }
+
+  /// Whether the time of a key disagrees with the one taken now so much that it changes the sum of all tasks by a fifth.
+  bool disagrees(const std::string& key, const std::pair<Timing, Timing>& now) const {
+    const Key& one = keys.at(key);
+    const auto far = [&](const cost::Times& times, Nanoseconds fresh) {
+      double sum = 0;
+      for (const auto& [other, count] : keys) {
+        sum += timed(other) ? static_cast<double>(times.at(other).count * count.count) : 0;
+      }
+      const auto kept = static_cast<double>(times.at(key).count);
+      const auto taken = static_cast<double>(std::max<std::int64_t>(1, fresh.count));
+      return std::max(kept / taken, taken / std::max(1.0, kept)) > 1.5 &&
+             std::abs(kept - taken) * static_cast<double>(one.count) > 0.2 * sum;
+    };
+    return far(alone, now.first.one) || far(beside, now.second.one);
+  }
+
+  /// Whether some of the keys that matter most, of which `which` says true, disagree with times taken now.
+  bool any_disagrees(const std::function<bool(const std::string&)>& which) const {
+    for (const std::string& key : largest(which)) {
+      if (disagrees(key, time(keys.at(key)))) {
+        return true;
+      }
+      trust_in(key);
+    }
+    return false;
+  }
+
+  Calibration& calibration;
+  const plan::Plan& plan;
+  const exec::Backend& backend;
+  cluster::Cluster bare;  // without the emulated link, which the simulator adds
+  Bytes in_use;
+  std::string alone_name;
+  std::string beside_name;
+  cost::Times& alone;
+  cost::Times& beside;  // the same where there is one device
+  std::map<std::string, Key> keys;
   std::vector<DeviceId> everybody;
-  for (std::size_t d = 0; d < cluster.size(); ++d) {
-    everybody.push_back(DeviceId(d));
-  }
-  TimeTableWriter fill_alone(alone, again);
-  TimeTableWriter fill_beside(beside, again);
-  std::size_t done = 0;
+};
+
+std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend, bool again,
+                                 const Progress& progress) {
+  Pass pass(*this, plan, cluster, backend);
+  std::set<std::string> taken;
+  bool disturbed = false;
   try {
-    for (const auto& [key, task] : wanted) {
-      if (progress && !progress(done, wanted.size(), key)) {
+    again = again || pass.any_disagrees([&](const std::string& key) { return !pass.is_trusted(key); });
+    std::vector<std::string> wanted;
+    for (const auto& [key, one] : pass.keys) {
+      if (again || !pass.timed(key)) {
+        wanted.push_back(key);
+      }
+    }
+    if (wanted.empty()) {
+      return 0;
+    }
+    for (int round = 0; round < 2; ++round) {
+      TimeTableWriter fill_alone(pass.alone, again);
+      TimeTableWriter fill_beside(pass.beside, again);
+      bool stopped = false;
+      for (const std::string& key : wanted) {
+        if (progress && !progress(taken.size(), wanted.size(), key)) {
+          stopped = true;
+          break;
+        }
+        auto [single, all] = pass.time(pass.keys.at(key));
+        if (round > 0) {  // what disturbs makes it longer
+          single.one = std::min(single.one, pass.alone.at(key));
+          all.one = std::min(all.one, pass.beside.at(key));
+        }
+        fill_alone.take(key, single);
+        fill_beside.take(key, all);
+        taken.insert(key);
+        pass.trust_in(key);
+      }
+      fill_alone.finish();
+      fill_beside.finish();
+      disturbed = !stopped && !on_gpus(cluster) && pass.any_disagrees([&](const std::string& key) { return taken.contains(key); });
+      if (stopped || !disturbed) {
         break;
       }
-      const std::int64_t copies = copies_for(footprint(plan, task), in_use);
-      if (const MeetingId meeting = plan::meeting_of(plan[task]); meeting.valid()) {
-        const Timing timing = time_meeting(plan, meeting, copies, bare, backend);
-        fill_alone.take(key, timing);
-        fill_beside.take(key, timing);
-      } else {
-        fill_alone.take(key, time_task(plan, task, {plan[task].device}, copies, bare, backend));
-        if (cluster.size() > 1) {
-          fill_beside.take(key, time_task(plan, task, everybody, copies, bare, backend));
-        }
-      }
-      ++done;
     }
   } catch (const Stopped&) {
     // What was timed before is kept.
   }
-  fill_alone.finish();
-  fill_beside.finish();
-  if (!asked_to_stop() && !on_gpus(cluster) && (again || !alone.contains(rest_key))) {
-    alone[std::string(rest_key)] = time_rest(plan, bare, backend);
+  if (!asked_to_stop() && !on_gpus(cluster) && (again || !pass.alone.contains(rest_key))) {
+    pass.alone[std::string(rest_key)] = time_rest(plan, pass.bare, backend);
   }
   created_ = time_text();
-  keep();
-  return done;
+  if (disturbed) {
+    unkept_ = "other work disturbed them: a task took 1.5 times as long as a moment later";
+  } else {
+    keep();
+  }
+  return taken.size();
 }
 
 void Calibration::keep() {

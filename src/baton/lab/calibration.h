@@ -28,6 +28,10 @@ class Calibration {
   using Progress = std::function<bool(std::size_t done, std::size_t total, const std::string& key)>;
   /// Times each distinct task and meeting of the plan that has no time yet (with `again`, all of them) and keeps the times.
   /// Tasks are timed twice: while other devices rest, and while all devices do the same. Returns how many were timed.
+  ///
+  /// Times that another process kept are checked: of the keys that the plan spends most in some are timed now, and if one disagrees
+  /// so much that it would change the step by a fifth, all are timed again. So are times taken now, which something may have
+  /// disturbed: then the shorter of two counts, and if they still disagree they are of this process alone.
   std::size_t measure(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend, bool again = false,
                       const Progress& progress = {});
 
@@ -42,6 +46,7 @@ class Calibration {
   const std::string& unkept() const { return unkept_; }
 
  private:
+  struct Pass;  // of one call of `measure`
   void keep();
 
   std::filesystem::path file_;

@@ -69,7 +69,7 @@ class Candidates {
             return;
           }
           if (const Price price = pricer.price(choice); price.tasks > most_tasks_of_one && !is_plain_device(choice)) {
-            ++result.left_out;
+            ++result.too_long;
             every_one_ = false;
           } else {
             list.push_back({choice, price, known_.size()});
@@ -93,7 +93,8 @@ class Candidates {
   }
 
   static constexpr std::size_t most_simulated = 50;
-  static constexpr double most_tasks_of_one = 3e6;  // of a plan that is compiled: that takes 30 s
+  static constexpr double most_tasks_of_one = 3e6;  // of a plan that is compiled: that takes 15 s
+  static constexpr double most_tasks = 30e6;        // of all together: 90 s on two cores
 
   /// Whether all that could be simulated are here.
   bool every_one() const { return every_one_; }
@@ -106,13 +107,15 @@ class Candidates {
   }
 
   /// The most promising one that is not done, by prices that are corrected by what was simulated; nullptr if there is none.
-  /// Of which: any; or only of groups of which none was simulated; or only of such that take all devices.
+  /// Of which: any; or only of groups of which none was simulated; or only of such that take all devices. Of plans of at most so
+  /// many tasks.
   enum class Of { any, new_group, new_group_of_all_devices };
-  Candidate* best(Of of) {
+  Candidate* best(Of of, double most_tasks) {
     Candidate* best = nullptr;
     for (Candidate& one : all_) {
       const bool known = known_[one.group].simulated;
-      const bool wanted = of == Of::any || (!known && (of == Of::new_group || one.choice.devices() == devices_));
+      const bool wanted = one.price.tasks <= most_tasks &&
+                          (of == Of::any || (!known && (of == Of::new_group || one.choice.devices() == devices_)));
       if (wanted && !one.done && (best == nullptr || key(one) < key(*best))) {
         best = &one;
       }
@@ -120,10 +123,10 @@ class Candidates {
     return best;
   }
   /// The one that is said to need least memory.
-  Candidate* smallest() {
+  Candidate* smallest(double most_tasks) {
     Candidate* best = nullptr;
     for (Candidate& one : all_) {
-      if (!one.done && (best == nullptr || one.price.memory < best->price.memory)) {
+      if (!one.done && one.price.tasks <= most_tasks && (best == nullptr || one.price.memory < best->price.memory)) {
         best = &one;
       }
     }
@@ -336,18 +339,23 @@ class Trials {
 void try_the_best(Candidates& candidates, Trials& trials, SearchResult& result) {
   using Of = Candidates::Of;
   constexpr std::size_t most_tried = 2 * Candidates::most_simulated;
-  constexpr double most_tasks = 10e6;
   constexpr std::size_t at_once = 2;
-  while (trials.fitting() < Candidates::most_simulated && result.tried < most_tried && trials.work() < most_tasks) {
+  constexpr std::size_t few_large = 4;
+  while (trials.fitting() < Candidates::most_simulated && result.tried < most_tried && trials.work() < Candidates::most_tasks) {
+    // A few may be large; then each gets its share of what is left, so that as many are simulated.
+    const auto to_come = static_cast<double>(
+        std::max<std::size_t>(1, Candidates::most_simulated - std::min(Candidates::most_simulated, result.tried)));
+    const double share = result.tried < few_large ? Candidates::most_tasks_of_one
+                                                  : 1.5 * (Candidates::most_tasks - trials.work()) / to_come;
     std::vector<Candidate*> list;
     for (std::size_t i = 0; i < at_once; ++i) {
       const std::size_t n = result.tried + i;
       Candidate* one = n == 0        ? candidates.plain_device()
-                       : n % 10 == 9 ? candidates.smallest()
-                       : n < 10      ? candidates.best(Of::new_group_of_all_devices)
-                       : n < 20      ? candidates.best(Of::new_group)
+                       : n % 10 == 9 ? candidates.smallest(n == 9 ? share : share / 4)
+                       : n < 10      ? candidates.best(Of::new_group_of_all_devices, share)
+                       : n < 20      ? candidates.best(Of::new_group, share)
                                      : nullptr;
-      one = one == nullptr ? candidates.best(Of::any) : one;
+      one = one == nullptr ? candidates.best(Of::any, share) : one;
       if (one == nullptr) {
         break;
       }

@@ -26,10 +26,11 @@ struct Found {
 struct SearchResult {
   std::vector<Found> ranked;                   // the fastest first
   std::vector<std::size_t> frontier;           // into `ranked`: none that was simulated is both faster and smaller
-  std::size_t considered = 0;                  // all splits: each is in one of the next four, or simulated and refused or too large
+  std::size_t considered = 0;                  // all splits: each is in one of the next five, or simulated and refused or too large
   std::size_t tried = 0;                       // simulated
   std::size_t pruned = 0;                      // not simulated: cannot be faster than the fastest
-  std::size_t left_out = 0;                    // not simulated: others are priced faster, or the plan would be very large
+  std::size_t left_out = 0;                    // not simulated: others are priced faster
+  std::size_t too_long = 0;                    // not simulated: the plan would have more tasks than a search compiles
   std::size_t too_large = 0;                   // for the devices' memory,
   Bytes least_too_large;                       // of which the smallest needs no less than this
   std::size_t refused = 0;                     // that the model or the batch does not allow,

@@ -11,9 +11,11 @@
 #include "baton/cost/roofline.h"
 #include "baton/cost/uniform.h"
 #include "baton/findings/median.h"
+#include "baton/job/reserved.h"
 #include "baton/lab/collectives.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/simulation.h"
+#include "baton/model/zoo.h"
 #include "baton/plan/memory.h"
 #include "baton/plan/ordering.h"
 #include "baton/sim/simulate.h"
@@ -130,6 +132,10 @@ double simulated_step(const JobSpec& spec, const cluster::Machine& machine) {
 
 Bytes simulated_memory(const JobSpec& spec, const cluster::Machine& machine) {
   const Job job(spec, machine);
+  const cost::Software software = cost::software_by_name(spec.software);
+  if (const std::vector<job::Reserved> reserved = job::reserved_memory(job.request(), software); !reserved.empty()) {
+    return job::reported(reserved, software).total;
+  }
   const std::optional<strategy::Folded> folded = job.fold();
   const std::optional<plan::Plan> whole = folded ? std::nullopt : std::optional(job.compile());
   const plan::Plan& plan = folded ? folded->plan : *whole;
@@ -275,12 +281,32 @@ std::string to_csv(const std::vector<ValidatedPoint>& points) {
   std::string text = "source,line,what,measured_s,simulated_s,error,fitted,reason,job,measured_GiB,simulated_GiB\n";
   for (const ValidatedPoint& point : points) {
     const PublishedCase& one = point.published;
-    text += fmt::format("{},{},{},{:.6g},{},{},{},{},{},{},{}\n", quoted(one.source), one.line, quoted(one.what), one.seconds,
-                        point.simulated() ? fmt::format("{:.6g}", point.seconds) : "",
-                        point.simulated() ? fmt::format("{:.4f}", point.error()) : "", one.fitted ? "yes" : "no",
-                        quoted(one.reason), quoted(point.simulated() && !point.spec.cluster.empty() ? job::flags_of(point.spec) : ""),
-                        one.memory ? fmt::format("{:.1f}", *one.memory) : "",
-                        point.memory > 0 ? fmt::format("{:.1f}", point.memory) : "");
+    text += fmt::format(
+        "{},{},{},{:.6g},{},{},{},{},{},{},{}\n", quoted(one.source), one.line, quoted(one.what), one.seconds,
+        point.simulated() ? fmt::format("{:.6g}", point.seconds) : "",
+        point.simulated() ? fmt::format("{:.4f}", point.error()) : "", one.fitted ? "yes" : "no", quoted(one.reason),
+        quoted(point.simulated() && !point.spec.cluster.empty() ? job::flags_of(point.spec) : ""),
+        one.memory ? fmt::format("{:.1f}", *one.memory) : "", point.memory > 0 ? fmt::format("{:.1f}", point.memory) : "");
+  }
+  return text;
+}
+
+std::string to_error_list(const std::vector<ValidatedPoint>& points) {
+  std::vector<const ValidatedPoint*> order;
+  for (const ValidatedPoint& point : points) {
+    order.push_back(&point);
+  }
+  const auto size = [](const ValidatedPoint* point) { return point->simulated() ? std::abs(point->error()) : -1; };
+  std::stable_sort(order.begin(), order.end(), [&](const ValidatedPoint* a, const ValidatedPoint* b) { return size(a) > size(b); });
+  std::string text = "error,memory_error,source,line,fitted,what,command\n";
+  for (const ValidatedPoint* point : order) {
+    const PublishedCase& published = point->published;
+    const bool step = point->simulated() && !point->spec.cluster.empty();
+    text += fmt::format("{},{},{},{},{},{},{}\n", point->simulated() ? fmt::format("{:+.1f} %", point->error() * 100) : "",
+                        point->memory > 0 ? fmt::format("{:+.1f} %", (point->memory / *published.memory - 1) * 100) : "",
+                        quoted(published.source), published.line, published.fitted ? "yes" : "no",
+                        quoted(point->simulated() ? published.what : "not simulated: " + published.reason),
+                        step ? quoted("./baton simulate " + job::flags_of(point->spec)) : "");
   }
   return text;
 }

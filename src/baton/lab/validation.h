@@ -40,7 +40,8 @@ std::vector<SourceErrors> errors_by_source(const std::vector<ValidatedPoint>& po
 /// Seconds of a step of the job. Of a step of many micro-batches two with fewer are simulated: from one full pipeline on each
 /// further micro-batch adds the same time.
 double simulated_step(const JobSpec& spec, const cluster::Machine& machine);
-/// Bytes of the fullest device, as the plan lays them out.
+/// Bytes of the fullest device: what the job's program would report, where its profile says what it reserves, otherwise what the
+/// plan lays out.
 Bytes simulated_memory(const JobSpec& spec, const cluster::Machine& machine);
 double simulated_time(const PublishedAllReduce& job);
 double simulated_time(const PublishedKernel& job);
@@ -55,6 +56,9 @@ std::vector<ValidatedPoint> validate(std::vector<PublishedCase> cases, const clu
 
 /// A line per point: source, line, what, measured_s, simulated_s, error, fitted, reason, job, and the measured and simulated GiB.
 std::string to_csv(const std::vector<ValidatedPoint>& points);
+/// A line per point, the largest error first: its errors, which row of which table it is, and the command that simulates it; not
+/// what was measured.
+std::string to_error_list(const std::vector<ValidatedPoint>& points);
 /// The points as a result of an experiment, for the page: a table, and simulated against measured times.
 Result validation_result(const std::vector<ValidatedPoint>& points, const std::string& command);
 

@@ -144,14 +144,16 @@ class Simulator::Walk {
     if (cost.waits_for_messages()) {
       find_cells();
     }
+    streams_apart_ = cells_.empty() && cost.streams_apart();
     issue(cost);
-    connect();
+    connect(stands_for);
     meetings_.resize(plan.meeting_count());
     for (std::size_t m = 0; m < meetings_.size(); ++m) {
       prepare(MeetingId(m), cluster, stands_for);
     }
     waits_.resize(nodes_.size());
     fronts_.resize(devices * lane_count);
+    stream_edges_ = {};
   }
 
   void run(trace::StepTrace& step) {
@@ -332,11 +334,83 @@ class Simulator::Walk {
 
   bool is_transfer(TaskId id) const { return std::holds_alternative<plan::Transfer>(plan_[id].action); }
 
+  /// What communicates on one stream: messages with one device in one direction; collectives of one group of devices, of values
+  /// apart from those of parameters and their gradients, which programs issue beside or after the backward.
+  using StreamKey = std::tuple<Number, int, Reach, std::vector<Number>>;
+  StreamKey stream_of(TaskId id, const StandsFor& stands_for) const {
+    const plan::Task& task = plan_[id];
+    const MeetingId meeting = plan::meeting_of(task);
+    const auto of_parameters = [&](const std::vector<BufferId>& list) {
+      return std::any_of(list.begin(), list.end(),
+                         [&](BufferId one) { return std::holds_alternative<plan::ParameterPart>(plan_[one].content); });
+    };
+    int kind = of_parameters(task.reads) || of_parameters(task.writes) ? 1 : 0;
+    if (const auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
+      kind = transfer->end == plan::Transfer::End::send ? 2 : 3;
+    }
+    StreamKey key{task.device.value, kind, stands_for.reach.empty() ? Reach::members : stands_for.reach[meeting.index()], {}};
+    for (const TaskId member : plan_.members(meeting)) {
+      std::get<3>(key).push_back(plan_[member].device.value);
+    }
+    std::sort(std::get<3>(key).begin(), std::get<3>(key).end());
+    return key;
+  }
+
+  /// Where streams are apart: each has its order, and a task comes after those of its device that touched its buffers. Lists what
+  /// each comes after.
+  void find_edges_of_streams(const StandsFor& stands_for) {
+    std::map<StreamKey, Number> last_of_stream;
+    struct Touched {
+      Number writer = none;
+      std::vector<Number> readers;
+    };
+    std::vector<Touched> touched(plan_.buffers().size());
+    for (std::size_t t = 0; t < nodes_.size(); ++t) {
+      const plan::Task& task = plan_.tasks()[t];
+      const auto number = static_cast<Number>(t);
+      if (nodes_[t].kind == Kind::member) {
+        const auto [found, added] = last_of_stream.try_emplace(stream_of(TaskId(t), stands_for), number);
+        if (!added) {
+          stream_edges_.emplace_back(std::exchange(found->second, number), number);
+        }
+      }
+      const auto after = [&](Number before) {
+        if (before != none && before != number &&
+            (task.lane == Lane::communication) + (plan_.tasks()[before].lane == Lane::communication) > 0) {
+          stream_edges_.emplace_back(before, number);
+        }
+      };
+      for (const BufferId id : task.reads) {
+        after(touched[id.index()].writer);
+      }
+      for (const BufferId id : task.writes) {
+        Touched& one = touched[id.index()];
+        after(one.writer);
+        std::for_each(one.readers.begin(), one.readers.end(), after);
+        one = {number, {}};
+      }
+      for (const BufferId id : task.reads) {
+        if (touched[id.index()].writer != number) {
+          touched[id.index()].readers.push_back(number);
+        }
+      }
+    }
+  }
+
   /// Successor lists: lane order plus reversed `after`.
-  void connect() {
+  void connect(const StandsFor& stands_for) {
     first_next_.assign(nodes_.size() + 1, 0);
+    if (streams_apart_) {
+      find_edges_of_streams(stands_for);
+    }
     const auto each_edge = [&](auto visit) {
+      for (const auto& [before, after] : stream_edges_) {
+        visit(TaskId(before), TaskId(after));
+      }
       for (std::size_t t = 0; t < nodes_.size(); ++t) {
+        if (streams_apart_ && plan_.tasks()[t].lane == Lane::communication && nodes_[t].kind == Kind::member) {
+          continue;
+        }
         if (!cells_.empty() && is_transfer(TaskId(t))) {
           continue;
         }
@@ -824,6 +898,8 @@ class Simulator::Walk {
   std::vector<Engine> engines_;
   std::vector<Cell> cells_;  // where hosts wait for messages
   std::map<CellKey, Number> cell_of_;
+  bool streams_apart_ = false;
+  std::vector<std::pair<Number, Number>> stream_edges_;  // where streams are apart: before and after
 
   // Of the step under way.
   Nanoseconds now_;

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "baton/base/error.h"
+#include "baton/job/fit.h"
 #include "baton/job/reduced.h"
 #include "baton/job/setup.h"
 #include "baton/model/zoo.h"
@@ -63,6 +64,31 @@ void for_random_splits(const JobSpec& shared, int seed, int count,
       ADD_FAILURE() << error.what() << " " << choice.dp << " " << choice.pp << " " << choice.tp;
     }
   }
+}
+
+TEST(Price, OfMemoryCountsWhatEveryScheduleKeepsAtOnceBeforeAnythingIsSimulated) {
+  JobSpec shared = spec_on("dgx-h100", "gpt:depth=12,heads=4,dim=256,context=128,vocab=512", 4);
+  shared.optimizer = "adam";
+  shared.precision = strategy::Precision::bf16;
+  shared.batch = 32;
+  const model::Model model = make_model(shared);
+  const cluster::Cluster cluster = imagine(shared);
+  const strategy::Request request = make_request(shared, model, cluster, imagined_target());
+  Pricer pricer(request, {}, {});
+  int compared = 0;
+  for_each_choice({.dp = 1, .pp = 4, .tp = 1, .sp = false}, model, 32, [&](const Choice& choice) {
+    const bool whole = choice.recompute == strategy::Recompute::none || choice.recompute == strategy::Recompute::full;
+    if (choice.micro_batches != 8 || !whole || (choice.chunks != 2 && choice.chunks != 1)) {
+      return;
+    }
+    JobSpec spec = spec_of(choice, shared);
+    spec.memory = ample_memory;
+    const Fit laid = fit(spec);
+    const double ratio = pricer.price(choice).memory / static_cast<double>(laid.fullest().peak.count);
+    EXPECT_NEAR(ratio, 1, 0.2) << laid.name;
+    ++compared;
+  });
+  EXPECT_EQ(compared, 18);
 }
 
 class Prices : public testing::TestWithParam<std::pair<const char*, const char*>> {};

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "baton/lab/json.h"
 #include "baton/lab/training.h"
 #include "support/machine.h"
 #include "support/own_folder.h"
@@ -53,6 +54,38 @@ TEST_F(CalibrationTest, EachDistinctTaskIsTimedOnceAndKept) {
   EXPECT_EQ(again.measure(plan, job.cluster(), job.backend()), 0U) << "read from " << again.file();
   EXPECT_EQ(again.times(plan, 1), calibration.times(plan, 1));
   EXPECT_TRUE(again.file().string().starts_with(folder_.string()));
+}
+
+TEST_F(CalibrationTest, KeptTimesThatSomethingDisturbedAreTimedAgain) {
+  JobSpec spec = spec_on("", "1f1b", "cpu:2");
+  spec.model = "mlp:dim=96,depth=3";
+  spec.batch = 48;
+  const Job job(spec, small_machine());
+  const plan::Plan plan = job.compile();
+  Calibration first(job.machine(), job.cluster(), job.backend());
+  const std::size_t timed = first.measure(plan, job.cluster(), job.backend());
+  ASSERT_GT(timed, 0U);
+  const auto sum = [&](Calibration& of) {
+    std::int64_t all = 0;
+    for (const auto& [key, time] : of.times(plan, 2)) {
+      all += time.count;
+    }
+    return static_cast<double>(all);
+  };
+  // Every kept time is eight times as long as it was.
+  std::ifstream in(first.file());
+  Json kept = Json::parse(in);
+  in.close();
+  for (auto& [name, table] : kept["times"].items()) {
+    for (auto& [key, time] : table.items()) {
+      time = time.get<std::int64_t>() * 8;
+    }
+  }
+  std::ofstream(first.file()) << kept.dump();
+  Calibration poisoned(job.machine(), job.cluster(), job.backend());
+  ASSERT_GT(sum(poisoned), 7 * sum(first));
+  EXPECT_EQ(poisoned.measure(plan, job.cluster(), job.backend()), timed);
+  EXPECT_LT(sum(poisoned), 4 * sum(first));
 }
 
 TEST_F(CalibrationTest, AFileThatIsCutOffOrOfAnotherMachineIsAsGoodAsNone) {

@@ -62,6 +62,23 @@ TEST(PublishedCases, ARowOfAGptIsAJobWithItsLayout) {
   EXPECT_EQ(spec.recompute, strategy::Recompute::full);
 }
 
+TEST(PublishedCases, ATableWhoseArithmeticPerSecondCountsLayersTwiceRecomputedThem) {
+  const auto spec_of = [](const std::string& tflops) {
+    return first_job(cases_of("hidden,heads,layers,gpus,gpu,tp,dp,global_batch,seq,iteration_ms,tflops_per_gpu\n"
+                              "1920,15,24,1,A100,1,1,16,1024,1076," +
+                              tflops + "\n")
+                         .at(0));
+  };
+  EXPECT_EQ(spec_of("149.8").recompute, strategy::Recompute::full);
+  EXPECT_EQ(spec_of("114.6").recompute, strategy::Recompute::none);
+}
+
+TEST(PublishedCases, DividedTensorsOfTorchtitanDivideTheSequenceToo) {
+  const std::string columns = "model,gpus,gpu,fsdp,tp,local_batch,seq,recompute,techniques,tokens_per_s_per_gpu\n";
+  EXPECT_EQ(first_job(cases_of(columns + "llama3.1-8B,64,H100,8,8,2,8192,selective,2D+compile,4000\n").at(0)).sp, "on");
+  EXPECT_EQ(first_job(cases_of(columns + "llama3.1-8B,8,H100,8,1,2,8192,selective,FSDP+compile,4000\n").at(0)).sp, "off");
+}
+
 TEST(PublishedCases, RatesBecomeSecondsPerStep) {
   const auto cases = cases_of("model,gpus,gpu,fsdp,local_batch,seq,tokens_per_s_per_gpu\nllama3-8b,8,H100,8,2,4096,8192\n");
   ASSERT_EQ(cases[0].reason, "");
@@ -138,6 +155,24 @@ TEST_F(ValidationOfFiles, AClusterWithoutAFigureThatAStepNeedsIsNamed) {
   const std::string memory = device + "memory_bandwidth = \"1TB/s\"\n" + rates;
   EXPECT_NE(reason(memory).find("no [port] bandwidth"), std::string::npos);
   EXPECT_EQ(reason(memory + "[port]\nbandwidth = \"10GB/s\"\n"), "");
+}
+
+TEST(Validation, TheListOfErrorsBeginsWithTheLargestAndHasTheCommandOfEachStepButNoMeasuredTime) {
+  std::vector<ValidatedPoint> points(3);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    points[i].published.source = "mine";
+    points[i].published.line = i + 2;
+    points[i].published.seconds = 0.1234;
+  }
+  points[0].seconds = 0.1234 * 1.05;
+  points[1].seconds = 0.1234 * 0.8;
+  points[1].spec.cluster = "dgx-a100";
+  points[2].published.reason = "no such axis";
+  EXPECT_EQ(to_error_list(points),
+            "error,memory_error,source,line,fitted,what,command\n"
+            "-20.0 %,,mine,3,no,,./baton simulate --cluster dgx-a100\n"
+            "+5.0 %,,mine,2,no,,\n"
+            ",,mine,4,no,not simulated: no such axis,\n");
 }
 
 TEST(Validation, ErrorsAreCountedPerSourceAndRefusedRowsApart) {

@@ -59,6 +59,40 @@ TEST(Walk, ATransferTakesLatencyAndBytesOverBandwidthOnceBothEndsHaveCome) {
   EXPECT_EQ(hand.walk(free_links(2)), (Times{{0, 40}, {40, 40}, {0, 40}, {40, 49}}));
 }
 
+/// A message that has not come holds up the sums that stand behind it in the lane, unless streams are apart. What reads the message
+/// waits for it in any case.
+///   0 compute        |---100---|
+///   0 communication            |send|
+///   1 communication  |~~~~receive~~~|          2: a sum with 0, ready from the start
+TEST(Walk, WhereStreamsAreApartAMessageHoldsUpOnlyWhatReadsIt) {
+  ByHand hand{.devices = 2};
+  const TaskId made = hand.compute(0, 100);
+  hand.send(0, 1, 0, 40, {made});
+  hand.collective(Move::all_reduce, 0, 1, 40);
+  hand.receive(1, 0, 0, 40);
+  hand.collective(Move::all_reduce, 1, 1, 40);
+  hand.collective(Move::all_reduce, 0, 2, 40);
+  hand.collective(Move::all_reduce, 1, 2, 40);
+  hand.tasks.back().reads = hand.tasks[3].writes;  // the last sum is of what was received
+  struct Apart final : cost::CostModel {
+    explicit Apart(const ByHand& hand) : given(0, hand.times) {}
+    Nanoseconds duration(const plan::Plan& plan, TaskId task) const override { return given.duration(plan, task); }
+    Nanoseconds copying(const plan::Plan& plan, TaskId task) const override { return given.copying(plan, task); }
+    std::string origin() const override { return "by hand"; }
+    bool streams_apart() const override { return true; }
+    ByHand::Given given;
+  };
+  const plan::Plan plan = hand.plan();
+  const cluster::Cluster cluster = free_links(2);
+  const trace::StepTrace lane = simulate(plan, cluster, ByHand::Given(0, hand.times));
+  EXPECT_EQ(lane.events[4].start.count, 100);
+  const trace::StepTrace apart = simulate(plan, cluster, Apart(hand));
+  EXPECT_EQ(apart.events[4].start.count, 0);
+  EXPECT_EQ(apart.events[4].end.count, 0);
+  EXPECT_EQ(apart.events[3].end.count, 100);
+  EXPECT_EQ(apart.events[6].start.count, 100);
+}
+
 /// Two nodes of two devices, one network port each: 0→2 from the start, 1→3 from 400 on.
 ///   until 400    0→2 alone: 400 of 1000 bytes
 ///   until 1600   half the port each: 600 bytes of both

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace baton::cost {
+
+/// PyTorch's caching allocator of GPU memory (c10/cuda/CUDACachingAllocator.cpp), by its rules: memory is taken from the device in
+/// segments, which are never given back while the device has more; a request takes the smallest free block of its stream that holds
+/// it, splits it where more than a MiB is left, and free neighbours are joined. What `torch.cuda.max_memory_reserved` reports is
+/// the sum of the segments.
+class CachingAllocator {
+ public:
+  using Block = std::size_t;
+
+  /// Of a device with this many bytes: where they are used up, segments that are all free are given back first.
+  explicit CachingAllocator(std::int64_t capacity) : capacity_(capacity) {}
+
+  Block take(std::int64_t bytes, int stream);
+  void give(Block block);
+
+  std::int64_t reserved() const { return reserved_; }
+  std::int64_t used() const { return used_; }
+  std::int64_t most_reserved() const { return most_reserved_; }
+  /// The most from now on.
+  void forget_the_most() { most_reserved_ = reserved_; }
+
+ private:
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+  struct Piece {
+    std::int64_t bytes = 0;
+    std::size_t before = none;  // neighbours in the segment
+    std::size_t behind = none;
+    int stream = 0;
+    bool small = false;
+    bool free = false;
+  };
+  using Free = std::set<std::pair<std::int64_t, std::size_t>>;  // by size
+
+  Free& free_of(const Piece& piece) { return free_[{piece.stream, piece.small}]; }
+  std::size_t add(Piece piece);
+  void give_back_segments();
+
+  std::int64_t capacity_;
+  std::int64_t reserved_ = 0;
+  std::int64_t used_ = 0;
+  std::int64_t most_reserved_ = 0;
+  std::vector<Piece> pieces_;
+  std::vector<std::size_t> unused_;  // entries of pieces_
+  std::map<std::pair<int, bool>, Free> free_;
+};
+
+}  // namespace baton::cost
