@@ -177,7 +177,7 @@ class Replay {
     for (const std::int64_t one : group.gathered_bytes) {
       group.whole.push_back(ledger_.take(one, gathered));
     }
-    last_gathered_ = buffer;  // the one before is let go only now
+    last_gathered_ = buffer;  // the one before is freed only now
   }
 
   void forward(Stage& stage, std::int32_t micro_batch) {
@@ -342,7 +342,7 @@ class Replay {
       }
     }
     if (at_once || last_time) {
-      pending_sum_ = axes_.dp > 1 ? ledger_.take(4 * group.total(), gradients) : nullptr;  // the one before is let go only now
+      pending_sum_ = axes_.dp > 1 ? ledger_.take(4 * group.total(), gradients) : nullptr;  // the one before is freed only now
       const Held piece = ledger_.take(4 * group.total() / axes_.dp, gradients, scatter);
       group.gradient = group.gradient ? group.gradient : piece;
       group.summed.clear();

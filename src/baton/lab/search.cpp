@@ -107,7 +107,7 @@ class Candidates {
   }
 
   /// The most promising one that is not done, by prices that are corrected by what was simulated; nullptr if there is none.
-  /// Of which: any; or only of groups of which none was simulated; or only of such that take all devices. Of plans of at most so
+  /// Of which: any; or only of groups of which none was simulated; or only of such that take all devices. Of plans of at most this
   /// many tasks.
   enum class Of { any, new_group, new_group_of_all_devices };
   Candidate* best(Of of, double most_tasks) {
