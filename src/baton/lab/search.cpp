@@ -122,11 +122,13 @@ class Candidates {
     }
     return best;
   }
-  /// The one that is said to need least memory.
+  /// The one that is said to need least memory. Of plans that cannot be folded, which are often the smallest, only small ones.
   Candidate* smallest(double most_tasks) {
     Candidate* best = nullptr;
     for (Candidate& one : all_) {
-      if (!one.done && one.price.tasks <= most_tasks && (best == nullptr || one.price.memory < best->price.memory)) {
+      const bool folded = one.price.tasks < one.price.all_tasks;
+      if (!one.done && one.price.tasks <= (folded ? most_tasks : most_tasks / 16) &&
+          (best == nullptr || one.price.memory < best->price.memory)) {
         best = &one;
       }
     }
@@ -351,7 +353,7 @@ void try_the_best(Candidates& candidates, Trials& trials, SearchResult& result) 
     for (std::size_t i = 0; i < at_once; ++i) {
       const std::size_t n = result.tried + i;
       Candidate* one = n == 0        ? candidates.plain_device()
-                       : n % 10 == 9 ? candidates.smallest(n == 9 ? share : share / 4)
+                       : n % 10 == 9 ? candidates.smallest(share)
                        : n < 10      ? candidates.best(Of::new_group_of_all_devices, share)
                        : n < 20      ? candidates.best(Of::new_group, share)
                                      : nullptr;
