@@ -42,15 +42,17 @@ while IFS= read -r file; do
     *) include "$file" >>"$work/lower.cpp" ;;
   esac
 done < <(find src apps -name '*.cpp' -not -path '*/baton/cuda/*' -not -name "$absent" | sort && find bench -name '*.cpp' -not -path '*/cuda/*' | sort)
-# Host code of the CUDA backend. cudnn.cpp and cublas_lt.cpp each load a library by the same names.
+# Host code of the CUDA backend. Those that load a library use the same names for it.
 if [[ -n ${BATON_CUDA_FOLDERS-} ]]; then
+  grep -h '^#include' src/baton/cuda/*.cpp | sort -u >"$work/cuda.cpp"
   for file in src/baton/cuda/*.cpp; do
-    case ${file##*/} in
-      cuda_unavailable.cpp | cudnn_unavailable.cpp) ;;
-      cudnn.cpp) include "$file" >"$work/cudnn.cpp" ;;
-      *) include "$file" >>"$work/cuda.cpp" ;;
-    esac
-  done
+    own=${file##*/}
+    own=${own%.cpp}
+    [[ $own != *_unavailable ]] || continue
+    for name in Functions load library; do printf '#define %s %s_of_%s\n' "$name" "$name" "$own"; done
+    include "$file"
+    for name in Functions load library; do printf '#undef %s\n' "$name"; done
+  done >>"$work/cuda.cpp"
 fi
 # What stands for other words must not do so in a header.
 {
