@@ -12,12 +12,12 @@
 #include "baton/cluster/blueprint.h"
 #include "baton/cluster/gpu.h"
 #include "baton/devices/devices.h"
-#include "baton/lab/basis.h"
-#include "baton/lab/environment.h"
+#include "baton/lab/conditions.h"
 #include "baton/lab/job.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/spec.h"
 #include "baton/lab/store.h"
+#include "baton/measure/environment.h"
 #include "baton/report/report.h"
 #include "baton/report/table.h"
 #include "called_as.h"
@@ -200,9 +200,9 @@ fs::path folder_to_resume(const std::string& out, const std::string& name, const
   }
   const lab::Store store(folder);
   for (const std::string& id : store.experiments()) {
-    const Json basis = store.spec(id)->basis;
-    const std::vector<std::string> other = basis.contains("run")
-                                               ? lab::differences(basis["run"], lab::run_basis(settings))
+    const Json conditions = store.spec(id)->conditions;
+    const std::vector<std::string> other = conditions.contains("run")
+                                               ? lab::differences(conditions["run"], lab::run_conditions(settings))
                                                : std::vector<std::string>{
                                                      "version (an earlier one, which did not say what its numbers depend on)"};
     if (!other.empty()) {
@@ -215,17 +215,19 @@ fs::path folder_to_resume(const std::string& out, const std::string& name, const
 }
 
 /// What `--resume` takes from before of an experiment; `note` says what it leaves and why.
-std::map<std::string, Json> known_records(const lab::Store& store, const std::string& id, const Json& basis, std::string& note) {
+std::map<std::string, Json> known_records(const lab::Store& store, const std::string& id, const Json& conditions,
+                                          std::string& note) {
   const std::optional<lab::RunSpec> before = store.spec(id);
-  std::map<std::string, Json> known = store.records(id, true, lab::basis_name(basis));
+  std::map<std::string, Json> known = store.records(id, true, lab::conditions_name(conditions));
   if (const lab::Damage damage = before ? lab::damage_of(store, *before) : lab::Damage(); damage.lost) {
     note += fmt::format("note: {}; points without a record are measured again\n", damage.sentence);
   }
-  if (before && lab::basis_name(before->basis) != lab::basis_name(basis)) {
-    const std::size_t left = store.records(id, true, lab::basis_name(before->basis)).size();
-    note += fmt::format("note: {} record{} of {} {} left, because {} measured with another {}\n", left, left == 1 ? "" : "s", id,
-                        left == 1 ? "is" : "are", left == 1 ? "it was" : "they were",
-                        fmt::join(lab::differences(before->basis.value("own", Json::object()), basis["own"]), ", another "));
+  if (before && lab::conditions_name(before->conditions) != lab::conditions_name(conditions)) {
+    const std::size_t left = store.records(id, true, lab::conditions_name(before->conditions)).size();
+    note += fmt::format(
+        "note: {} record{} of {} {} left, because {} measured with another {}\n", left, left == 1 ? "" : "s", id,
+        left == 1 ? "is" : "are", left == 1 ? "it was" : "they were",
+        fmt::join(lab::differences(before->conditions.value("own", Json::object()), conditions["own"]), ", another "));
   }
   return known;
 }
@@ -233,15 +235,15 @@ std::map<std::string, Json> known_records(const lab::Store& store, const std::st
 /// Keeps records of an experiment as they come, and says soon if they would be more than can be read again.
 class Keeper {
  public:
-  Keeper(const lab::Store& store, std::string id, std::string basis, std::size_t points)
-      : store_(store), id_(std::move(id)), basis_(std::move(basis)), points_(points) {}
+  Keeper(const lab::Store& store, std::string id, std::string conditions, std::size_t points)
+      : store_(store), id_(std::move(id)), conditions_(std::move(conditions)), points_(points) {}
 
   void operator()(const lab::Point& point, const Json& record, bool final) {
     Json kept = record;
     if (kept.contains("timeline") && ++timelines_ > most_timelines) {
       kept.erase("timeline");
     }
-    const std::size_t bytes = store_.keep(id_, point, kept, final, basis_);
+    const std::size_t bytes = store_.keep(id_, point, kept, final, conditions_);
     final_bytes_ += final ? bytes : 0;
     const std::size_t expected = std::max(final_bytes_, kept.contains("timeline") ? 0 : bytes * points_);
     if (expected > static_cast<std::size_t>(lab::most_records.count)) {
@@ -253,7 +255,7 @@ class Keeper {
  private:
   const lab::Store& store_;
   std::string id_;
-  std::string basis_;
+  std::string conditions_;
   std::size_t points_;
   std::size_t timelines_ = 0;
   std::size_t final_bytes_ = 0;
@@ -264,7 +266,7 @@ struct Planned {
   std::shared_ptr<const lab::Experiment> experiment;
   std::optional<std::string> toml = {};  // of an experiment that a user wrote
   std::vector<lab::Point> points = {};
-  Json basis = {};                         // what its numbers depend on
+  Json conditions = {};                    // what its numbers depend on
   std::map<std::string, Json> known = {};  // records of an earlier run that are taken over
 };
 
@@ -408,13 +410,13 @@ class LabRun {
     lock_.emplace(folder_,
                   fmt::format("another run writes its results to {}: wait for its end, or leave out --resume", folder_.string()));
     for (Planned& one : planned_) {
-      one.basis = lab::experiment_basis(settings_, one.points, one.toml);
+      one.conditions = lab::experiment_conditions(settings_, one.points, one.toml);
       if (words_.resume) {
-        one.known = known_records(*store_, one.experiment->id, one.basis, notes_);
+        one.known = known_records(*store_, one.experiment->id, one.conditions, notes_);
       }
       notes_ += notes_on_size(one.experiment->id, one.points.size());
     }
-    environment_ = lab::environment(settings_.machine);
+    environment_ = measure::environment(settings_.machine);
     if (simulates_) {
       environment_["simulated_on"] = simulated_on(words_);
     }
@@ -453,7 +455,7 @@ class LabRun {
                                             sets_for(experiment, words_.sets)),
                        .points = one.points,
                        .environment = before ? before->environment : environment_,
-                       .basis = one.basis,
+                       .conditions = one.conditions,
                        .toml = one.toml});
   }
 
@@ -461,8 +463,8 @@ class LabRun {
     keep_spec(one);
     const std::string& id = one.experiment->id;
     const std::vector<Json> records = lab::measure(
-        *one.experiment, one.points, settings_, one.known, Keeper(*store_, id, lab::basis_name(one.basis), one.points.size()),
-        [&](double done, const std::string&) {
+        *one.experiment, one.points, settings_, one.known,
+        Keeper(*store_, id, lab::conditions_name(one.conditions), one.points.size()), [&](double done, const std::string&) {
           const double share = (static_cast<double>(before_) + done * static_cast<double>(one.points.size())) /
                                static_cast<double>(total_);
           bar.show(static_cast<std::int64_t>(share * 1000));

@@ -111,6 +111,11 @@ void search(SearchWords words, int& exit_code) {
   });
   bar.reset();
   interrupt.wind_up();
+  if (result.ranked.empty() && !result.complete) {
+    fmt::print(stderr, "baton: interrupted before a split was simulated\n");
+    exit_code = interrupt.exit_code();
+    return;
+  }
   if (result.ranked.empty()) {
     throw usage_error("no split of {} works on {}: {} need more memory than a device has{}, {} are refused", words.job.model,
                       words.job.cluster, result.too_large,

@@ -9,11 +9,11 @@
 #include "baton/base/error.h"
 #include "baton/base/stop.h"
 #include "baton/exec/fingerprint.h"
-#include "baton/lab/bystanders.h"
 #include "baton/lab/divergence.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/start.h"
 #include "baton/lab/training_json.h"
+#include "baton/measure/other_processes.h"
 #include "baton/model/huggingface.h"
 #include "baton/trace/chrome.h"
 #include "commands.h"
@@ -96,7 +96,7 @@ void print_times(const lab::Training& run, double others_share) {
     fmt::print("  median {}   mean {} ± {}   p5 {}   p95 {}   {:.0f} samples/s\n", to_text(spread.median), to_text(spread.mean),
                to_text(spread.std), to_text(spread.p5), to_text(spread.p95), samples);
   }
-  if (lab::disturbs(others_share)) {
+  if (measure::disturbs(others_share)) {
     fmt::print("  other processes used {} of this machine's cores at the same time, so the step times are too long\n",
                lab::percent(others_share));
   }
@@ -125,7 +125,7 @@ void print_summary(const lab::Training& run, double others_share) {
                scaler->skipped_steps, scaler->steps);
   }
   fmt::print("\n{}", device_table(run));
-  if (const std::string late = findings::straggler(run.comers(),
+  if (const std::string late = findings::straggler(run.arrival_stats(),
                                                    Nanoseconds(run.traced().count / std::max<std::int64_t>(1, run.traced_steps())));
       !late.empty()) {
     fmt::print("\n{}\n", late);
@@ -225,7 +225,7 @@ int TrainSession::train() {
   interrupt_.emplace();
   bar_.emplace("training", left_, speaks_ && !words_.quiet, "steps");
   say_if_stopped(what_stands(words_, *saving_));
-  const lab::Bystanders bystanders;
+  const measure::OtherProcesses others;
   if (evaluates_first_) {
     evaluate(run_.steps_before());
     asked_ = interrupt_->exit_code_anywhere(world());
@@ -237,7 +237,7 @@ int TrainSession::train() {
   }
   print_lines(lines_->finish());
   const double others_share = world().alone()  // ranks are others to each other
-                                  ? bystanders.used().value_or(lab::CoreTime{}).share().value_or(0)
+                                  ? others.used().value_or(measure::CoreTime{}).share().value_or(0)
                                   : 0;
   bar_->clear();
   if (enough_ && !first_broken(run_.losses()) && steps_done() < left_) {

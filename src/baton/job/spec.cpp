@@ -268,7 +268,10 @@ JobField delay_field() {
   JobField field = parsed("delay", &JobSpec::delays, "DELAY",
                           "make a device wait: before=forward|backward|update,device=all|N,ms=10; may be given several times",
                           parse_delays);
-  field.add = [](JobSpec& spec, std::string_view value) { spec.delays.push_back(strategy::parse_delay(value)); };
+  field.add = [](JobSpec& spec, std::string_view value) {
+    const std::vector<strategy::DelayRequest> more = parse_delays(std::string(value));
+    spec.delays.insert(spec.delays.end(), more.begin(), more.end());
+  };
   return field;
 }
 

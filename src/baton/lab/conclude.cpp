@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "baton/base/error.h"
-#include "baton/lab/bystanders.h"
-#include "baton/lab/crowding.h"
+#include "baton/lab/part_slowdown.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/runner.h"
+#include "baton/measure/other_processes.h"
 
 /// What records come to: rows, answers and further sentences.
 namespace baton::lab {
@@ -214,8 +214,8 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
   }
   result.trained = trained_line(result.rows);
   append(result.details, joint_details(groups));
-  append(result.details, crowding_findings(result.rows));
-  if (std::string sentence = bystanders_finding(result.rows); !sentence.empty()) {
+  append(result.details, part_slowdown_findings(result.rows));
+  if (std::string sentence = other_processes_finding(result.rows); !sentence.empty()) {
     result.details.push_back(std::move(sentence));
   }
   if (!axes.empty()) {

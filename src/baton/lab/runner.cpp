@@ -14,10 +14,10 @@
 #include "baton/base/error.h"
 #include "baton/base/hash.h"
 #include "baton/base/stop.h"
-#include "baton/lab/bystanders.h"
 #include "baton/lab/instances.h"
-#include "baton/lab/pulse.h"
 #include "baton/lab/rows.h"
+#include "baton/measure/core_peak.h"
+#include "baton/measure/other_processes.h"
 
 namespace baton::lab {
 namespace {
@@ -37,7 +37,7 @@ struct Entry {
   std::vector<Json> records;
   std::vector<double> times;
   Nanoseconds spent;
-  CoreTime core_time;
+  measure::CoreTime core_time;
   Json merged;
   bool once = false;    // one instance must do
   std::string stopped;  // empty: it goes on
@@ -48,9 +48,9 @@ void measure_instance(const Experiment& experiment, const Point& point, Settings
   const Nanoseconds start = now();
   settings.instance = static_cast<int>(entry.records.size());
   const std::unique_ptr<Measurement> instance = experiment.open(point, settings);
-  const Bystanders bystanders;
+  const measure::OtherProcesses others;
   instance->round(slice);
-  if (const std::optional<CoreTime> used = bystanders.used()) {
+  if (const std::optional<measure::CoreTime> used = others.used()) {
     entry.core_time += *used;
   }
   entry.records.push_back(instance->record());
@@ -62,7 +62,7 @@ void measure_instance(const Experiment& experiment, const Point& point, Settings
   }
   entry.merged = merge_instances(entry.records);
   if (settings.cluster.empty()) {  // what is simulated does not depend on this machine's pulse
-    entry.merged["pulse_gflops"] = pulse_gflops();
+    entry.merged["pulse_gflops"] = measure::core_peak_gflops();
     if (const std::optional<double> share = entry.core_time.share()) {
       entry.merged["others_share"] = *share;
     }
