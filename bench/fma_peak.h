@@ -36,7 +36,7 @@ inline double fma_burst_gflops(double seconds) {
   double flops = 0.0;
   const double start = thread_seconds();
   while (elapsed < seconds) {
-    for (int call = 0; call < calls; ++call) flops += lab::fma_burst();
+    for (int call = 0; call < calls; ++call) flops += measure::fma_burst();
     elapsed = thread_seconds() - start;
   }
   return flops / elapsed * 1e-9;

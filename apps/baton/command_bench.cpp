@@ -6,11 +6,11 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/job/spec_text.h"
-#include "baton/lab/collectives.h"
-#include "baton/lab/core_share.h"
-#include "baton/lab/environment.h"
 #include "baton/lab/job.h"
 #include "baton/lab/rows.h"
+#include "baton/measure/collectives.h"
+#include "baton/measure/core_share.h"
+#include "baton/measure/environment.h"
 #include "baton/report/report.h"
 #include "baton/report/table.h"
 #include "commands.h"
@@ -31,14 +31,14 @@ struct BenchWords {
   std::string cluster;
 };
 
-lab::BenchOptions options_of(const BenchWords& words) {
-  lab::BenchOptions options;
-  lab::parse_sizes(words.sizes, options);
+measure::BenchOptions options_of(const BenchWords& words) {
+  measure::BenchOptions options;
+  measure::parse_sizes(words.sizes, options);
   options.time = parse_time(words.limit, "--time-limit");
   if (!words.operations.empty()) {
     options.operations.clear();
     for (const std::string_view name : split(words.operations, ',')) {
-      options.operations.push_back(lab::operation_by_name(name));
+      options.operations.push_back(measure::operation_by_name(name));
     }
   }
   if (!words.cluster.empty() &&
@@ -59,15 +59,15 @@ std::string law_text(const findings::AlphaBeta& law) {
                      law.beta > 0 ? gigabytes(law.beta) + " GB/s" : "without limit");
 }
 
-lab::Json to_json(const std::vector<lab::BenchRow>& rows, const lab::Job& job) {
+lab::Json to_json(const std::vector<measure::BenchRow>& rows, const lab::Job& job) {
   lab::Json result{{"command", command_line()},
                    {"devices", job.spec().devices.text()},
                    {"backend", job.backend().name()},
                    {"rows", lab::Json::array()},
                    {"laws", lab::Json::object()},
                    {"oversubscribed", job.cluster().oversubscribed()},
-                   {"environment", lab::environment(job.machine())}};
-  for (const lab::BenchRow& row : rows) {
+                   {"environment", measure::environment(job.machine())}};
+  for (const measure::BenchRow& row : rows) {
     result["rows"].push_back({{"operation", plan::to_text(row.operation)},
                               {"bytes", row.bytes},
                               {"count", row.count},
@@ -78,7 +78,7 @@ lab::Json to_json(const std::vector<lab::BenchRow>& rows, const lab::Job& job) {
                               {"algorithm_bandwidth", row.algorithm_bandwidth()},
                               {"bus_bandwidth", row.bus_bandwidth(job.cluster().size())},
                               {"wrong", row.wrong}});
-    const findings::AlphaBeta law = lab::fit(rows, row.operation);
+    const findings::AlphaBeta law = measure::fit(rows, row.operation);
     result["laws"][plan::to_text(row.operation)] = law.testable() ? lab::Json{{"alpha_ns", law.alpha_ns},
                                                                               {"beta", law.beta},
                                                                               {"r2", law.r2},
@@ -88,35 +88,35 @@ lab::Json to_json(const std::vector<lab::BenchRow>& rows, const lab::Job& job) {
   return result;
 }
 
-void print_rows(const std::vector<lab::BenchRow>& rows, std::size_t devices) {
+void print_rows(const std::vector<measure::BenchRow>& rows, std::size_t devices) {
   std::vector<plan::Move> done;
-  for (const lab::BenchRow& row : rows) {
+  for (const measure::BenchRow& row : rows) {
     if (done.empty() || done.back() != row.operation) {
       done.push_back(row.operation);
     }
   }
   for (const plan::Move operation : done) {
     report::Table table({"size (B)", "count", "type", "time (µs)", "algbw (GB/s)", "busbw (GB/s)", "#wrong"});
-    for (const lab::BenchRow& row : rows) {
+    for (const measure::BenchRow& row : rows) {
       if (row.operation == operation) {
         table.row({fmt::format("{}", row.bytes), fmt::format("{}", row.count), std::string(to_text(DType::f32)),
                    fmt::format("{:.2f}", static_cast<double>(row.time.count) / 1000), gigabytes(row.algorithm_bandwidth()),
                    gigabytes(row.bus_bandwidth(devices)), fmt::format("{}", row.wrong)});
       }
     }
-    const findings::AlphaBeta law = lab::fit(rows, operation);
+    const findings::AlphaBeta law = measure::fit(rows, operation);
     fmt::print("\n{}\n{}{}{}\n", plan::to_text(operation), table.text(),
                law.testable() ? law_text(law) + ": " : "alpha and beta: ", findings::quality(law));
   }
 }
 
 void bench_collectives(BenchWords words, int& exit_code) {
-  const lab::BenchOptions options = options_of(words);
+  const measure::BenchOptions options = options_of(words);
   ranks::on_rank_0(world(), [&] { settle_outputs({&words.json, &words.cluster}); });
   const lab::Job job(words.job, cluster::probe(), &world());
   const Interrupt interrupt;
   std::optional<ProgressBar> bar;
-  const std::vector<lab::BenchRow> rows = lab::bench_collectives(
+  const std::vector<measure::BenchRow> rows = measure::bench_collectives(
       job.cluster(), job.backend(), options,
       [&](std::size_t done, std::size_t total) {
         if (!bar) {
@@ -130,16 +130,16 @@ void bench_collectives(BenchWords words, int& exit_code) {
   interrupt.wind_up();
   const int stopped = interrupt.exit_code_anywhere(world());
   exit_code = stopped;
-  lab::MeasuredLinks links;
+  measure::MeasuredLinks links;
   if (!words.cluster.empty() && stopped == 0) {
-    links = lab::measured_links(rows, job.cluster());
-    links.link.core = lab::measure_core_share(job.cluster(), job.backend(), links.link.bandwidth, world());
+    links = measure::measured_links(rows, job.cluster());
+    links.link.core = measure::measure_core_share(job.cluster(), job.backend(), links.link.bandwidth, world());
   }
   if (world().rank() != 0) {
     return;
   }
   std::int64_t wrong = 0;
-  for (const lab::BenchRow& row : rows) {
+  for (const measure::BenchRow& row : rows) {
     wrong += row.wrong;
   }
   const bool say = words.json != "-";
@@ -158,9 +158,9 @@ void bench_collectives(BenchWords words, int& exit_code) {
   if (stopped != 0) {
     fmt::print(stderr, "baton: interrupted; only the sizes measured so far are shown\n");
   } else if (!words.cluster.empty()) {
-    write_output(words.cluster,
-                 lab::to_cluster_file(job.cluster(), links,
-                                      fmt::format("{}, links measured {} by {}", job.machine().cpu, time_text(), command_line())));
+    write_output(words.cluster, measure::to_cluster_file(
+                                    job.cluster(), links,
+                                    fmt::format("{}, links measured {} by {}", job.machine().cpu, time_text(), command_line())));
     if (say && words.cluster != "-") {
       fmt::print("\nCluster: {}, with collectives by the formula of {}, whose median error is {}\n", words.cluster,
                  cluster::to_text(links.algorithm), lab::percent(links.median_error));

@@ -6,8 +6,8 @@
 #include "baton/base/error.h"
 #include "baton/base/stop.h"
 #include "baton/cost/measured.h"
-#include "baton/lab/calibration.h"
-#include "baton/lab/crowding.h"
+#include "baton/lab/part_slowdown.h"
+#include "baton/measure/calibration.h"
 #include "baton/report/table.h"
 #include "calibration_bar.h"
 #include "commands.h"
@@ -33,7 +33,7 @@ void calibrate(const CalibrateWords& words) {
   const plan::Plan plan = job.compile();
   const Interrupt interrupt;
   CalibrationBar bar(interrupt);
-  lab::Calibration calibration(job.machine(), job.cluster(), job.backend());
+  measure::Calibration calibration(job.machine(), job.cluster(), job.backend());
   const std::size_t timed = calibration.measure(
       plan, job.cluster(), job.backend(), words.again,
       [&](std::size_t done, std::size_t total, const std::string& key) { return bar(done, total, key); });
@@ -59,7 +59,7 @@ void calibrate(const CalibrateWords& words) {
                    ? "-"
                    : fmt::format("{:.3g} GFLOP/s", static_cast<double>(work.flops.count) / nanoseconds)});
   }
-  const std::optional<std::string> crowded = lab::calibrated_crowding(plan, job.cluster(), alone, beside);
+  const std::optional<std::string> crowded = lab::calibrated_part_slowdown(plan, job.cluster(), alone, beside);
   fmt::print("{}\n{}{} tasks timed now; {}\n", table.text(), crowded ? *crowded + "\n\n" : "", timed, where);
 }
 

@@ -3,7 +3,7 @@
 #include "baton/base/error.h"
 #include "baton/cuda/cuda.h"
 #include "baton/devices/devices.h"
-#include "baton/lab/environment.h"
+#include "baton/measure/environment.h"
 #include "baton/report/table.h"
 #include "commands.h"
 #include "options.h"
@@ -17,8 +17,9 @@ void show_devices(const std::string& devices, const std::string& json) {
   const cluster::Machine machine = cluster::probe();
   const cluster::Cluster cluster(devices::open_devices(devices, machine));
   if (!json.empty()) {
-    lab::Json object{
-        {"devices", lab::Json::array()}, {"oversubscribed", cluster.oversubscribed()}, {"environment", lab::environment(machine)}};
+    lab::Json object{{"devices", lab::Json::array()},
+                     {"oversubscribed", cluster.oversubscribed()},
+                     {"environment", measure::environment(machine)}};
     for (const cluster::Device& device : cluster.devices()) {
       object["devices"].push_back({{"name", device.name}, {"cores", device.cores}, {"memory_bytes", device.memory.count}});
       if (device.gpu) {

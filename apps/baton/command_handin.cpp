@@ -11,10 +11,10 @@
 #include "baton/cluster/blueprint.h"
 #include "baton/cluster/machine.h"
 #include "baton/devices/devices.h"
-#include "baton/lab/basis.h"
-#include "baton/lab/environment.h"
+#include "baton/lab/conditions.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/store.h"
+#include "baton/measure/environment.h"
 #include "baton/report/table.h"
 #include "baton/sheet/handin.h"
 #include "baton/sheet/tarball.h"
@@ -198,7 +198,7 @@ class Runs {
     const auto keep = [&](const lab::Point& point, const Json& record, bool final) {
       const auto found = std::find_if(asking.begin(), asking.end(), [&](const Asking& one) { return merged(one) == point; });
       for (const std::size_t i : jobs[job_name(place, *found)]) {
-        store.keep(asking[i].id, asking[i].point, record, final, asking[i].basis_name);
+        store.keep(asking[i].id, asking[i].point, record, final, asking[i].conditions_name);
       }
     };
     for (const auto& [point, record] : known) {  // of those that share it, some may not have it yet
@@ -220,7 +220,7 @@ class Runs {
   struct Asking {
     std::string id;
     lab::Point point;
-    std::string basis_name;
+    std::string conditions_name;
     Json known = nullptr;  // the record of a run before, if it goes on
   };
 
@@ -251,8 +251,8 @@ class Runs {
   void ask(const Place& place, const lab::Store& store, const std::string& id, std::vector<Asking>& asking) const {
     const lab::Experiment& experiment = lab::experiment_by_id(id);
     const std::vector<lab::Point> points = lab::points(experiment, place.settings.preset, devices_that_exist(place, experiment));
-    const Json basis = lab::experiment_basis(place.settings, points, std::nullopt);
-    const std::string name = lab::basis_name(basis);
+    const Json conditions = lab::experiment_conditions(place.settings, points, std::nullopt);
+    const std::string name = lab::conditions_name(conditions);
     std::map<std::string, Json> known = words_.resume ? store.records(id, true, name) : std::map<std::string, Json>();
     store.keep_spec({.experiment = id,
                      .title = experiment.title,
@@ -261,8 +261,8 @@ class Runs {
                      .preset = place.settings.preset,
                      .command = command_of(words_, place, id),
                      .points = points,
-                     .environment = lab::environment(place.settings.machine),
-                     .basis = basis,
+                     .environment = measure::environment(place.settings.machine),
+                     .conditions = conditions,
                      .toml = std::nullopt});
     for (const lab::Point& point : points) {
       asking.push_back({id, point, name, known.contains(point.dump()) ? known[point.dump()] : Json()});

@@ -12,12 +12,12 @@
 #include "baton/cluster/blueprint.h"
 #include "baton/cluster/gpu.h"
 #include "baton/devices/devices.h"
-#include "baton/lab/basis.h"
-#include "baton/lab/environment.h"
+#include "baton/lab/conditions.h"
 #include "baton/lab/job.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/spec.h"
 #include "baton/lab/store.h"
+#include "baton/measure/environment.h"
 #include "baton/report/report.h"
 #include "baton/report/table.h"
 #include "called_as.h"
@@ -200,9 +200,9 @@ fs::path folder_to_resume(const std::string& out, const std::string& name, const
   }
   const lab::Store store(folder);
   for (const std::string& id : store.experiments()) {
-    const Json basis = store.spec(id)->basis;
-    const std::vector<std::string> other = basis.contains("run")
-                                               ? lab::differences(basis["run"], lab::run_basis(settings))
+    const Json conditions = store.spec(id)->conditions;
+    const std::vector<std::string> other = conditions.contains("run")
+                                               ? lab::differences(conditions["run"], lab::run_conditions(settings))
                                                : std::vector<std::string>{
                                                      "version (an earlier one, which did not say what its numbers depend on)"};
     if (!other.empty()) {
@@ -215,17 +215,19 @@ fs::path folder_to_resume(const std::string& out, const std::string& name, const
 }
 
 /// What `--resume` takes from before of an experiment; `note` says what it leaves and why.
-std::map<std::string, Json> known_records(const lab::Store& store, const std::string& id, const Json& basis, std::string& note) {
+std::map<std::string, Json> known_records(const lab::Store& store, const std::string& id, const Json& conditions,
+                                          std::string& note) {
   const std::optional<lab::RunSpec> before = store.spec(id);
-  std::map<std::string, Json> known = store.records(id, true, lab::basis_name(basis));
+  std::map<std::string, Json> known = store.records(id, true, lab::conditions_name(conditions));
   if (const lab::Damage damage = before ? lab::damage_of(store, *before) : lab::Damage(); damage.lost) {
     note += fmt::format("note: {}; points without a record are measured again\n", damage.sentence);
   }
-  if (before && lab::basis_name(before->basis) != lab::basis_name(basis)) {
-    const std::size_t left = store.records(id, true, lab::basis_name(before->basis)).size();
-    note += fmt::format("note: {} record{} of {} {} left, because {} measured with another {}\n", left, left == 1 ? "" : "s", id,
-                        left == 1 ? "is" : "are", left == 1 ? "it was" : "they were",
-                        fmt::join(lab::differences(before->basis.value("own", Json::object()), basis["own"]), ", another "));
+  if (before && lab::conditions_name(before->conditions) != lab::conditions_name(conditions)) {
+    const std::size_t left = store.records(id, true, lab::conditions_name(before->conditions)).size();
+    note += fmt::format(
+        "note: {} record{} of {} {} left, because {} measured with another {}\n", left, left == 1 ? "" : "s", id,
+        left == 1 ? "is" : "are", left == 1 ? "it was" : "they were",
+        fmt::join(lab::differences(before->conditions.value("own", Json::object()), conditions["own"]), ", another "));
   }
   return known;
 }
@@ -233,15 +235,15 @@ std::map<std::string, Json> known_records(const lab::Store& store, const std::st
 /// Keeps records of an experiment as they come, and says soon if they would be more than can be read again.
 class Keeper {
  public:
-  Keeper(const lab::Store& store, std::string id, std::string basis, std::size_t points)
-      : store_(store), id_(std::move(id)), basis_(std::move(basis)), points_(points) {}
+  Keeper(const lab::Store& store, std::string id, std::string conditions, std::size_t points)
+      : store_(store), id_(std::move(id)), conditions_(std::move(conditions)), points_(points) {}
 
   void operator()(const lab::Point& point, const Json& record, bool final) {
     Json kept = record;
     if (kept.contains("timeline") && ++timelines_ > most_timelines) {
       kept.erase("timeline");
     }
-    const std::size_t bytes = store_.keep(id_, point, kept, final, basis_);
+    const std::size_t bytes = store_.keep(id_, point, kept, final, conditions_);
     final_bytes_ += final ? bytes : 0;
     const std::size_t expected = std::max(final_bytes_, kept.contains("timeline") ? 0 : bytes * points_);
     if (expected > static_cast<std::size_t>(lab::most_records.count)) {
@@ -253,41 +255,44 @@ class Keeper {
  private:
   const lab::Store& store_;
   std::string id_;
-  std::string basis_;
+  std::string conditions_;
   std::size_t points_;
   std::size_t timelines_ = 0;
   std::size_t final_bytes_ = 0;
 };
 
-void run_lab(LabWords words, int& exit_code) {
-  std::vector<std::shared_ptr<const lab::Experiment>> chosen;
+/// An experiment of a run.
+struct Planned {
+  std::shared_ptr<const lab::Experiment> experiment;
+  std::optional<std::string> toml = {};  // of an experiment that a user wrote
+  std::vector<lab::Point> points = {};
+  Json conditions = {};                    // what its numbers depend on
+  std::map<std::string, Json> known = {};  // records of an earlier run that are taken over
+};
+
+/// Those that are named, with the one of a spec; all if none is.
+std::vector<Planned> choose_experiments(const LabWords& words) {
+  std::vector<Planned> chosen;
   for (const std::string& id : words.ids) {
-    chosen.push_back(std::make_shared<const lab::Experiment>(lab::experiment_by_id(id)));
+    chosen.push_back({std::make_shared<const lab::Experiment>(lab::experiment_by_id(id))});
   }
-  std::string toml;
   if (!words.spec.empty()) {
-    toml = read_file(words.spec, "the spec " + words.spec, most_toml);
-    chosen.push_back(std::make_shared<const lab::Experiment>(lab::parse_spec(toml, spec_id(words.spec))));
+    std::string toml = read_file(words.spec, "the spec " + words.spec, most_toml);
+    const auto experiment = std::make_shared<const lab::Experiment>(lab::parse_spec(toml, spec_id(words.spec)));
+    chosen.push_back({experiment, std::move(toml)});
   }
-  const bool all = chosen.empty();
-  if (all) {
+  if (chosen.empty()) {
     for (const lab::Experiment& experiment : lab::experiments()) {
-      chosen.push_back(std::make_shared<const lab::Experiment>(experiment));
+      chosen.push_back({std::make_shared<const lab::Experiment>(experiment)});
     }
   }
-  const bool simulate = simulates(words);
-  const lab::Preset preset = preset_of(words);
-  std::string notes;
-  if (simulate) {
-    notes = keep_simulated(chosen, all);
-  } else if (!words.what_if.empty()) {
-    throw usage_error("--what-if needs a simulation: add --simulate");
-  }
-  const lab::AxisValues sets = axis_values(words.sets);
-  extend(chosen, sets);
-  notes += notes_on_sets(chosen, words.sets);
-  lab::Settings settings{.preset = preset, .devices = words.devices, .machine = cluster::probe(), .precise = words.precise};
-  if (simulate) {
+  return chosen;
+}
+
+lab::Settings settings_of(const LabWords& words) {
+  lab::Settings settings{
+      .preset = preset_of(words), .devices = words.devices, .machine = cluster::probe(), .precise = words.precise};
+  if (simulates(words)) {
     settings.cluster = cluster_of(words);
     settings.what_if = job::parse_what_if(words.what_if);
   }
@@ -300,122 +305,216 @@ void run_lab(LabWords words, int& exit_code) {
   settings.time_limit = !words.limit.empty()                   ? parse_time(words.limit, "--time-limit")
                         : settings.preset == lab::Preset::full ? Nanoseconds(30'000'000'000)
                                                                : Nanoseconds(900'000'000);
-  std::vector<std::vector<lab::Point>> points;
-  std::size_t total = 0;
-  for (const auto& experiment : chosen) {
-    points.push_back(lab::points(*experiment, settings.preset, chosen.size() > 1 ? lab::values_for(*experiment, sets) : sets));
-    total += points.back().size();
+  return settings;
+}
+
+/// What is said before an experiment of this many points.
+std::string notes_on_size(const std::string& id, std::size_t points) {
+  std::string notes;
+  if (points > most_timelines) {
+    notes += fmt::format("note: timelines are kept of the first {} of {} points of {}\n", most_timelines, points, id);
   }
-  const std::string name = (all ? "lab" : chosen.size() == 1 ? chosen[0]->id : "selection") + (simulate ? "-simulated" : "");
-  settle_outputs({&words.json});
-  require_playground(words.playground);
-  fs::path folder = words.resume ? folder_to_resume(words.out, name, settings, notes) : fs::path();
-  if (folder.empty()) {
-    folder = lab::new_run_folder(words.out, name);
+  if (const auto count = static_cast<std::int64_t>(points); count > many_points) {
+    notes += fmt::format(
+        "note: a report is made from at most {} of records, which is {} for each of the {} points of {}; if the first are larger, "
+        "the run ends with them\n",
+        to_text(lab::most_records), to_text(Bytes(lab::most_records.count / count)), count, id);
   }
-  const lab::Store store(folder);
-  const FolderLock lock(
-      folder, fmt::format("another run writes its results to {}: wait for its end, or leave out --resume", folder.string()));
-  std::vector<Json> bases;
-  std::vector<std::map<std::string, Json>> known;
-  for (std::size_t i = 0; i < chosen.size(); ++i) {
-    const bool written = !words.spec.empty() && i + 1 == chosen.size();
-    bases.push_back(lab::experiment_basis(settings, points[i], written ? std::optional(toml) : std::nullopt));
-    known.push_back(words.resume ? known_records(store, chosen[i]->id, bases[i], notes) : std::map<std::string, Json>());
-    if (points[i].size() > most_timelines) {
-      notes += fmt::format("note: timelines are kept of the first {} of {} points of {}\n", most_timelines, points[i].size(),
-                           chosen[i]->id);
+  return notes;
+}
+
+/// One `baton lab run`: experiments measured one after the other into a folder, and the report of it.
+class LabRun {
+ public:
+  explicit LabRun(LabWords words) : words_(std::move(words)), simulates_(simulates(words_)) {
+    choose();
+    settings_ = settings_of(words_);
+    plan_points();
+    open_folder();
+  }
+
+  /// Returns the exit code of the program.
+  int run() {
+    announce();
+    const Interrupt interrupt;
+    ProgressBar bar(simulates_ ? "simulating" : "measuring", 1000, true, ProgressBar::percent);
+    for (const Planned& one : planned_) {
+      if (!interrupt.asked()) {
+        measure(one, bar, interrupt);
+      }
     }
-    if (const auto count = static_cast<std::int64_t>(points[i].size()); count > many_points) {
-      notes += fmt::format(
-          "note: a report is made from at most {} of records, which is {} for each of the {} points of {}; if the first are "
-          "larger, "
-          "the run ends with them\n",
-          to_text(lab::most_records), to_text(Bytes(lab::most_records.count / count)), count, chosen[i]->id);
+    interrupt.wind_up();
+    if (interrupt.asked() && store_->experiments().empty()) {
+      fmt::print(stderr, "baton: interrupted before a point was measured; {} holds no results\n", printable(folder_.string()));
+      return interrupt.exit_code();
+    }
+    write_results();
+    if (interrupt.asked()) {
+      fmt::print(stderr, "baton: interrupted; the measured points are in {}, and --resume continues from there\n",
+                 folder_.string());
+      return interrupt.exit_code();
+    }
+    if (reached_ == 0) {
+      throw failure("no point could be {}: the reasons are above and in {}", simulates_ ? "simulated" : "measured",
+                    folder_.string());
+    }
+    return 0;
+  }
+
+ private:
+  bool all() const { return words_.ids.empty() && words_.spec.empty(); }
+  bool speaks() const { return words_.json != "-"; }
+
+  void choose() {
+    planned_ = choose_experiments(words_);
+    std::vector<std::shared_ptr<const lab::Experiment>> chosen;
+    for (const Planned& one : planned_) {
+      chosen.push_back(one.experiment);
+    }
+    if (simulates_) {
+      notes_ = keep_simulated(chosen, all());
+    } else if (!words_.what_if.empty()) {
+      throw usage_error("--what-if needs a simulation: add --simulate");
+    }
+    std::erase_if(planned_, [&](const Planned& one) {
+      return std::none_of(chosen.begin(), chosen.end(), [&](const auto& left) { return left->id == one.experiment->id; });
+    });
+    sets_ = axis_values(words_.sets);
+    extend(chosen, sets_);
+    for (std::size_t i = 0; i < planned_.size(); ++i) {
+      planned_[i].experiment = chosen[i];
+    }
+    notes_ += notes_on_sets(chosen, words_.sets);
+  }
+
+  void plan_points() {
+    for (Planned& one : planned_) {
+      one.points = lab::points(*one.experiment, settings_.preset,
+                               planned_.size() > 1 ? lab::values_for(*one.experiment, sets_) : sets_);
+      total_ += one.points.size();
     }
   }
-  const bool say = words.json != "-";
-  if (say) {
-    fmt::print("{} experiment{}, {} point{}, {} preset; results go to {}\n{}\n", chosen.size(), chosen.size() == 1 ? "" : "s",
-               total, total == 1 ? "" : "s", to_text(preset), folder.string(), notes);
+
+  void open_folder() {
+    const std::string name = (all()                  ? "lab"
+                              : planned_.size() == 1 ? planned_[0].experiment->id
+                                                     : "selection") +
+                             (simulates_ ? "-simulated" : "");
+    settle_outputs({&words_.json});
+    require_playground(words_.playground);
+    folder_ = words_.resume ? folder_to_resume(words_.out, name, settings_, notes_) : fs::path();
+    if (folder_.empty()) {
+      folder_ = lab::new_run_folder(words_.out, name);
+    }
+    store_.emplace(folder_);
+    lock_.emplace(folder_,
+                  fmt::format("another run writes its results to {}: wait for its end, or leave out --resume", folder_.string()));
+    for (Planned& one : planned_) {
+      one.conditions = lab::experiment_conditions(settings_, one.points, one.toml);
+      if (words_.resume) {
+        one.known = known_records(*store_, one.experiment->id, one.conditions, notes_);
+      }
+      notes_ += notes_on_size(one.experiment->id, one.points.size());
+    }
+    environment_ = measure::environment(settings_.machine);
+    if (simulates_) {
+      environment_["simulated_on"] = simulated_on(words_);
+    }
+  }
+
+  void announce() const {
+    if (!speaks()) {
+      fmt::print(stderr, "{}", notes_);
+      return;
+    }
+    fmt::print("{} experiment{}, {} point{}, {} preset; results go to {}\n{}\n", planned_.size(), planned_.size() == 1 ? "" : "s",
+               total_, total_ == 1 ? "" : "s", to_text(settings_.preset), folder_.string(), notes_);
     std::fflush(stdout);
-  } else {
-    fmt::print(stderr, "{}", notes);
   }
-  Json environment = lab::environment(settings.machine);
-  if (simulate) {
-    environment["simulated_on"] = simulated_on(words);
+
+  std::string title() const {
+    if (all()) {
+      return simulates_ ? "Parallel deep learning, simulated on " + settings_.cluster : "Parallel deep learning, measured";
+    }
+    const std::string& first = planned_[0].experiment->title;
+    return planned_.size() == 1
+               ? first
+               : fmt::format("{} and {} more experiment{}", first, planned_.size() - 1, planned_.size() == 2 ? "" : "s");
   }
-  const std::string title = all && simulate      ? "Parallel deep learning, simulated on " + settings.cluster
-                            : all                ? "Parallel deep learning, measured"
-                            : chosen.size() == 1 ? chosen[0]->title
-                                                 : fmt::format("{} and {} more experiment{}", chosen[0]->title, chosen.size() - 1,
-                                                               chosen.size() == 2 ? "" : "s");
-  const std::string created = time_text();
-  const Interrupt interrupt;
-  ProgressBar bar(simulate ? "simulating" : "measuring", 1000, true, ProgressBar::percent);
-  std::size_t before = 0;
-  std::size_t reached = 0;  // points with a result
-  std::vector<lab::Result> results;
-  Json printed = Json::array();
-  for (std::size_t i = 0; i < chosen.size() && !interrupt.asked(); ++i) {
-    const lab::Experiment& experiment = *chosen[i];
-    const bool written = !words.spec.empty() && i + 1 == chosen.size();
-    const std::string command = reproduce(words, written ? "--spec " + shell_word(words.spec) : experiment.id,
-                                          sets_for(experiment, words.sets));
-    const std::optional<lab::RunSpec> before_resume = words.resume ? store.spec(experiment.id) : std::nullopt;
-    store.keep_spec({.experiment = experiment.id,
-                     .title = title,
-                     .run_command = command_line(),
-                     .created = created,
-                     .preset = settings.preset,
-                     .command = command,
-                     .points = points[i],
-                     .environment = before_resume ? before_resume->environment : environment,
-                     .basis = bases[i],
-                     .toml = written ? std::optional(toml) : std::nullopt});
+
+  /// What a report of the experiment needs beside its records.
+  void keep_spec(const Planned& one) const {
+    const lab::Experiment& experiment = *one.experiment;
+    const std::optional<lab::RunSpec> before = words_.resume ? store_->spec(experiment.id) : std::nullopt;
+    store_->keep_spec({.experiment = experiment.id,
+                       .title = title(),
+                       .run_command = command_line(),
+                       .created = created_,
+                       .preset = settings_.preset,
+                       .command = reproduce(words_, one.toml ? "--spec " + shell_word(words_.spec) : experiment.id,
+                                            sets_for(experiment, words_.sets)),
+                       .points = one.points,
+                       .environment = before ? before->environment : environment_,
+                       .conditions = one.conditions,
+                       .toml = one.toml});
+  }
+
+  void measure(const Planned& one, ProgressBar& bar, const Interrupt& interrupt) {
+    keep_spec(one);
+    const std::string& id = one.experiment->id;
     const std::vector<Json> records = lab::measure(
-        experiment, points[i], settings, known[i], Keeper(store, experiment.id, lab::basis_name(bases[i]), points[i].size()),
-        [&](double done, const std::string&) {
-          const double share = (static_cast<double>(before) + done * static_cast<double>(points[i].size())) /
-                               static_cast<double>(total);
+        *one.experiment, one.points, settings_, one.known,
+        Keeper(*store_, id, lab::conditions_name(one.conditions), one.points.size()), [&](double done, const std::string&) {
+          const double share = (static_cast<double>(before_) + done * static_cast<double>(one.points.size())) /
+                               static_cast<double>(total_);
           bar.show(static_cast<std::int64_t>(share * 1000));
           return !interrupt.asked();
         });
-    before += points[i].size();
-    reached += static_cast<std::size_t>(
+    before_ += one.points.size();
+    reached_ += static_cast<std::size_t>(
         std::count_if(records.begin(), records.end(), [](const Json& record) { return !record.contains("reason"); }));
-    results.push_back(lab::conclude(store, experiment.id));
+    results_.push_back(lab::conclude(*store_, id));
     bar.clear();
-    if (say) {
-      fmt::print("{}\n", report::to_terminal(results.back()));
+    if (speaks()) {
+      fmt::print("{}\n", report::to_terminal(results_.back()));
       std::fflush(stdout);
     }
-    printed.push_back(report::to_json(results.back()));
+    printed_.push_back(report::to_json(results_.back()));
   }
-  interrupt.wind_up();
-  if (interrupt.asked() && store.experiments().empty()) {
-    fmt::print(stderr, "baton: interrupted before a point was measured; {} holds no results\n", printable(folder.string()));
-    exit_code = interrupt.exit_code();
-    return;
+
+  void write_results() const {
+    write_report(*store_, results_, words_.playground);
+    if (!words_.json.empty()) {
+      write_output(words_.json, (printed_.size() == 1 ? printed_[0] : printed_).dump(2) + "\n");
+    }
+    if (speaks()) {
+      fmt::print("Report: {}\n", (folder_ / "report.html").string());
+    }
+    if (words_.pdf) {
+      write_pdf(folder_);
+    }
   }
-  write_report(store, results, words.playground);
-  if (!words.json.empty()) {
-    write_output(words.json, (printed.size() == 1 ? printed[0] : printed).dump(2) + "\n");
-  }
-  if (say) {
-    fmt::print("Report: {}\n", (folder / "report.html").string());
-  }
-  if (words.pdf) {
-    write_pdf(folder);
-  }
-  if (interrupt.asked()) {
-    fmt::print(stderr, "baton: interrupted; the measured points are in {}, and --resume continues from there\n", folder.string());
-    exit_code = interrupt.exit_code();
-  } else if (reached == 0) {
-    throw failure("no point could be {}: the reasons are above and in {}", simulate ? "simulated" : "measured", folder.string());
-  }
-}
+
+  LabWords words_;
+  bool simulates_;
+  std::vector<Planned> planned_;
+  lab::AxisValues sets_;
+  lab::Settings settings_;
+  std::string notes_;      // what is said before the first point
+  std::size_t total_ = 0;  // points
+  fs::path folder_;
+  std::optional<lab::Store> store_;
+  std::optional<FolderLock> lock_;
+  Json environment_;
+  std::string created_ = time_text();
+
+  std::size_t before_ = 0;   // points of experiments that are done
+  std::size_t reached_ = 0;  // points with a result
+  std::vector<lab::Result> results_;
+  Json printed_ = Json::array();
+};
+
+void run_lab(LabWords words, int& exit_code) { exit_code = LabRun(std::move(words)).run(); }
 
 void list_experiments() {
   report::Table table({"id", "part", "what it shows"});

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include "baton/base/error.h"
-#include "baton/lab/environment.h"
 #include "baton/lab/prediction.h"
+#include "baton/measure/environment.h"
 #include "baton/report/report.h"
 #include "commands.h"
 #include "options.h"
@@ -57,7 +57,7 @@ void predict(PredictWords words, int& exit_code) {
   }
   if (!words.json.empty()) {
     Json object = report::to_json(result);
-    object["environment"] = lab::environment(settings.machine);
+    object["environment"] = measure::environment(settings.machine);
     write_output(words.json, object.dump(2) + "\n");
   }
   if (interrupt.asked()) {

@@ -4,10 +4,10 @@
 #include <filesystem>
 
 #include "baton/base/error.h"
-#include "baton/lab/basis.h"
-#include "baton/lab/bystanders.h"
+#include "baton/lab/conditions.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/store.h"
+#include "baton/measure/other_processes.h"
 #include "baton/report/report.h"
 #include "baton/report/table.h"
 #include "commands.h"
@@ -64,7 +64,7 @@ void show_report(const std::string& folder, bool pdf, const std::string& playgro
 /// What was kept of an experiment, by point. A usage error if it is damaged.
 std::map<std::string, Json> records_of(const lab::Store& store, const std::string& id) {
   const std::optional<lab::RunSpec> spec = store.spec(id);
-  std::map<std::string, Json> records = spec ? store.records(id, false, lab::basis_name(spec->basis))
+  std::map<std::string, Json> records = spec ? store.records(id, false, lab::conditions_name(spec->conditions))
                                              : std::map<std::string, Json>();
   for (const auto& [point, record] : records) {
     if (!lab::is_sound(record)) {
@@ -84,8 +84,8 @@ bool is_timed(const Json& record) {
 
 /// In what two runs of an experiment differ beside their times: then a difference is one of that.
 std::string not_alike(const lab::Store& a, const lab::Store& b, const std::string& id) {
-  const Json before = a.spec(id)->basis;
-  const Json now = b.spec(id)->basis;
+  const Json before = a.spec(id)->conditions;
+  const Json now = b.spec(id)->conditions;
   if (before.empty() || now.empty()) {
     return "";
   }
@@ -118,7 +118,7 @@ void compare(const std::string& first, const std::string& second, int& exit_code
       if (other == right.end() || !is_timed(record) || !is_timed(other->second)) {
         continue;
       }
-      const auto is_disturbed = [](const Json& row) { return lab::disturbs(row.value("others_share", 0.0)); };
+      const auto is_disturbed = [](const Json& row) { return measure::disturbs(row.value("others_share", 0.0)); };
       const auto origin = [](const Json& row) { return row.value("origin", "measured"); };
       table.row({id, lab::to_words(Json::parse(point)), to_text(lab::time_of(record)), to_text(lab::time_of(other->second)),
                  fmt::format("{:.3f}", lab::number(other->second, "time_per_step_ns") / lab::number(record, "time_per_step_ns")),

@@ -14,9 +14,9 @@
 #include "baton/base/file.h"
 #include "baton/base/text.h"
 #include "baton/job/step_json.h"
-#include "baton/lab/environment.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/store.h"
+#include "baton/measure/environment.h"
 #include "baton/op/rate.h"
 #include "baton/report/page.h"
 #include "baton/report/report.h"
@@ -381,7 +381,7 @@ std::string training_page(const TrainLog& log, const std::string& command) {
   kept.title = fmt::format("Training of {}", run.job().model().name());
   kept.run_command = command;
   kept.created = time_text();
-  kept.environment = lab::environment(run.job().machine());
+  kept.environment = measure::environment(run.job().machine());
   Json report = report::to_report({result}, kept);
   report["preset"] = "";  // a training has none
   report["experiments"][0]["plots_first"] = true;

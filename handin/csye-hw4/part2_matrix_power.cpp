@@ -1,5 +1,5 @@
 // Part 2: A^10 + B^10 on one device and on two. PROGRAM [cpu|cuda] [SIZE]; the sheet's size is 10000.
-#include <baton/lab/matrix_power.h>
+#include <baton/measure/matrix_power.h>
 
 #include "measure.h"
 
@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
     lab::JobSpec spec;
     spec.devices = devices(given.kind, count);
     lab::Training run(spec, baton::cluster::probe(), {}, nullptr, [&](const lab::Job& job) {
-      return lab::matrix_power_plan(size, 10, job.cluster(), job.request().target, job.request().step.precision);
+      return measure::matrix_power_plan(size, 10, job.cluster(), job.request().target, job.request().step.precision);
     });
     run.run(2, 1);
     const double time = milliseconds(run);

@@ -42,7 +42,7 @@ std::string run_experiment(const ExperimentChoice& choice, const lab::Progress& 
                          .machine = machine(),
                          .time_limit = Nanoseconds(choice.full ? 30'000'000'000 : 900'000'000),
                          .cluster = choice.cluster,
-                         .what_if = choice.what_if.empty() ? job::WhatIf{} : job::parse_what_if(choice.what_if)};
+                         .what_if = job::parse_what_if(choice.what_if)};
   if (choice.seconds > 0) {
     settings.time_limit = Nanoseconds(static_cast<std::int64_t>(choice.seconds * 1e9));
   }

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "baton/cuda/launch.h"
-#include "baton/lab/matrix_power.h"
+#include "baton/measure/matrix_power.h"
 #include "baton/plan/target.h"
 #include "baton/plan/verify.h"
 
@@ -15,7 +15,7 @@ Bytes arena(strategy::Precision precision) {
     return launch_workspace(buffers, task, h200);
   }};
   const cluster::Cluster whole({cluster::Device{"cuda:0", {}, Bytes(std::int64_t{100} << 30)}});
-  const plan::Verdict verdict = plan::verify(lab::matrix_power_plan(10000, 10, whole, target, precision));
+  const plan::Verdict verdict = plan::verify(measure::matrix_power_plan(10000, 10, whole, target, precision));
   EXPECT_TRUE(verdict.holds());
   return verdict.memory.peak[0];
 }

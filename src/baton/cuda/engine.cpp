@@ -33,8 +33,6 @@ constexpr std::size_t depth = 4;
 /// One more is kept, to tell how long the GPU waited between two.
 constexpr std::size_t slot_count = depth + 1;
 constexpr Nanoseconds long_step(50'000'000);
-constexpr Nanoseconds between_reports(50'000'000);
-constexpr Nanoseconds between_samples(250'000'000);
 
 /// A graph is launched in one go, but where it spans several places, kernels that have nothing to do with each other wait for each
 /// other in it. Tasks longer than this on average (about ten microseconds) hide what it takes to enqueue them one by one.

@@ -32,8 +32,6 @@ namespace {
 using plan::Lane;
 using plan::Task;
 
-constexpr Nanoseconds between_reports(50'000'000);
-constexpr Nanoseconds between_samples(250'000'000);
 constexpr int health_every = 1000;  // idle rounds
 
 /// A lane of one of this rank's devices, and how far it is in the step.

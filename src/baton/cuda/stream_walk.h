@@ -5,11 +5,16 @@
 #include <memory>
 #include <vector>
 
+#include "baton/base/units.h"
 #include "baton/cuda/event.h"
 #include "baton/cuda/meetings.h"
 #include "baton/cuda/slice.h"
 
 namespace baton::cuda {
+
+/// How often a run reports its progress, and reads the GPU's gauges.
+constexpr Nanoseconds between_reports(50'000'000);
+constexpr Nanoseconds between_samples(250'000'000);
 
 /// The events of a task: where others wait for it, and where a traced step reads the time.
 struct TaskEvents {

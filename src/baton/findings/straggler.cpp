@@ -19,21 +19,21 @@ double part(Nanoseconds time, Nanoseconds step) {
 }
 
 /// Whether it was the latest in more steps than chance explains, over longer than a short disturbance of the machine lasts.
-bool enough_evidence(const Comer& comer, std::size_t devices, Nanoseconds step) {
-  return comer.steps == 0 || (chance_of_latest(comer.latest_in, comer.steps, devices) <= least_surprise &&
-                              comer.steps * step.count >= least_time.count);
+bool enough_evidence(const ArrivalStats& stats, std::size_t devices, Nanoseconds step) {
+  return stats.steps == 0 || (chance_of_latest(stats.latest_in, stats.steps, devices) <= least_surprise &&
+                              stats.steps * step.count >= least_time.count);
 }
 
 /// The others wait longest for it; there is one.
-const Comer& slowest(std::span<const Comer> comers) {
-  return *std::max_element(comers.begin(), comers.end(), [](const Comer& a, const Comer& b) { return a.held_up < b.held_up; });
+const ArrivalStats& slowest(std::span<const ArrivalStats> arrival_stats) {
+  return *std::max_element(arrival_stats.begin(), arrival_stats.end(), [](const ArrivalStats& a, const ArrivalStats& b) { return a.held_up < b.held_up; });
 }
 
 /// Of all the time that one device held all others up, what is this one's.
-double share_of_waiting(std::span<const Comer> comers, const Comer& one) {
+double share_of_waiting(std::span<const ArrivalStats> arrival_stats, const ArrivalStats& one) {
   Nanoseconds all;
-  for (const Comer& comer : comers) {
-    all += comer.held_up;
+  for (const ArrivalStats& stats : arrival_stats) {
+    all += stats.held_up;
   }
   return part(one.held_up, all);
 }
@@ -52,34 +52,34 @@ double chance_of_latest(std::int64_t latest_in, std::int64_t steps, std::size_t 
   return std::min(1.0, chance * static_cast<double>(devices));  // any of them could be the one
 }
 
-const Comer* most_waited_for(std::span<const Comer> comers, Nanoseconds step) {
-  if (comers.size() < 2) {
+const ArrivalStats* most_waited_for(std::span<const ArrivalStats> arrival_stats, Nanoseconds step) {
+  if (arrival_stats.size() < 2) {
     return nullptr;
   }
-  const Comer& worst = slowest(comers);
-  const double chance = 1.0 / static_cast<double>(comers.size());
-  return share_of_waiting(comers, worst) < (1 + chance) / 2 || part(worst.held_up, step) < least_cost ? nullptr : &worst;
+  const ArrivalStats& worst = slowest(arrival_stats);
+  const double chance = 1.0 / static_cast<double>(arrival_stats.size());
+  return share_of_waiting(arrival_stats, worst) < (1 + chance) / 2 || part(worst.held_up, step) < least_cost ? nullptr : &worst;
 }
 
-const Comer* latest(std::span<const Comer> comers, Nanoseconds step) {
-  const Comer* worst = most_waited_for(comers, step);
-  return worst != nullptr && enough_evidence(*worst, comers.size(), step) ? worst : nullptr;
+const ArrivalStats* latest(std::span<const ArrivalStats> arrival_stats, Nanoseconds step) {
+  const ArrivalStats* worst = most_waited_for(arrival_stats, step);
+  return worst != nullptr && enough_evidence(*worst, arrival_stats.size(), step) ? worst : nullptr;
 }
 
-std::string straggler(std::span<const Comer> comers, Nanoseconds step) {
-  if (comers.size() < 2) {
+std::string straggler(std::span<const ArrivalStats> arrival_stats, Nanoseconds step) {
+  if (arrival_stats.size() < 2) {
     return {};
   }
-  const Comer& worst = slowest(comers);
+  const ArrivalStats& worst = slowest(arrival_stats);
   const std::string numbers = fmt::format("holds all others up for {} per step ({:.1f} % of it), {:.0f} % of such waiting",
                                           to_text(worst.held_up), part(worst.held_up, step) * 100,
-                                          share_of_waiting(comers, worst) * 100);
-  if (!enough_evidence(worst, comers.size(), step) && part(worst.held_up, step) >= least_cost) {
+                                          share_of_waiting(arrival_stats, worst) * 100);
+  if (!enough_evidence(worst, arrival_stats.size(), step) && part(worst.held_up, step) >= least_cost) {
     return fmt::format(
         "Whether a device is slow cannot be told from {} step{} of {}: run more of them. The others waited longest for {}.",
         worst.steps, worst.steps == 1 ? "" : "s", to_text(step), worst.name);
   }
-  if (latest(comers, step) == nullptr) {
+  if (latest(arrival_stats, step) == nullptr) {
     return fmt::format("No device stands out: the others wait longest for {}, which {}.", worst.name, numbers);
   }
   const bool found = static_cast<double>(worst.excess.count) >= explained * static_cast<double>(worst.held_up.count);

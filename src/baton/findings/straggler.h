@@ -8,7 +8,7 @@
 namespace baton::findings {
 
 /// How a device came to the collectives it is a member of, in the mean over steps.
-struct Comer {
+struct ArrivalStats {
   std::string name;
   double last_share = 0;       // of the collectives: it came last
   Nanoseconds held_up;         // per step: how long all others waited for it alone
@@ -26,14 +26,14 @@ double chance_of_latest(std::int64_t latest_in, std::int64_t steps, std::size_t 
 /// clearly more is its own than chance makes it, and it costs the others a twentieth of the step. None if no device does, or fewer
 /// than two meet. Time decides and not how often a device came last: after one late arrival all come to the next collectives
 /// together.
-const Comer* most_waited_for(std::span<const Comer> comers, Nanoseconds step);
+const ArrivalStats* most_waited_for(std::span<const ArrivalStats> arrival_stats, Nanoseconds step);
 
 /// The same if it was the one waited for longest in more steps than chance explains, so that the next steps can be expected to be
 /// alike.
-const Comer* latest(std::span<const Comer> comers, Nanoseconds step);
+const ArrivalStats* latest(std::span<const ArrivalStats> arrival_stats, Nanoseconds step);
 
 /// Names the device that keeps the others waiting, how long and in which phase it is slow; or says that there
 /// is none. Empty where fewer than two meet.
-std::string straggler(std::span<const Comer> comers, Nanoseconds step);
+std::string straggler(std::span<const ArrivalStats> arrival_stats, Nanoseconds step);
 
 }  // namespace baton::findings

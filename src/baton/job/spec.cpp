@@ -74,7 +74,7 @@ struct WholeRange {
     const auto* number = std::get_if<std::int64_t>(&value);
     return number != nullptr && *number >= low && *number <= high ? *number : parse_integer(text_of(value), what, low, high);
   }
-  std::string type() const { return high < 1000 ? fmt::format("{}..{}", low, high) : fmt::format("N≥{}", low); }
+  std::string type() const { return high == std::numeric_limits<std::int64_t>::max() ? "N" : fmt::format("{}..{}", low, high); }
 };
 struct RealRange {
   double low;
@@ -88,7 +88,7 @@ struct RealRange {
     const double number = whole != nullptr ? static_cast<double>(*whole) : std::get<double>(value);
     return number >= low && number <= high ? number : parse_number(text_of(value), what, low, high);
   }
-  std::string type() const { return high < 1000 ? fmt::format("{}..{}", low, high) : fmt::format("NUMBER≥{}", low); }
+  std::string type() const { return fmt::format("{}..{:.0f}", low, high); }
 };
 
 template <typename T>
@@ -149,7 +149,7 @@ std::string mebibytes_text(Bytes size) {
 JobField mebibytes(std::string name, Bytes JobSpec::*member, std::string help) {
   static constexpr RealRange range{0, 1e6};
   JobField field = field_of(
-      std::move(name), member, "MiB≥0", std::move(help),
+      std::move(name), member, "MiB", std::move(help),
       [](const FieldValue& value, const std::string& flag) {
         return Bytes(static_cast<std::int64_t>(range.take(value, flag) * mebibyte));
       },
@@ -268,7 +268,10 @@ JobField delay_field() {
   JobField field = parsed("delay", &JobSpec::delays, "DELAY",
                           "make a device wait: before=forward|backward|update,device=all|N,ms=10; may be given several times",
                           parse_delays);
-  field.add = [](JobSpec& spec, std::string_view value) { spec.delays.push_back(strategy::parse_delay(value)); };
+  field.add = [](JobSpec& spec, std::string_view value) {
+    const std::vector<strategy::DelayRequest> more = parse_delays(std::string(value));
+    spec.delays.insert(spec.delays.end(), more.begin(), more.end());
+  };
   return field;
 }
 
@@ -371,7 +374,7 @@ void add_machine_and_data_fields(std::vector<JobField>& list) {
       },
       [](Bytes size) { return flag_text(size); }));
   add(text("backend", &JobSpec::backend, "NAME", "what computes on the devices (default: the fastest one for them)"));
-  add(number("seed", &JobSpec::seed, WholeRange{0}, "seed of the random weights and data"), Topic::step);
+  add(number("seed", &JobSpec::seed, WholeRange{0}, "seed of the random weights and data, at least 0"), Topic::step);
   add(number("samples", &JobSpec::samples, WholeRange{0}, "random samples in the data set; 0 means the same batch in every step"),
       Topic::step);
   add(text(

@@ -100,14 +100,14 @@ Json devices_json(const plan::Plan& plan, const Study& study, const std::vector<
 
 Json arrivals_json(const Study& study) {
   Json list = Json::array();
-  for (const findings::Comer& comer : study.comers()) {
-    list.push_back({{"device", comer.name},
-                    {"last", comer.last_share},
-                    {"held_up_ns", comer.held_up.count},
-                    {"phase", comer.phase},
-                    {"excess_ns", comer.excess.count},
-                    {"steps", comer.steps},
-                    {"latest_in", comer.latest_in}});
+  for (const findings::ArrivalStats& stats : study.arrival_stats()) {
+    list.push_back({{"device", stats.name},
+                    {"last", stats.last_share},
+                    {"held_up_ns", stats.held_up.count},
+                    {"phase", stats.phase},
+                    {"excess_ns", stats.excess.count},
+                    {"steps", stats.steps},
+                    {"latest_in", stats.latest_in}});
   }
   return list;
 }

@@ -32,8 +32,8 @@ void Study::add(const trace::StepTrace& step) {
   ++traced_steps_;
 }
 
-std::vector<findings::Comer> Study::comers() const {
-  std::vector<findings::Comer> list;
+std::vector<findings::ArrivalStats> Study::arrival_stats() const {
+  std::vector<findings::ArrivalStats> list;
   for (std::size_t d = 0; d < arrivals_.size() && copies_ == 1; ++d) {
     const trace::Arrivals& came = arrivals_[d];
     if (came.collectives == 0) {

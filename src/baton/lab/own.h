@@ -16,12 +16,12 @@
 
 namespace baton::lab {
 
-/// What a program gives to a job itself, because no word names it. Each replaces what the words say; empty: the words hold.
+/// What a program gives to a job itself, because no field names it. Each replaces what the specification says; empty: that holds.
 struct Own {
   std::shared_ptr<const model::Model> model;
   std::optional<strategy::Strategy> strategy;
-  /// Makes the schedule, from the pipeline that the words describe. It needs their number of micro-batches, or takes twice as many
-  /// as there are devices.
+  /// Makes the schedule, from the pipeline that the specification describes. It needs its number of micro-batches, or takes twice
+  /// as many as there are devices.
   std::function<schedule::Grid(const schedule::Pipeline&)> schedule;
   std::optional<data::Parts> data;
   /// The weights before the first step, under the names of a checkpoint. Those that it does not hold are refused.

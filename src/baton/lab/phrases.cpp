@@ -7,6 +7,7 @@
 
 #include "baton/base/units.h"
 #include "baton/lab/rows.h"
+#include "baton/measure/other_processes.h"
 
 namespace baton::lab {
 namespace {
@@ -112,6 +113,22 @@ std::string trained_line(const std::vector<Json>& rows) {
   add("seed", "seed ", "");
   add("device", "each device ", "");
   return line;
+}
+
+std::string other_processes_finding(const std::vector<Json>& rows) {
+  std::size_t disturbed = 0;
+  double most = 0;
+  for (const Json& row : rows) {
+    const double share = row.value("others_share", 0.0);
+    disturbed += measure::disturbs(share) ? 1 : 0;
+    most = std::max(most, share);
+  }
+  return disturbed == 0
+             ? ""
+             : fmt::format(
+                   "This machine was busy: beside {} of {} rows other processes used up to {} of its cores. Times are "
+                   "longer than it alone would take, and ratios between rows may be off; measure again when it is quiet.",
+                   disturbed, rows.size(), percent(most));
 }
 
 }  // namespace baton::lab

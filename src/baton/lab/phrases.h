@@ -40,4 +40,7 @@ std::string simulated_once(std::string answer);
 /// says.
 std::string trained_line(const std::vector<Json>& rows);
 
+/// That rows were measured beside such work (their `others_share`); empty if none was.
+std::string other_processes_finding(const std::vector<Json>& rows);
+
 }  // namespace baton::lab

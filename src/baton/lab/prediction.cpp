@@ -8,9 +8,9 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/findings/median.h"
-#include "baton/lab/calibration.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
+#include "baton/measure/calibration.h"
 
 namespace baton::lab {
 namespace {
@@ -48,7 +48,7 @@ class PredictedAndMeasured final : public TrainMeasurement {
     JobSpec spec = spec_;
     spec.cluster = this_machine;
     const Job job(spec, settings_.machine);
-    Calibration(job.machine(), job.cluster(), job.backend()).measure(job.compile(), job.cluster(), job.backend(), true);
+    measure::Calibration(job.machine(), job.cluster(), job.backend()).measure(job.compile(), job.cluster(), job.backend(), true);
   }
 
   JobSpec spec_;

@@ -301,8 +301,8 @@ std::string attribution(const Json& row, const std::string& what) {
       percent(number(row, "waiting_ns") / step), percent(number(row, "delayed_ns") / step), percent(number(row, "rest_ns") / step));
 }
 
-std::vector<findings::Comer> comers_of(const Json& row) {
-  std::vector<findings::Comer> list;
+std::vector<findings::ArrivalStats> arrival_stats_of(const Json& row) {
+  std::vector<findings::ArrivalStats> list;
   for (const Json& one : row.value("arrivals", Json::array())) {
     list.push_back({.name = text(one, "device"),
                     .last_share = number(one, "last"),

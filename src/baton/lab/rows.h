@@ -90,7 +90,7 @@ void add_oversubscribed_note(std::vector<std::string>& sentences, const std::vec
 std::string attribution(const Json& row, const std::string& what);
 
 /// How a row's devices came to collectives; none if it does not say.
-std::vector<findings::Comer> comers_of(const Json& row);
+std::vector<findings::ArrivalStats> arrival_stats_of(const Json& row);
 
 /// The column that most tables have.
 Column time_column();

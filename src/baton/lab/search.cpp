@@ -459,8 +459,8 @@ std::string against_all_devices(const SearchResult& result) {
     return fmt::format("No smaller number of devices that was simulated is faster than all {}.", result.devices);
   }
   return fmt::format("{} faster than all {}: the fastest split of all, {}, takes {}, {} longer.",
-                     best.choice.devices() == 1 ? "One device is" : fmt::format("{} devices are", best.choice.devices()), result.devices, all->name,
-                     to_text(all->step),
+                     best.choice.devices() == 1 ? "One device is" : fmt::format("{} devices are", best.choice.devices()),
+                     result.devices, all->name, to_text(all->step),
                      percent(static_cast<double>((all->step - best.step).count) / static_cast<double>(best.step.count)));
 }
 

@@ -6,7 +6,7 @@
 #include "baton/cost/roofline.h"
 #include "baton/cost/scaled.h"
 #include "baton/job/setup.h"
-#include "baton/lab/rest.h"
+#include "baton/measure/wake_up.h"
 #include "baton/sim/crowded.h"
 
 namespace baton::lab {
@@ -17,10 +17,11 @@ void require_rates(const Job& job) {
   }
 }
 
-Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for, const Calibration::Progress& progress)
+Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for,
+                       const measure::Calibration::Progress& progress)
     : job_(job), plan_(plan), stands_for_(std::move(stands_for)), what_if_(job.what_if()) {
   if (!job.imagined()) {
-    calibration_ = std::make_unique<Calibration>(job.machine(), job.cluster(), job.backend());
+    calibration_ = std::make_unique<measure::Calibration>(job.machine(), job.cluster(), job.backend());
     calibration_->measure(plan, job.cluster(), job.backend(), false, progress);
     end_if_asked();
   } else {
@@ -38,11 +39,11 @@ trace::StepTrace Simulation::step(const WhatIf& what_if) const {
   const cost::Times& times_alone = calibration_->times(plan_, 1);
   const cost::Measured alone(times_alone, cluster, where);
   const cost::Measured beside(times, cluster, where);
-  const auto waking = times_alone.find(rest_key);
+  const auto waking = times_alone.find(measure::wake_up_key);
   trace::StepTrace step = sim::simulate(
       plan_, cluster, cost::Scaled(alone, what_if.compute, what_if.link), cost::Scaled(beside, what_if.compute, what_if.link),
-      {.rest = long_rest, .costs = waking == times_alone.end() ? Nanoseconds(0) : waking->second});
-  if (const auto rest = times.find(Calibration::step_key); rest != times.end()) {
+      {.rest = measure::long_idle, .costs = waking == times_alone.end() ? Nanoseconds(0) : waking->second});
+  if (const auto rest = times.find(measure::Calibration::step_key); rest != times.end()) {
     step.duration += rest->second;
   }
   return step;

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "baton/job/scenario.h"
-#include "baton/lab/calibration.h"
 #include "baton/lab/job.h"
+#include "baton/measure/calibration.h"
 #include "baton/sim/simulate.h"
 #include "baton/trace/trace.h"
 
@@ -21,7 +21,8 @@ class Simulation {
  public:
   /// Times what has not been timed yet, where this machine is simulated. Costs of the job's own replace those of another
   /// cluster's file. Job and plan must outlive it. Where the plan is folded, `stands_for` says how.
-  Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for = {}, const Calibration::Progress& progress = {});
+  Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for = {},
+             const measure::Calibration::Progress& progress = {});
 
   trace::StepTrace step() const { return step(what_if_); }
   trace::StepTrace step(const WhatIf& what_if) const;
@@ -35,7 +36,7 @@ class Simulation {
   const plan::Plan& plan_;
   sim::StandsFor stands_for_;
   WhatIf what_if_;
-  std::unique_ptr<Calibration> calibration_;  // of this machine
+  std::unique_ptr<measure::Calibration> calibration_;  // of this machine
 };
 
 using job::Sensitivity;

@@ -13,7 +13,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
-#include "baton/lab/basis.h"
+#include "baton/lab/conditions.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/spec.h"
 
@@ -38,15 +38,11 @@ std::string read_kept(const fs::path& path) {
 }
 
 Json to_json(const RunSpec& spec) {
-  Json json{{"experiment", spec.experiment},
-            {"title", spec.title},
-            {"run_command", spec.run_command},
-            {"created", spec.created},
-            {"preset", to_text(spec.preset)},
-            {"command", spec.command},
-            {"points", spec.points},
-            {"environment", spec.environment},
-            {"basis", spec.basis}};
+  Json json{{"experiment", spec.experiment},   {"title", spec.title},
+            {"run_command", spec.run_command}, {"created", spec.created},
+            {"preset", to_text(spec.preset)},  {"command", spec.command},
+            {"points", spec.points},           {"environment", spec.environment},
+            {"basis", spec.conditions}};
   if (spec.toml) {
     json["toml"] = *spec.toml;
   }
@@ -88,9 +84,9 @@ std::optional<RunSpec> from_json(const Json& json, const std::string& id) {
     sound = sound && is_environment(spec.environment);
   }
   if (json.contains("basis")) {
-    spec.basis = json["basis"];
-    sound = sound && spec.basis.is_object() &&
-            std::all_of(spec.basis.begin(), spec.basis.end(), [](const Json& part) { return part.is_object(); });
+    spec.conditions = json["basis"];
+    sound = sound && spec.conditions.is_object() &&
+            std::all_of(spec.conditions.begin(), spec.conditions.end(), [](const Json& part) { return part.is_object(); });
   }
   if (json.contains("toml")) {
     take("toml", spec.toml.emplace());
@@ -112,8 +108,9 @@ void Store::keep_spec(const RunSpec& spec) const {
   write_whole(folder_ / (spec.experiment + ".spec.json"), to_json(spec).dump(2) + "\n");
 }
 
-std::size_t Store::keep(const std::string& id, const Point& point, const Json& record, bool final, const std::string& basis) const {
-  Json line{{"point", point}, {"final", final}, {"basis", basis}, {"record", record}};
+std::size_t Store::keep(const std::string& id, const Point& point, const Json& record, bool final,
+                        const std::string& conditions) const {
+  Json line{{"point", point}, {"final", final}, {"basis", conditions}, {"record", record}};
   std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (too_large(text) && record.contains("timeline")) {
     line["record"].erase("timeline");
@@ -132,8 +129,8 @@ namespace {
 /// The latest record of each point, as lines come.
 class Latest {
  public:
-  Latest(bool only_final, std::string basis, std::string name, std::vector<LeftOut>* left_out = nullptr)
-      : only_final_(only_final), basis_(std::move(basis)), name_(std::move(name)), left_out_(left_out) {}
+  Latest(bool only_final, std::string conditions, std::string name, std::vector<LeftOut>* left_out = nullptr)
+      : only_final_(only_final), conditions_(std::move(conditions)), name_(std::move(name)), left_out_(left_out) {}
 
   /// The next line; one that is too long comes as its beginning.
   void add(std::string_view text) {
@@ -156,7 +153,7 @@ class Latest {
       leave_out("is no record");
       return;
     }
-    if ((only_final_ && !line["final"].get<bool>()) || line.value("basis", Json("")) != basis_) {
+    if ((only_final_ && !line["final"].get<bool>()) || line.value("basis", Json("")) != conditions_) {
       return;
     }
     Kept& one = kept_[line["point"].dump()];
@@ -187,7 +184,7 @@ class Latest {
     std::size_t bytes = 0;
   };
   bool only_final_;
-  std::string basis_;
+  std::string conditions_;
   std::string name_;
   std::vector<LeftOut>* left_out_;
   std::size_t lines_ = 0;
@@ -197,8 +194,8 @@ class Latest {
 
 }  // namespace
 
-std::map<std::string, Json> parse_records(std::string_view lines, bool only_final, const std::string& basis) {
-  Latest latest(only_final, basis, "the text");
+std::map<std::string, Json> parse_records(std::string_view lines, bool only_final, const std::string& conditions) {
+  Latest latest(only_final, conditions, "the text");
   while (!lines.empty()) {
     const std::string_view text = lines.substr(0, lines.find('\n'));
     lines.remove_prefix(std::min(text.size() + 1, lines.size()));
@@ -207,10 +204,10 @@ std::map<std::string, Json> parse_records(std::string_view lines, bool only_fina
   return latest.take();
 }
 
-std::map<std::string, Json> Store::records(const std::string& id, bool only_final, const std::string& basis,
+std::map<std::string, Json> Store::records(const std::string& id, bool only_final, const std::string& conditions,
                                            std::vector<LeftOut>* left_out) const {
   const fs::path path = records_path(id);
-  Latest latest(only_final, basis, path.string(), left_out);
+  Latest latest(only_final, conditions, path.string(), left_out);
   std::error_code missing;
   if (!fs::exists(path, missing)) {
     return {};
@@ -345,7 +342,7 @@ std::string first_of(const std::vector<std::string>& all) {
 
 Damage damage_of(const Store& store, const RunSpec& spec) {
   std::vector<LeftOut> left_out;
-  const std::map<std::string, Json> final = store.records(spec.experiment, true, basis_name(spec.basis), &left_out);
+  const std::map<std::string, Json> final = store.records(spec.experiment, true, conditions_name(spec.conditions), &left_out);
   if (left_out.empty()) {
     return {};
   }
@@ -365,7 +362,7 @@ Result conclude(const Store& store, const std::string& id) {
   }
   const auto experiment = std::make_shared<const Experiment>(
       extended(spec->toml ? parse_spec(*spec->toml, id) : experiment_by_id(id), keys_of(spec->points)));
-  std::map<std::string, Json> kept = store.records(id, false, basis_name(spec->basis));
+  std::map<std::string, Json> kept = store.records(id, false, conditions_name(spec->conditions));
   std::vector<Json> records;
   std::vector<std::string> missing;
   for (const Point& point : spec->points) {

@@ -21,8 +21,8 @@ struct RunSpec {
   std::string command;  // measures this one again
   std::vector<Point> points;
   Json environment = Json::object();
-  Json basis = Json::object();      // what its numbers depend on (basis.h); empty in files of version 0.1.0
-  std::optional<std::string> toml;  // of an experiment that a user wrote
+  Json conditions = Json::object();  // what its numbers depend on (conditions.h); empty in files of version 0.1.0
+  std::optional<std::string> toml;   // of an experiment that a user wrote
 
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };
@@ -45,12 +45,13 @@ class Store {
 
   /// Under its experiment's name; it takes the place of the one before.
   void keep_spec(const RunSpec& spec) const;
-  /// Appends a line, flushes it and returns how long it is. `basis` is the name of what the record depends on.
-  std::size_t keep(const std::string& id, const Point& point, const Json& record, bool final, const std::string& basis = "") const;
+  /// Appends a line, flushes it and returns how long it is. `conditions` is the name of what the record depends on.
+  std::size_t keep(const std::string& id, const Point& point, const Json& record, bool final,
+                   const std::string& conditions = "") const;
 
-  /// The records of an experiment that belong to the basis, or only the final ones, as `parse_records` has them. A usage error if
-  /// they are more than a report can be made from, or cannot be read. Damaged lines are added to `left_out`.
-  std::map<std::string, Json> records(const std::string& id, bool only_final, const std::string& basis = "",
+  /// The records of an experiment that belong to the conditions, or only the final ones, as `parse_records` has them. A usage error
+  /// if they are more than a report can be made from, or cannot be read. Damaged lines are added to `left_out`.
+  std::map<std::string, Json> records(const std::string& id, bool only_final, const std::string& conditions = "",
                                       std::vector<LeftOut>* left_out = nullptr) const;
   std::filesystem::path records_path(const std::string& id) const { return folder_ / (id + ".jsonl"); }
   /// Its spec; nothing if there is none. A usage error where it is damaged.
@@ -74,8 +75,8 @@ inline constexpr Bytes most_records(std::int64_t{256} << 20);
 inline constexpr Bytes most_record(std::int64_t{16} << 20);
 
 /// Records by the text of their point out of lines as `Store::keep` writes them: the latest of each point that belongs to the
-/// basis. Lines that were cut off or are no records are passed over. A usage error if they take more than `most_records`.
-std::map<std::string, Json> parse_records(std::string_view lines, bool only_final, const std::string& basis = "");
+/// conditions. Lines that were cut off or are no records are passed over. A usage error if they take more than `most_records`.
+std::map<std::string, Json> parse_records(std::string_view lines, bool only_final, const std::string& conditions = "");
 
 /// Damaged lines of an experiment's file.
 struct Damage {

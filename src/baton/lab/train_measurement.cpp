@@ -9,7 +9,7 @@
 #include "baton/base/clock.h"
 #include "baton/base/hash.h"
 #include "baton/job/step_json.h"
-#include "baton/lab/crowding.h"
+#include "baton/lab/part_slowdown.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/training_json.h"
 
@@ -167,14 +167,14 @@ Json gpu_summary(const Training& run) {
 }  // namespace
 
 TrainMeasurement::TrainMeasurement(const JobSpec& spec, const Settings& settings, Options options)
-    : training_(
-          std::make_unique<Training>(as_set(spec, settings), settings.machine, Calibration::Progress{}, nullptr, options.planner)),
+    : training_(std::make_unique<Training>(as_set(spec, settings), settings.machine, measure::Calibration::Progress{}, nullptr,
+                                           options.planner)),
       options_(std::move(options)),
       first_instance_(settings.instance == 0) {
   if (!training_->simulated()) {
     const Job& job = training_->job();
     if (static_cast<std::int64_t>(job.cluster().size()) >= settings.most_devices) {  // there parts slow each other down most
-      crowding_ = crowding(training_->plan(), job);
+      part_slowdown_ = part_slowdown(training_->plan(), job);
     }
   }
 }
@@ -219,8 +219,8 @@ Json TrainMeasurement::record() const {
   record.update(parts);
   record.update(Json{{"trained", trained_json(run)}, {"messages", messages(run)}, {"gradients_left", gradients_left(run)}});
   record.update(gpu_summary(run));
-  if (crowding_) {
-    record["beside"] = to_json(*crowding_);
+  if (part_slowdown_) {
+    record["beside"] = to_json(*part_slowdown_);
   }
   if (!options_.timeline.empty()) {
     record["timeline"] = timeline_json(run, options_.timeline);

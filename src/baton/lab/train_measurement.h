@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "baton/lab/crowding.h"
 #include "baton/lab/experiment.h"
+#include "baton/lab/part_slowdown.h"
 #include "baton/lab/training.h"
 
 namespace baton::lab {
@@ -27,7 +27,7 @@ class TrainMeasurement : public Measurement {
   /// `rest_ns`, the mean over devices), the largest of the devices' `peak_bytes` and `buffer_bytes`, each message, the first
   /// `losses`, `loss_final` after `loss_steps` and `losses_checksum`, `trained` (what was trained, and on devices of which kind),
   /// and `gradients_left`: by block, gradients a step that were not zero once rounded. On parts of a GPU `beside` says how they
-  /// slow each other down (crowding.h).
+  /// slow each other down (part_slowdown.h).
   Json record() const override;
 
  protected:
@@ -39,7 +39,7 @@ class TrainMeasurement : public Measurement {
   std::unique_ptr<Training> training_;
   Options options_;
   bool first_instance_;
-  std::optional<Crowding> crowding_;
+  std::optional<PartSlowdown> part_slowdown_;
 };
 
 /// An axis whose values are those of a field of a job; a usage error if there is no such field.

@@ -33,8 +33,8 @@ bool same_value(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-Training::Training(const JobSpec& spec, const cluster::Machine& machine, const Calibration::Progress& progress, ranks::World* world,
-                   const Planner& planner, Own own)
+Training::Training(const JobSpec& spec, const cluster::Machine& machine, const measure::Calibration::Progress& progress,
+                   ranks::World* world, const Planner& planner, Own own)
     : job_(std::make_unique<Job>(spec, machine, world, std::move(own))) {
   if (job_->simulated()) {
     open_simulation(progress, planner);
@@ -64,7 +64,7 @@ void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& exe
   }
 }
 
-void Training::open_simulation(const Calibration::Progress& progress, const Planner& planner) {
+void Training::open_simulation(const measure::Calibration::Progress& progress, const Planner& planner) {
   const auto limits = [&](const plan::Plan& plan) { return job_->limits(plan); };
   job::Laid laid = planner ? job::lay_out(planner(*job_), limits)
                            : job::lay_out(job_->request(), job_->strategy(),

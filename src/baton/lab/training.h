@@ -29,7 +29,7 @@ class Training {
   /// Compiles and verifies the plan and takes the memory; a usage error says why it cannot be run. `progress` is told of
   /// what a simulation of this machine has to time first.
   /// Among several ranks all make one and call the same in the same order; each has losses and step times, 0 has the rest too.
-  Training(const JobSpec& spec, const cluster::Machine& machine, const Calibration::Progress& progress = {},
+  Training(const JobSpec& spec, const cluster::Machine& machine, const measure::Calibration::Progress& progress = {},
            ranks::World* world = nullptr, const Planner& planner = {}, Own own = {});
 
   const Job& job() const { return *job_; }
@@ -87,7 +87,7 @@ class Training {
   /// Of the traced steps' critical paths, by kind of segment.
   const std::array<Nanoseconds, trace::PathSegment::kinds>& path() const { return study_->path(); }
   /// How devices came to collectives, in the mean over the traced steps; empty if fewer than two devices meet.
-  std::vector<findings::Comer> comers() const { return study_->comers(); }
+  std::vector<findings::ArrivalStats> arrival_stats() const { return study_->arrival_stats(); }
   const job::Study& study() const { return *study_; }
   /// What rounding to 16-bit types did, over all steps.
   const std::vector<exec::RoundingTally>& roundings() const { return roundings_; }
@@ -104,7 +104,7 @@ class Training {
 
  private:
   std::optional<op::ScaleState> read_scaler() const;
-  void open_simulation(const Calibration::Progress& progress, const Planner& planner);
+  void open_simulation(const measure::Calibration::Progress& progress, const Planner& planner);
   exec::RunResult simulate() const;
 
   std::unique_ptr<Job> job_;

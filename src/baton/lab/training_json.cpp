@@ -3,7 +3,7 @@
 #include "baton/cluster/gpu.h"
 #include "baton/cuda/cuda.h"
 #include "baton/job/step_json.h"
-#include "baton/lab/environment.h"
+#include "baton/measure/environment.h"
 
 namespace baton::lab {
 namespace {
@@ -174,7 +174,7 @@ Json result_json(const Training& run, const std::string& command) {
                   {"roundings", roundings_json(run)},
                   {"costs", run.simulated() ? Json(run.simulation().cost_origin()) : Json()},
                   {"ranks", run.simulated() ? Json::array() : ranks_json(run)},
-                  {"environment", environment(job.machine())}});
+                  {"environment", measure::environment(job.machine())}});
   return all;
 }
 

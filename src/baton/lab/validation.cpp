@@ -12,9 +12,9 @@
 #include "baton/cost/uniform.h"
 #include "baton/findings/median.h"
 #include "baton/job/reserved.h"
-#include "baton/lab/collectives.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/simulation.h"
+#include "baton/measure/collectives.h"
 #include "baton/model/zoo.h"
 #include "baton/plan/memory.h"
 #include "baton/plan/ordering.h"
@@ -159,7 +159,7 @@ double simulated_time(const PublishedAllReduce& job) {
   for (const cluster::Device& device : cluster.devices()) {
     names.push_back(device.name);
   }
-  const Meetings one = meetings(plan::Move::all_reduce, std::max<std::int64_t>(1, job.bytes / 4), 1, names);
+  const measure::Meetings one = measure::meetings(plan::Move::all_reduce, std::max<std::int64_t>(1, job.bytes / 4), 1, names);
   return in_seconds(sim::simulate(one.plan, cluster, cost::Uniform({})).duration);
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 Nanoseconds ms(std::int64_t count) { return Nanoseconds(count * 1'000'000); }
 
-std::vector<Comer> four() {
+std::vector<ArrivalStats> four() {
   return {{"cpu:0", 0.02, ms(0), "forward", ms(0)},
           {"cpu:1", 0.94, ms(20), "backward", ms(19)},
           {"cpu:2", 0.02, ms(0), "forward", ms(0)},
@@ -23,9 +23,9 @@ TEST(Straggler, TheOneWaitedForIsNamedWithItsPhaseAndItsCost) {
 }
 
 TEST(Straggler, TheLatestIsTheOneNamed) {
-  std::vector<Comer> comers = four();
-  EXPECT_EQ(latest(comers, ms(40)), &comers[1]);
-  EXPECT_EQ(latest(comers, ms(1000)), nullptr);
+  std::vector<ArrivalStats> arrival_stats = four();
+  EXPECT_EQ(latest(arrival_stats, ms(40)), &arrival_stats[1]);
+  EXPECT_EQ(latest(arrival_stats, ms(1000)), nullptr);
 }
 
 TEST(Straggler, NobodyIsNamedForWhatCostsLittle) {
@@ -34,24 +34,24 @@ TEST(Straggler, NobodyIsNamedForWhatCostsLittle) {
 }
 
 TEST(Straggler, NobodyIsNamedWhoHoldsTheOthersUpAboutAsLongAsTheyHoldIt) {
-  std::vector<Comer> comers = four();
-  for (Comer& comer : comers) {
-    comer.held_up = ms(20);
+  std::vector<ArrivalStats> arrival_stats = four();
+  for (ArrivalStats& stats : arrival_stats) {
+    stats.held_up = ms(20);
   }
-  EXPECT_EQ(straggler(comers, ms(200)).find("No device stands out"), 0U);
-  EXPECT_EQ(latest(comers, ms(200)), nullptr);
+  EXPECT_EQ(straggler(arrival_stats, ms(200)).find("No device stands out"), 0U);
+  EXPECT_EQ(latest(arrival_stats, ms(200)), nullptr);
 }
 
 TEST(Straggler, TimeDecidesAndNotHowOftenOneComesLast) {
-  std::vector<Comer> comers = four();
-  comers[1].last_share = 0.25;  // at the later collectives all come together
-  EXPECT_EQ(latest(comers, ms(40)), &comers[1]);
+  std::vector<ArrivalStats> arrival_stats = four();
+  arrival_stats[1].last_share = 0.25;  // at the later collectives all come together
+  EXPECT_EQ(latest(arrival_stats, ms(40)), &arrival_stats[1]);
 }
 
 TEST(Straggler, NoPhaseIsNamedThatDoesNotExplainIt) {
-  std::vector<Comer> comers = four();
-  comers[1].excess = ms(3);
-  const std::string said = straggler(comers, ms(40));
+  std::vector<ArrivalStats> arrival_stats = four();
+  arrival_stats[1].excess = ms(3);
+  const std::string said = straggler(arrival_stats, ms(40));
   EXPECT_EQ(said.find("backward"), std::string::npos) << said;
   EXPECT_NE(said.find("None of its phases"), std::string::npos) << said;
 }
@@ -64,42 +64,42 @@ TEST(Straggler, ChanceIsThatOfTheBinomialDistributionForAnyOfTheDevices) {
 }
 
 TEST(Straggler, OneStepIsNoEvidence) {
-  std::vector<Comer> comers = four();
-  for (Comer& comer : comers) {
-    comer.steps = 1;
+  std::vector<ArrivalStats> arrival_stats = four();
+  for (ArrivalStats& stats : arrival_stats) {
+    stats.steps = 1;
   }
-  comers[1].latest_in = 1;
-  EXPECT_EQ(latest(comers, ms(40)), nullptr);
-  EXPECT_EQ(most_waited_for(comers, ms(40)), &comers[1]) << "that it was so in this step is seen";
-  EXPECT_EQ(most_waited_for(comers, ms(1000)), nullptr);
+  arrival_stats[1].latest_in = 1;
+  EXPECT_EQ(latest(arrival_stats, ms(40)), nullptr);
+  EXPECT_EQ(most_waited_for(arrival_stats, ms(40)), &arrival_stats[1]) << "that it was so in this step is seen";
+  EXPECT_EQ(most_waited_for(arrival_stats, ms(1000)), nullptr);
   EXPECT_EQ(
-      straggler(comers, ms(40)),
+      straggler(arrival_stats, ms(40)),
       "Whether a device is slow cannot be told from 1 step of 40.0 ms: run more of them. The others waited longest for cpu:1.");
 }
 
 TEST(Straggler, ManyStepsAreEvidenceIfItIsTheLatestInNearlyAllOfThem) {
-  std::vector<Comer> comers = four();
-  for (Comer& comer : comers) {
-    comer.steps = 20;
+  std::vector<ArrivalStats> arrival_stats = four();
+  for (ArrivalStats& stats : arrival_stats) {
+    stats.steps = 20;
   }
-  comers[1].latest_in = 18;
-  EXPECT_EQ(latest(comers, ms(40)), &comers[1]);
-  comers[1].latest_in = 7;
-  EXPECT_EQ(latest(comers, ms(40)), nullptr) << "5 of 20 are its share";
+  arrival_stats[1].latest_in = 18;
+  EXPECT_EQ(latest(arrival_stats, ms(40)), &arrival_stats[1]);
+  arrival_stats[1].latest_in = 7;
+  EXPECT_EQ(latest(arrival_stats, ms(40)), nullptr) << "5 of 20 are its share";
 }
 
 TEST(Straggler, AFewMillisecondsAreNoEvidenceHoweverManySteps) {
-  std::vector<Comer> comers = four();
-  for (Comer& comer : comers) {
-    comer.steps = 20;
-    comer.held_up = Nanoseconds(comer.held_up.count / 100);
+  std::vector<ArrivalStats> arrival_stats = four();
+  for (ArrivalStats& stats : arrival_stats) {
+    stats.steps = 20;
+    stats.held_up = Nanoseconds(stats.held_up.count / 100);
   }
-  comers[1].latest_in = 20;
-  EXPECT_EQ(latest(comers, Nanoseconds(400'000)), nullptr) << "one disturbance may last 8 ms";
+  arrival_stats[1].latest_in = 20;
+  EXPECT_EQ(latest(arrival_stats, Nanoseconds(400'000)), nullptr) << "one disturbance may last 8 ms";
 }
 
 TEST(Straggler, OneAloneKeepsNobodyWaiting) {
-  EXPECT_EQ(straggler(std::vector<Comer>{{"cpu:0", 1, ms(5), "forward", ms(5)}}, ms(10)), "");
+  EXPECT_EQ(straggler(std::vector<ArrivalStats>{{"cpu:0", 1, ms(5), "forward", ms(5)}}, ms(10)), "");
   EXPECT_EQ(straggler({}, ms(10)), "");
 }
 

@@ -13,20 +13,21 @@ namespace {
 
 constexpr const char* small_llama = "llama:depth=4,heads=8,kv-heads=4,dim=512,hidden=1024,context=256,vocab=4096";
 
-JobWords torchtitan(const std::string& devices) {
-  JobWords words;
-  words.model = small_llama;
-  words.cluster = "h100-96gb";
-  words.software = "torchtitan";
-  words.precision = "bf16";
-  words.devices = words.dp = devices;
-  words.batch = std::to_string(16 * std::stoi(devices));
-  words.micro_batches = "1";
-  words.zero = "3";
-  return words;
+JobSpec torchtitan(std::int64_t devices) {
+  JobSpec spec;
+  spec.model = small_llama;
+  spec.cluster = "h100-96gb";
+  spec.software = "torchtitan";
+  spec.precision = strategy::Precision::bf16;
+  spec.devices = devices;
+  spec.dp = devices;
+  spec.batch = 16 * devices;
+  spec.micro_batches = 1;
+  spec.zero = 3;
+  return spec;
 }
 
-Bytes reserved_of(const JobWords& words) { return fit(words).reserved.at(0).total; }
+Bytes reserved_of(const JobSpec& spec) { return fit(spec).reserved.at(0).total; }
 
 std::int64_t cause(const Reserved& reserved, const std::string& name) {
   for (const auto& [cause, bytes] : reserved.causes) {
@@ -61,14 +62,15 @@ TEST(Reserved, TensorRanksKeepTheirPartOfALayer) {
   const std::int64_t alone = kept_bytes(layer(Keeping::selected, false));
   const LayerGraph divided = layer(Keeping::selected, false, {.rows = 2, .tp = 4, .sp = true});
   EXPECT_EQ(layer(Keeping::input, false, {.rows = 2, .tp = 4, .sp = true}).elements() * 4,
-            layer(Keeping::input, false).elements() + 3 * 2 * 512) << "gains of norms are whole";
+            layer(Keeping::input, false).elements() + 3 * 2 * 512)
+      << "gains of norms are whole";
   // Behind each half stands the part of a sum that was scattered; that of the second is read by nobody.
   EXPECT_EQ(kept_bytes(divided), alone / 4 + stream / 4);
 }
 
 TEST(Reserved, CausesAddUpAndMoreReplicasHoldLessOfTheStates) {
-  const Fit eight = fit(torchtitan("8"));
-  const Fit many = fit(torchtitan("64"));
+  const Fit eight = fit(torchtitan(8));
+  const Fit many = fit(torchtitan(64));
   ASSERT_EQ(eight.reserved.size(), 1U);
   std::int64_t sum = 0;
   for (const auto& [name, bytes] : eight.reserved[0].causes) {
@@ -83,38 +85,38 @@ TEST(Reserved, CausesAddUpAndMoreReplicasHoldLessOfTheStates) {
 }
 
 TEST(Reserved, RecomputationAndSmallerMicroBatchesReserveLess) {
-  JobWords words = torchtitan("8");
-  const Bytes selective = reserved_of(words);
-  words.software = "torchtitan+keep";
-  const Bytes all = reserved_of(words);
-  words.recompute = "full";
-  const Bytes none = reserved_of(words);
+  JobSpec spec = torchtitan(8);
+  const Bytes selective = reserved_of(spec);
+  spec.software = "torchtitan+keep";
+  const Bytes all = reserved_of(spec);
+  spec.recompute = strategy::Recompute::full;
+  const Bytes none = reserved_of(spec);
   EXPECT_LT(none, selective);
   EXPECT_LT(selective, all);
-  words.batch = "64";
-  EXPECT_LT(reserved_of(words), none);
+  spec.batch = 64;
+  EXPECT_LT(reserved_of(spec), none);
 }
 
 TEST(Reserved, APipelineHoldsMoreInItsFirstStagesUnder1F1BAndIsReportedOfItsLast) {
-  JobWords words = torchtitan("8");
-  words.dp = "2";
-  words.pp = "4";
-  words.schedule = "1f1b";
-  words.micro_batches = "8";
-  words.zero = "2";
-  const Fit found = fit(words);
+  JobSpec spec = torchtitan(8);
+  spec.dp = 2;
+  spec.pp = 4;
+  spec.schedule = "1f1b";
+  spec.micro_batches = 8;
+  spec.zero = 2;
+  const Fit found = fit(spec);
   ASSERT_EQ(found.reserved.size(), 4U);
   EXPECT_GT(cause(found.reserved[1], "kept activations"), cause(found.reserved[2], "kept activations"));
   EXPECT_EQ(&reported(found.reserved, cost::software_by_name("torchtitan")), &found.reserved.back());
 }
 
 TEST(Reserved, OfOtherProgramsAndSplitsIsNotSaid) {
-  JobWords words = torchtitan("8");
-  words.software = "megatron-core";
-  EXPECT_TRUE(fit(words).reserved.empty());
-  words = torchtitan("8");
-  words.zero = "1";
-  EXPECT_TRUE(fit(words).reserved.empty());
+  JobSpec spec = torchtitan(8);
+  spec.software = "megatron-core";
+  EXPECT_TRUE(fit(spec).reserved.empty());
+  spec = torchtitan(8);
+  spec.zero = 1;
+  EXPECT_TRUE(fit(spec).reserved.empty());
 }
 
 }  // namespace

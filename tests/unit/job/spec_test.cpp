@@ -189,6 +189,9 @@ TEST(JobSpec, DelaysAreAddedOneByOne) {
   field->add(spec, "before=update,device=all,time=1500ns");
   ASSERT_EQ(spec.delays.size(), 2U);
   EXPECT_EQ(field->text(spec), "before=forward,device=1,ms=3;before=update,device=all,ms=0.0015");
+  JobSpec again;
+  field->add(again, field->text(spec));  // as a command line has it that is pasted
+  EXPECT_EQ(again.delays, spec.delays);
 }
 
 TEST(SpecText, GivesTheValueAgainToTheBit) {

@@ -1,4 +1,4 @@
-#include "baton/lab/calibration.h"
+#include "baton/measure/calibration.h"
 
 #include <cstdlib>
 #include <fstream>
@@ -34,7 +34,7 @@ TEST_F(CalibrationTest, EachDistinctTaskIsTimedOnceAndKept) {
   spec.model = "mlp:dim=16,depth=3";
   const Job job(spec, small_machine());
   const plan::Plan plan = job.compile();
-  Calibration calibration(job.machine(), job.cluster(), job.backend());
+  measure::Calibration calibration(job.machine(), job.cluster(), job.backend());
   std::vector<std::string> keys;
   const std::size_t timed = calibration.measure(plan, job.cluster(), job.backend(), false,
                                                 [&](std::size_t, std::size_t, const std::string& key) {
@@ -50,7 +50,7 @@ TEST_F(CalibrationTest, EachDistinctTaskIsTimedOnceAndKept) {
     EXPECT_GT(calibration.times(plan, 1).at(key).count, 0) << key;
   }
   EXPECT_EQ(calibration.measure(plan, job.cluster(), job.backend()), 0U);
-  Calibration again(job.machine(), job.cluster(), job.backend());
+  measure::Calibration again(job.machine(), job.cluster(), job.backend());
   EXPECT_EQ(again.measure(plan, job.cluster(), job.backend()), 0U) << "read from " << again.file();
   EXPECT_EQ(again.times(plan, 1), calibration.times(plan, 1));
   EXPECT_TRUE(again.file().string().starts_with(folder_.string()));
@@ -93,13 +93,13 @@ TEST_F(CalibrationTest, AFileThatIsCutOffOrOfAnotherMachineIsAsGoodAsNone) {
   spec.model = "mlp:dim=8,depth=1";
   const Job job(spec, small_machine());
   const plan::Plan plan = job.compile();
-  Calibration first(job.machine(), job.cluster(), job.backend());
+  measure::Calibration first(job.machine(), job.cluster(), job.backend());
   const std::size_t timed = first.measure(plan, job.cluster(), job.backend());
   std::filesystem::resize_file(first.file(), std::filesystem::file_size(first.file()) / 2);
-  EXPECT_EQ(Calibration(job.machine(), job.cluster(), job.backend()).measure(plan, job.cluster(), job.backend()), timed);
+  EXPECT_EQ(measure::Calibration(job.machine(), job.cluster(), job.backend()).measure(plan, job.cluster(), job.backend()), timed);
   cluster::Machine other = small_machine();
   other.cpu = "another test";
-  EXPECT_NE(Calibration(other, job.cluster(), job.backend()).file(), first.file());
+  EXPECT_NE(measure::Calibration(other, job.cluster(), job.backend()).file(), first.file());
 }
 
 TEST_F(CalibrationTest, ASimulationOfThisMachineTakesAboutTheTimesOfItsTasks) {
@@ -107,8 +107,8 @@ TEST_F(CalibrationTest, ASimulationOfThisMachineTakesAboutTheTimesOfItsTasks) {
   spec.model = "mlp:dim=64,depth=2";
   Training run(spec, small_machine());
   run.run(1, 0);
-  Calibration calibration(run.job().machine(), run.job().cluster(), run.job().backend());
-  Nanoseconds sum = calibration.times(run.plan(), 1).find(Calibration::step_key)->second;
+  measure::Calibration calibration(run.job().machine(), run.job().cluster(), run.job().backend());
+  Nanoseconds sum = calibration.times(run.plan(), 1).find(measure::Calibration::step_key)->second;
   for (std::size_t t = 0; t < run.plan().tasks().size(); ++t) {
     sum += calibration.times(run.plan(), 1).at(cost::key_of(run.plan(), TaskId(t), run.job().cluster()));
   }

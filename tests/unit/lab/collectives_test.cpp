@@ -1,4 +1,4 @@
-#include "baton/lab/collectives.h"
+#include "baton/measure/collectives.h"
 
 #include <gtest/gtest.h>
 
@@ -22,16 +22,16 @@ cluster::Cluster devices(std::size_t count, std::optional<cluster::Link> link = 
   return cluster::Cluster(baton::test::cpus(count, 2), link);
 }
 
-BenchOptions few(std::int64_t least, std::int64_t most) {
+measure::BenchOptions few(std::int64_t least, std::int64_t most) {
   return {.least = least, .most = most, .factor = 16, .time = Nanoseconds(1'000'000)};
 }
 
 TEST(Collectives, ArePlansThatObeyTheLawWhateverTheOperationAndSize) {
-  for (const plan::Move operation : all_operations) {
+  for (const plan::Move operation : measure::all_operations) {
     for (const std::size_t count : {2, 3, 5}) {
       const std::vector<std::string> names(count, "cpu");
       const std::int64_t elements = 7 * static_cast<std::int64_t>(count);
-      const plan::Plan plan = meetings(operation, elements, 3, names).plan;
+      const plan::Plan plan = measure::meetings(operation, elements, 3, names).plan;
       const plan::Verdict verdict = plan::verify(plan);
       EXPECT_TRUE(verdict.holds()) << to_text(operation) << ": " << (verdict.holds() ? "" : verdict.violations[0].text);
       EXPECT_EQ(plan.meeting_count(), 3U);
@@ -43,9 +43,9 @@ TEST(Collectives, ArePlansThatObeyTheLawWhateverTheOperationAndSize) {
 TEST(Collectives, AreMeasuredAtEverySizeAndComeOutRight) {
   const auto backend = exec::make_cpu_backend();
   for (const std::size_t count : {2, 3}) {
-    const std::vector<BenchRow> rows = bench_collectives(devices(count), *backend, few(8, 2048));
+    const std::vector<measure::BenchRow> rows = measure::bench_collectives(devices(count), *backend, few(8, 2048));
     ASSERT_EQ(rows.size(), 6U * 3U);
-    for (const BenchRow& row : rows) {
+    for (const measure::BenchRow& row : rows) {
       EXPECT_EQ(row.wrong, 0) << to_text(row.operation) << " of " << row.bytes;
       EXPECT_GT(row.time.count, 0);
       EXPECT_LE(row.low, row.time);
@@ -88,16 +88,16 @@ class FaultyBackend final : public exec::Backend {
 };
 
 TEST(Collectives, CountWhatIsNotAsItShouldBe) {
-  BenchOptions options = few(64, 64);
+  measure::BenchOptions options = few(64, 64);
   options.operations = {plan::Move::all_reduce, plan::Move::broadcast, plan::Move::reduce, plan::Move::copy};
-  for (const BenchRow& row : bench_collectives(devices(2), FaultyBackend(),
-                                               options)) {  // each that takes something has one of it wrong
+  for (const measure::BenchRow& row : measure::bench_collectives(devices(2), FaultyBackend(),
+                                                                 options)) {  // each that takes something has one of it wrong
     EXPECT_EQ(row.wrong, row.operation == plan::Move::all_reduce ? 2 : 1) << to_text(row.operation);
   }
 }
 
 TEST(Collectives, HaveTheBandwidthsOfNcclTests) {
-  BenchRow row{.operation = plan::Move::all_reduce, .bytes = 1 << 20, .time = Nanoseconds(1'000'000)};
+  measure::BenchRow row{.operation = plan::Move::all_reduce, .bytes = 1 << 20, .time = Nanoseconds(1'000'000)};
   EXPECT_DOUBLE_EQ(row.algorithm_bandwidth(), 1048576e3);
   EXPECT_DOUBLE_EQ(row.bus_bandwidth(4), 1.5 * 1048576e3);
   row.operation = plan::Move::all_gather;
@@ -113,17 +113,18 @@ TEST(Collectives, HaveTheBandwidthsOfNcclTests) {
 TEST(Collectives, FindTheLinkThatWasAskedFor) {
   const cluster::Link link{Nanoseconds(200'000), 1e9};
   const auto backend = exec::make_cpu_backend();
-  BenchOptions options = few(1 << 10, 1 << 22);
+  measure::BenchOptions options = few(1 << 10, 1 << 22);
   options.operations = {plan::Move::copy};
   options.time = Nanoseconds(10'000'000);
-  const std::vector<BenchRow> rows = bench_collectives(devices(2, link), *backend, options);
-  for (const BenchRow& row : rows) {  // nothing is faster than the link; how much slower depends on who else is at work here
+  const std::vector<measure::BenchRow> rows = measure::bench_collectives(devices(2, link), *backend, options);
+  for (const measure::BenchRow& row :
+       rows) {  // nothing is faster than the link; how much slower depends on who else is at work here
     EXPECT_GE(row.time.count, 200'000 + row.bytes) << row.bytes;
   }
 }
 
 TEST(Collectives, ReadTheLinksOffWhatWasMeasured) {
-  std::vector<BenchRow> rows;
+  std::vector<measure::BenchRow> rows;
   for (std::int64_t bytes = 8; bytes < 1 << 26; bytes *= 8) {
     const auto size = static_cast<double>(bytes);
     rows.push_back({.operation = plan::Move::copy, .bytes = bytes, .time = Nanoseconds(std::llround(5000 + size / 4))});
@@ -131,7 +132,7 @@ TEST(Collectives, ReadTheLinksOffWhatWasMeasured) {
     rows.push_back({.operation = plan::Move::all_reduce, .bytes = bytes, .time = Nanoseconds(std::llround(4 * (5000 + size / 4)))});
     rows.push_back({.operation = plan::Move::broadcast, .bytes = bytes, .time = Nanoseconds(std::llround(2 * (5000 + size / 4)))});
   }
-  const MeasuredLinks found = measured_links(rows, devices(4));
+  const measure::MeasuredLinks found = measure::measured_links(rows, devices(4));
   EXPECT_NEAR(static_cast<double>(found.link.latency.count), 5000, 1);
   EXPECT_NEAR(found.link.bandwidth, 4e9, 1e6);
   EXPECT_EQ(found.algorithm, cluster::Algorithm::tree);
@@ -139,8 +140,9 @@ TEST(Collectives, ReadTheLinksOffWhatWasMeasured) {
 }
 
 TEST(Collectives, WriteAClusterThatIsReadBack) {
-  const MeasuredLinks links{{Nanoseconds(1234), 5.5e9}, cluster::Algorithm::direct, 0.125};
-  const cluster::Blueprint read = cluster::parse_blueprint(to_cluster_file(devices(3), links, "a \"quoted\" \\ command"), "mine");
+  const measure::MeasuredLinks links{{Nanoseconds(1234), 5.5e9}, cluster::Algorithm::direct, 0.125};
+  const cluster::Blueprint read = cluster::parse_blueprint(measure::to_cluster_file(devices(3), links, "a \"quoted\" \\ command"),
+                                                           "mine");
   EXPECT_EQ(read.in_node, 3);
   EXPECT_EQ(read.wiring.port.latency, Nanoseconds(1234));
   EXPECT_DOUBLE_EQ(read.wiring.port.bandwidth, 5.5e9);
@@ -149,26 +151,26 @@ TEST(Collectives, WriteAClusterThatIsReadBack) {
   EXPECT_GT(read.device.speed.rate(DType::f32), 0);
   EXPECT_EQ(read.take(3).size(), 3U);
   EXPECT_EQ(read.wiring.port.core, 0);
-  MeasuredLinks dear = links;
+  measure::MeasuredLinks dear = links;
   dear.link.core = 0.175;
-  EXPECT_EQ(cluster::parse_blueprint(to_cluster_file(devices(2), dear, ""), "mine").wiring.port.core, 0.175);
-  const MeasuredLinks endless{{Nanoseconds(10), 0}, cluster::Algorithm::ring, 0};
-  EXPECT_EQ(cluster::parse_blueprint(to_cluster_file(devices(2), endless, ""), "mine").wiring.port.bandwidth, 0);
+  EXPECT_EQ(cluster::parse_blueprint(measure::to_cluster_file(devices(2), dear, ""), "mine").wiring.port.core, 0.175);
+  const measure::MeasuredLinks endless{{Nanoseconds(10), 0}, cluster::Algorithm::ring, 0};
+  EXPECT_EQ(cluster::parse_blueprint(measure::to_cluster_file(devices(2), endless, ""), "mine").wiring.port.bandwidth, 0);
 }
 
 TEST(Collectives, RefuseSizesAndDevicesThatMakeNoSense) {
-  BenchOptions options;
-  parse_sizes("1K:1M:2", options);
+  measure::BenchOptions options;
+  measure::parse_sizes("1K:1M:2", options);
   EXPECT_EQ(options.least, 1024);
   EXPECT_EQ(options.most, 1 << 20);
   EXPECT_EQ(options.factor, 2);
-  parse_sizes("64", options);
+  measure::parse_sizes("64", options);
   EXPECT_EQ(options.most, 64);
   for (const char* wrong : {"", "8:", "64:8", "1:8", "8:64:1", "8:64:2:3", "x:y", "8:2T"}) {
-    EXPECT_TRUE(says(usage_sentence([&] { parse_sizes(wrong, options); }), "--sizes")) << wrong;
+    EXPECT_TRUE(says(usage_sentence([&] { measure::parse_sizes(wrong, options); }), "--sizes")) << wrong;
   }
-  EXPECT_TRUE(says(usage_sentence([] { bench_collectives(devices(1), *exec::make_cpu_backend(), {}); }), "two devices"));
-  EXPECT_TRUE(says(usage_sentence([] { operation_by_name("all-reduc"); }), "did you mean all_reduce"));
+  EXPECT_TRUE(says(usage_sentence([] { measure::bench_collectives(devices(1), *exec::make_cpu_backend(), {}); }), "two devices"));
+  EXPECT_TRUE(says(usage_sentence([] { measure::operation_by_name("all-reduc"); }), "did you mean all_reduce"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "baton/lab/isolate.h"
+#include "baton/measure/isolate.h"
 
 #include "baton/plan/verify.h"
 #include "support/machine.h"
@@ -18,7 +18,7 @@ TEST(Isolated, ATaskIsCopiedOntoBuffersOfItsOwnAndThePlanHolds) {
     if (plan::meeting_of(plan.tasks()[t]).valid()) {
       continue;
     }
-    const plan::Plan alone = isolate_task(plan, TaskId(t), {DeviceId(0), DeviceId(2)}, 3);
+    const plan::Plan alone = measure::isolate_task(plan, TaskId(t), {DeviceId(0), DeviceId(2)}, 3);
     ASSERT_EQ(alone.tasks().size(), 6U);
     EXPECT_EQ(alone.lane(DeviceId(0), plan.tasks()[t].lane).size(), 3U);
     EXPECT_EQ(alone.lane(DeviceId(2), plan.tasks()[t].lane).size(), 3U);
@@ -29,13 +29,13 @@ TEST(Isolated, ATaskIsCopiedOntoBuffersOfItsOwnAndThePlanHolds) {
   while (!std::holds_alternative<plan::Compute>(plan.tasks()[first].action)) {
     ++first;
   }
-  const plan::Plan rested = isolate_after_delay(plan, TaskId(first), Nanoseconds(5000), 3);
+  const plan::Plan rested = measure::isolate_after_delay(plan, TaskId(first), Nanoseconds(5000), 3);
   ASSERT_EQ(rested.tasks().size(), 4U);
   EXPECT_TRUE(std::holds_alternative<plan::Delay>(rested.tasks()[0].action));
   const plan::Verdict rests = plan::verify(rested);
   EXPECT_TRUE(rests.holds()) << rests.violations[0].text;
   for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
-    const plan::Plan alone = isolate_meeting(plan, MeetingId(m), 2);
+    const plan::Plan alone = measure::isolate_meeting(plan, MeetingId(m), 2);
     EXPECT_EQ(alone.tasks().size(), 2 * plan.members(MeetingId(m)).size());
     const plan::Verdict verdict = plan::verify(alone);
     EXPECT_TRUE(verdict.holds()) << verdict.violations[0].text;

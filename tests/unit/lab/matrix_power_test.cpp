@@ -1,4 +1,4 @@
-#include "baton/lab/matrix_power.h"
+#include "baton/measure/matrix_power.h"
 
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ cluster::Cluster on(std::size_t devices) { return cluster::Cluster(baton::test::
 void expect_right(const exec::Backend& backend, std::int64_t size, std::int64_t power, std::size_t devices) {
   SCOPED_TRACE(::testing::Message() << backend.name() << ", " << size << "x" << size << " to the " << power << " on " << devices);
   const cluster::Cluster cluster = on(devices);
-  const plan::Plan plan = matrix_power_plan(size, power, cluster, backend.target());
+  const plan::Plan plan = measure::matrix_power_plan(size, power, cluster, backend.target());
   exec::Executor executor(plan, cluster, backend);
   const Matrix a = executor.read(labelled(plan, "A"));
   const Matrix b = executor.read(labelled(plan, "B"));
@@ -91,13 +91,13 @@ TEST(MatrixPowerPlan, GivesWhatASlowProductGives) {
 TEST(MatrixPowerPlan, HasAsManyProductsAsAreNeededAndOneMove) {
   const auto backend = exec::make_reference_backend();
   for (const std::int64_t power : {1, 2, 3, 7, 10, 16, 1000}) {
-    const plan::Plan plan = matrix_power_plan(4, power, on(2), backend->target());
+    const plan::Plan plan = measure::matrix_power_plan(4, power, on(2), backend->target());
     EXPECT_TRUE(plan::verify(plan, {}).violations.empty());
     const auto products = std::count_if(plan.tasks().begin(), plan.tasks().end(), [](const plan::Task& task) {
       const auto* compute = std::get_if<plan::Compute>(&task.action);
       return compute != nullptr && std::holds_alternative<op::MatrixProduct>(compute->op);
     });
-    EXPECT_EQ(products, 2 * products_needed(power)) << power;
+    EXPECT_EQ(products, 2 * measure::products_needed(power)) << power;
     std::int64_t transfers = 0;
     for (const plan::Totals& totals : plan::totals_by_device(plan)) {
       transfers += totals.transfers;
@@ -107,7 +107,7 @@ TEST(MatrixPowerPlan, HasAsManyProductsAsAreNeededAndOneMove) {
 }
 
 TEST(MatrixPowerPlan, OnTwoDevicesEachRaisesItsOwn) {
-  const plan::Plan plan = matrix_power_plan(4, 10, on(2), exec::make_reference_backend()->target());
+  const plan::Plan plan = measure::matrix_power_plan(4, 10, on(2), exec::make_reference_backend()->target());
   EXPECT_EQ(plan[labelled(plan, "A")].device, DeviceId(0));
   EXPECT_EQ(plan[labelled(plan, "B")].device, DeviceId(1));
   EXPECT_EQ(plan[labelled(plan, "sum")].device, DeviceId(0));
@@ -116,7 +116,7 @@ TEST(MatrixPowerPlan, OnTwoDevicesEachRaisesItsOwn) {
 TEST(MatrixPowerPlan, OneDeviceHoldsFiveMatricesAtMost) {
   constexpr std::int64_t size = 16;  // a multiple of what memory is aligned to
   for (const std::int64_t power : {1, 2, 3, 7, 10, 16, 1000, 1023}) {
-    const plan::Plan plan = matrix_power_plan(size, power, on(1), plan::Target{});
+    const plan::Plan plan = measure::matrix_power_plan(size, power, on(1), plan::Target{});
     const plan::Verdict verdict = plan::verify(plan, {});
     EXPECT_TRUE(verdict.violations.empty());
     // A, B and the sum; from the square on the power so far; and from the cube on what is made of it.
@@ -127,29 +127,30 @@ TEST(MatrixPowerPlan, OneDeviceHoldsFiveMatricesAtMost) {
 
 TEST(MatrixPowerPlan, OfTwoDevicesTheFirstHoldsFiveMatricesAndTheSecondThree) {
   constexpr std::int64_t size = 16;
-  const plan::Verdict verdict = plan::verify(matrix_power_plan(size, 10, on(2), plan::Target{}), {});
+  const plan::Verdict verdict = plan::verify(measure::matrix_power_plan(size, 10, on(2), plan::Target{}), {});
   EXPECT_EQ(verdict.memory.peak[0], Bytes(5 * size * size * 4)) << "A, the sum, its two powers at hand and the one that comes";
   EXPECT_EQ(verdict.memory.peak[1], Bytes(3 * size * size * 4));
 }
 
 TEST(MatrixPowerPlan, IsComputedInThePrecisionThatIsAskedFor) {
   const plan::Target target = exec::make_reference_backend()->target();
-  const plan::Plan wide = matrix_power_plan(4, 2, on(1), target, strategy::Precision::fp64);
+  const plan::Plan wide = measure::matrix_power_plan(4, 2, on(1), target, strategy::Precision::fp64);
   EXPECT_EQ(wide[labelled(wide, "sum")].dtype, DType::f64);
-  const plan::Plan rounded = matrix_power_plan(4, 2, on(1), target, strategy::Precision::tf32);
+  const plan::Plan rounded = measure::matrix_power_plan(4, 2, on(1), target, strategy::Precision::tf32);
   EXPECT_EQ(rounded[labelled(rounded, "sum")].dtype, DType::f32);
   EXPECT_TRUE(std::get<op::MatrixProduct>(std::get<plan::Compute>(rounded.tasks()[0].action).op).tf32);
-  EXPECT_TRUE(test::says(test::usage_sentence([&] { matrix_power_plan(4, 2, on(1), target, strategy::Precision::bf16); }), "bf16"));
+  EXPECT_TRUE(test::says(test::usage_sentence([&] { measure::matrix_power_plan(4, 2, on(1), target, strategy::Precision::bf16); }),
+                         "bf16"));
 }
 
 TEST(ProductsNeeded, CountsSquaresAndSetBits) {
-  EXPECT_EQ(products_needed(1), 0);
-  EXPECT_EQ(products_needed(2), 1);
-  EXPECT_EQ(products_needed(3), 2);
-  EXPECT_EQ(products_needed(4), 2);
-  EXPECT_EQ(products_needed(7), 4);
-  EXPECT_EQ(products_needed(10), 4);
-  EXPECT_EQ(products_needed(1024), 10);
+  EXPECT_EQ(measure::products_needed(1), 0);
+  EXPECT_EQ(measure::products_needed(2), 1);
+  EXPECT_EQ(measure::products_needed(3), 2);
+  EXPECT_EQ(measure::products_needed(4), 2);
+  EXPECT_EQ(measure::products_needed(7), 4);
+  EXPECT_EQ(measure::products_needed(10), 4);
+  EXPECT_EQ(measure::products_needed(1024), 10);
 }
 
 TEST(MatrixPower, ARecordHasWhatEveryMeasurementHasAndNothingOfTraining) {

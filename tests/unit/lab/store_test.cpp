@@ -8,7 +8,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
-#include "baton/lab/basis.h"
+#include "baton/lab/conditions.h"
 #include "support/contents.h"
 #include "support/usage_sentence.h"
 #include "unit/lab/synthetic.h"
@@ -144,7 +144,7 @@ TEST_F(StoreTest, ASpecComesBackAsItWas) {
                .command = "baton lab run delay --preset full",
                .points = {first, second},
                .environment = {{"cpu", "one"}},
-               .basis = {{"run", {{"cluster", "pcie-5"}}}, {"own", Json::object()}},
+               .conditions = {{"run", {{"cluster", "pcie-5"}}}, {"own", Json::object()}},
                .toml = std::nullopt};
   store.keep_spec(spec);
   EXPECT_EQ(store.spec("delay"), spec);
@@ -189,13 +189,13 @@ TEST_F(StoreTest, ARecordBelongsToItsBasis) {
   const Store store(folder_);
   const Json here{{"run", {{"cluster", "pcie-5"}}}, {"own", Json::object()}};
   const Json there{{"run", {{"cluster", "dgx-a100"}}}, {"own", Json::object()}};
-  ASSERT_NE(basis_name(here), basis_name(there));
-  store.keep("delay", first, {{"value", 1}}, true, basis_name(here));
-  store.keep("delay", first, {{"value", 2}}, true, basis_name(there));
-  store.keep("delay", second, {{"value", 3}}, true, basis_name(there));
-  EXPECT_EQ(store.records("delay", true, basis_name(here)).size(), 1U);
-  EXPECT_EQ(store.records("delay", true, basis_name(here)).at(first.dump())["value"], 1);
-  EXPECT_EQ(store.records("delay", true, basis_name(there)).size(), 2U);
+  ASSERT_NE(conditions_name(here), conditions_name(there));
+  store.keep("delay", first, {{"value", 1}}, true, conditions_name(here));
+  store.keep("delay", first, {{"value", 2}}, true, conditions_name(there));
+  store.keep("delay", second, {{"value", 3}}, true, conditions_name(there));
+  EXPECT_EQ(store.records("delay", true, conditions_name(here)).size(), 1U);
+  EXPECT_EQ(store.records("delay", true, conditions_name(here)).at(first.dump())["value"], 1);
+  EXPECT_EQ(store.records("delay", true, conditions_name(there)).size(), 2U);
   EXPECT_TRUE(store.records("delay", true).empty()) << "a version that did not keep a basis";
 }
 
@@ -205,12 +205,12 @@ TEST_F(StoreTest, AReportHasNoNumbersOfAnotherBasis) {
     return with(trained(ms, 1), {{"schedule", "naive"}, {"theory", 0.5}, {"micro_batches", 1}});
   };
   RunSpec spec = spec_of("idle", {first});
-  spec.basis = {{"run", {{"what-if", "compute=10x"}}}, {"own", Json::object()}};
-  store.keep("idle", first, record(1), true, basis_name(spec.basis));
-  spec.basis["run"]["what-if"] = "none";
+  spec.conditions = {{"run", {{"what-if", "compute=10x"}}}, {"own", Json::object()}};
+  store.keep("idle", first, record(1), true, conditions_name(spec.conditions));
+  spec.conditions["run"]["what-if"] = "none";
   store.keep_spec(spec);
   EXPECT_TRUE(conclude(store, "idle").rows.empty());
-  store.keep("idle", first, record(10), true, basis_name(spec.basis));
+  store.keep("idle", first, record(10), true, conditions_name(spec.conditions));
   EXPECT_EQ(conclude(store, "idle").rows.at(0)["time_per_step_ns"], 10e6);
 }
 

@@ -410,11 +410,11 @@ std::string on_synchronization(const std::vector<Json>& rows) {
   if (devices.size() > few_devices) {
     each.push_back(fmt::format("the others {} to {}", duration_text(least), duration_text(most)));
   }
-  const std::vector<findings::Comer> comers = comers_of(row);
+  const std::vector<findings::ArrivalStats> arrival_stats = arrival_stats_of(row);
   // That device 0 is delayed is known: few steps are enough to see that the others wait for it. For any other it takes evidence.
-  const findings::Comer* worst = findings::most_waited_for(comers, time_of(row));
-  const bool on_zero = worst != nullptr && worst == &comers.front();
-  const findings::Comer* late = on_zero ? worst : findings::latest(comers, time_of(row));
+  const findings::ArrivalStats* worst = findings::most_waited_for(arrival_stats, time_of(row));
+  const bool on_zero = worst != nullptr && worst == &arrival_stats.front();
+  const findings::ArrivalStats* late = on_zero ? worst : findings::latest(arrival_stats, time_of(row));
   // One figure for the lateness, that of the table: how long the others stand still.
   const std::string how_long = least >= 0.98 * most ? duration_text(most)
                                                     : fmt::format("{} to {}", duration_text(least), duration_text(most));
@@ -437,7 +437,7 @@ std::string on_synchronization(const std::vector<Json>& rows) {
 std::vector<std::string> imbalance_details(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
   for (const Pair& pair : pairs(rows)) {
-    if (const std::string sentence = findings::straggler(comers_of(pair.uneven), time_of(pair.uneven)); !sentence.empty()) {
+    if (const std::string sentence = findings::straggler(arrival_stats_of(pair.uneven), time_of(pair.uneven)); !sentence.empty()) {
       sentences.push_back(fmt::format("On {}: {}", devices_text(pair.even["devices"]), sentence));
     }
   }

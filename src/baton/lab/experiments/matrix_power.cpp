@@ -1,4 +1,4 @@
-#include "baton/lab/matrix_power.h"
+#include "baton/measure/matrix_power.h"
 
 #include <fmt/format.h>
 
@@ -96,7 +96,7 @@ class PowerMeasurement final : public TrainMeasurement {
     const Json trained = record["trained"];
     record["trained"] = {{"precision", trained["precision"]}, {"device", trained["device"]}};  // nothing is trained
     record["tflops"] = number(record, "flops") / number(record, "time_per_step_ns") / 1000;
-    record["products"] = products_needed(power_);
+    record["products"] = measure::products_needed(power_);
     const auto step = number(record, "time_per_step_ns");
     record["move_ns"] = std::llround(step * on_path("receive"));
     record["products_ns"] = std::llround(step * on_path("matrix_product"));
@@ -150,7 +150,7 @@ class PowerMeasurement final : public TrainMeasurement {
     const std::int64_t size = size_of(point);
     const std::int64_t power = power_of(point);
     return {.warmup = 1, .least_steps = 1, .timeline = "", .planner = [size, power](const Job& job) {
-              return matrix_power_plan(size, power, job.cluster(), job.request().target, job.request().step.precision);
+              return measure::matrix_power_plan(size, power, job.cluster(), job.request().target, job.request().step.precision);
             }};
   }
 

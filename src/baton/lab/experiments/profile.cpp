@@ -6,9 +6,9 @@
 
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/phrases.h"
-#include "baton/lab/pulse.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
+#include "baton/measure/core_peak.h"
 
 namespace baton::lab {
 namespace {

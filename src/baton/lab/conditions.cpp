@@ -1,4 +1,4 @@
-#include "baton/lab/basis.h"
+#include "baton/lab/conditions.h"
 
 #include <fmt/format.h>
 
@@ -48,9 +48,9 @@ std::string job_default(std::string_view name) {
 }
 
 /// The value of a key, also of a field of a job that is not given.
-std::string value_in(const Json& basis, const std::string& key) {
-  if (basis.contains(key)) {
-    return word_of(basis[key]);
+std::string value_in(const Json& conditions, const std::string& key) {
+  if (conditions.contains(key)) {
+    return word_of(conditions[key]);
   }
   const std::string usual = key.starts_with(of_job) ? job_default(std::string_view(key).substr(of_job.size())) : "";
   return usual.empty() ? "the default" : usual + " by default";
@@ -58,19 +58,19 @@ std::string value_in(const Json& basis, const std::string& key) {
 
 }  // namespace
 
-Json run_basis(const Settings& settings) {
-  Json basis{{"version", BATON_VERSION},
-             {"program", hash_text(exec::hash_program())},
-             {"preset", to_text(settings.preset)},
-             {"devices", settings.devices}};
+Json run_conditions(const Settings& settings) {
+  Json conditions{{"version", BATON_VERSION},
+                  {"program", hash_text(exec::hash_program())},
+                  {"preset", to_text(settings.preset)},
+                  {"devices", settings.devices}};
   const bool elsewhere = !settings.cluster.empty() && !is_this_machine(settings.cluster);
   const std::string machine = fmt::format("{}, {}, {} cores", settings.machine.host, settings.machine.cpu,
                                           settings.machine.cores.size());
-  basis["machine"] = elsewhere ? "none: another one is simulated" : machine;
+  conditions["machine"] = elsewhere ? "none: another one is simulated" : machine;
   const bool measured = settings.cluster.empty();
-  basis["time limit"] = measured ? to_text(settings.time_limit) : "none: simulated";
-  basis["precise"] = measured && settings.precise ? "yes" : "no";
-  basis["cluster"] = settings.cluster.empty() ? "none: measured" : settings.cluster;
+  conditions["time limit"] = measured ? to_text(settings.time_limit) : "none: simulated";
+  conditions["precise"] = measured && settings.precise ? "yes" : "no";
+  conditions["cluster"] = settings.cluster.empty() ? "none: measured" : settings.cluster;
   if (elsewhere) {
     std::vector<std::string> parts;
     for (const std::string_view part : split(settings.cluster, '+')) {
@@ -78,14 +78,14 @@ Json run_basis(const Settings& settings) {
     }
     const Json files = contents_of(parts);
     for (const auto& [file, hash] : files.items()) {
-      basis[std::string(of_file) + file] = hash;
+      conditions[std::string(of_file) + file] = hash;
     }
   }
-  basis["what-if"] = settings.what_if.changes() ? job::flag_text(settings.what_if) : "none";
-  return basis;
+  conditions["what-if"] = settings.what_if.changes() ? job::flag_text(settings.what_if) : "none";
+  return conditions;
 }
 
-Json experiment_basis(const Settings& settings, const std::vector<Point>& points, const std::optional<std::string>& toml) {
+Json experiment_conditions(const Settings& settings, const std::vector<Point>& points, const std::optional<std::string>& toml) {
   Json own = Json::object();
   std::vector<std::string> words;
   std::int64_t most_devices = 0;
@@ -110,10 +110,10 @@ Json experiment_basis(const Settings& settings, const std::vector<Point>& points
   for (const auto& [file, hash] : files.items()) {
     own[std::string(of_file) + file] = hash;
   }
-  return {{"run", run_basis(settings)}, {"own", own}};
+  return {{"run", run_conditions(settings)}, {"own", own}};
 }
 
-std::string basis_name(const Json& basis) { return basis.empty() ? "" : hash_text(Hash(basis.dump()).value()); }
+std::string conditions_name(const Json& conditions) { return conditions.empty() ? "" : hash_text(Hash(conditions.dump()).value()); }
 
 std::vector<std::string> differences(const Json& before, const Json& now) {
   std::vector<std::string> found;

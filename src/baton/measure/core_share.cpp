@@ -1,4 +1,4 @@
-#include "baton/lab/core_share.h"
+#include "baton/measure/core_share.h"
 
 #include <fmt/format.h>
 
@@ -8,12 +8,12 @@
 
 #include "baton/exec/executor.h"
 #include "baton/findings/median.h"
-#include "baton/lab/collectives.h"
+#include "baton/measure/collectives.h"
 #include "baton/ranks/world.h"
 #include "baton/strategy/passes.h"
 #include "baton/trace/analysis.h"
 
-namespace baton::lab {
+namespace baton::measure {
 namespace {
 
 constexpr std::int64_t extent = 512;         // of a product: some milliseconds on a core
@@ -112,4 +112,4 @@ double measure_core_share(const cluster::Cluster& cluster, const exec::Backend& 
   return std::max(0.0, share) * static_cast<double>(cluster.devices()[0].cores.size());
 }
 
-}  // namespace baton::lab
+}  // namespace baton::measure

@@ -6,19 +6,19 @@
 
 #include "baton/lab/experiment.h"
 
-/// What numbers depend on beside their point. A record belongs to one basis; a run continues with another's only if the two are
-/// equal.
+/// What numbers depend on beside their point. A record belongs to one set of conditions; a run continues with another only if the
+/// two are equal.
 namespace baton::lab {
 
 /// What all experiments of a run share: the program, the machine or the cluster with the contents of its file, what-if, devices,
 /// preset, time limit and precision.
-Json run_basis(const Settings& settings);
+Json run_conditions(const Settings& settings);
 /// That as `run`, and as `own` what is the experiment's alone: the job of a spec that a user wrote, the parts that GPUs are cut
 /// into, and the contents of files that points name.
-Json experiment_basis(const Settings& settings, const std::vector<Point>& points, const std::optional<std::string>& toml);
+Json experiment_conditions(const Settings& settings, const std::vector<Point>& points, const std::optional<std::string>& toml);
 
-/// By which records name their basis; empty if there is none, as in files of version 0.1.0.
-std::string basis_name(const Json& basis);
+/// By which records name their conditions; empty if there are none, as in files of version 0.1.0.
+std::string conditions_name(const Json& conditions);
 
 /// What is not the same in two of `run`, or of `own`, as "cluster (pcie-5, now dgx-a100)".
 std::vector<std::string> differences(const Json& before, const Json& now);

@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "baton/base/units.h"
-#include "baton/lab/json.h"
 
-namespace baton::lab {
+namespace baton::measure {
 
 /// What all processes have had of the cores since the machine started, by the contents of /proc/stat, in clock ticks; none if
 /// that does not say.
@@ -27,9 +26,9 @@ struct CoreTime {
 };
 
 /// How much of this machine's cores other processes use from now on: what is timed meanwhile is longer than it would be alone.
-class Bystanders {
+class OtherProcesses {
  public:
-  Bystanders();
+  OtherProcesses();
   /// Since construction; nothing if this system does not say.
   std::optional<CoreTime> used() const;
 
@@ -47,7 +46,4 @@ class Bystanders {
 /// Whether so much was used that times are not what the machine can do.
 constexpr bool disturbs(double others_share) { return others_share >= 0.1; }
 
-/// That rows were measured beside such work (their `others_share`); empty if none was.
-std::string bystanders_finding(const std::vector<Json>& rows);
-
-}  // namespace baton::lab
+}  // namespace baton::measure

@@ -6,16 +6,16 @@
 #include "baton/exec/backend.h"
 #include "baton/plan/plan.h"
 
-namespace baton::lab {
+namespace baton::measure {
 
 /// A core lets its wide vector units sleep once no product has needed them for about this long, and the next product pays for
 /// waking them. Seen to lie between 0.4 and 0.7 ms on a server of Intel's Ice Lake.
-constexpr Nanoseconds long_rest(600'000);
+constexpr Nanoseconds long_idle(600'000);
 
 /// Among the times of a calibration: what the first product after such a rest takes longer.
-constexpr std::string_view rest_key = "rest";
+constexpr std::string_view wake_up_key = "rest";
 
 /// Measures it with the plan's largest product, on its device, while the others rest. Zero where a plan has none.
-Nanoseconds time_rest(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend);
+Nanoseconds time_wake_up(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend);
 
-}  // namespace baton::lab
+}  // namespace baton::measure

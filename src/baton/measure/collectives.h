@@ -14,7 +14,7 @@
 #include "baton/ranks/world.h"
 
 /// What messages between devices cost, measured by plans of nothing but one kind of meeting.
-namespace baton::lab {
+namespace baton::measure {
 
 /// In the order in which they are measured and printed.
 constexpr std::array<plan::Move, 6> all_operations{plan::Move::all_reduce, plan::Move::reduce_scatter, plan::Move::all_gather,
@@ -86,4 +86,4 @@ MeasuredLinks measured_links(const std::vector<BenchRow>& rows, const cluster::C
 /// says how it was measured.
 std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks& links, const std::string& origin);
 
-}  // namespace baton::lab
+}  // namespace baton::measure

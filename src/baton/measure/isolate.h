@@ -5,7 +5,7 @@
 
 #include "baton/plan/plan.h"
 
-namespace baton::lab {
+namespace baton::measure {
 
 /// A plan of nothing but `copies` of one task, one after the other, each on buffers of its own, on each of `devices`.
 plan::Plan isolate_task(const plan::Plan& plan, TaskId task, const std::vector<DeviceId>& devices, std::int64_t copies);
@@ -16,4 +16,4 @@ plan::Plan isolate_after_delay(const plan::Plan& plan, TaskId task, Nanoseconds 
 /// A plan of nothing but `copies` of one meeting, likewise; its members stay on their devices.
 plan::Plan isolate_meeting(const plan::Plan& plan, MeetingId meeting, std::int64_t copies);
 
-}  // namespace baton::lab
+}  // namespace baton::measure

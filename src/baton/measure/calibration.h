@@ -11,7 +11,7 @@
 #include "baton/exec/backend.h"
 #include "baton/plan/plan.h"
 
-namespace baton::lab {
+namespace baton::measure {
 
 /// The times that a file keeps for a machine, by table, and when they were taken. Nothing where it is damaged or another machine's;
 /// what is no time is passed over.
@@ -57,4 +57,4 @@ class Calibration {
   std::map<std::string, cost::Times> tables_;  // by devices at work and memory in use
 };
 
-}  // namespace baton::lab
+}  // namespace baton::measure

@@ -1,4 +1,4 @@
-#include "baton/lab/bystanders.h"
+#include "baton/measure/other_processes.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -8,17 +8,18 @@
 #include <ctime>
 
 #include "baton/base/clock.h"
+#include "baton/lab/phrases.h"
 
 namespace baton::lab {
 namespace {
 
 TEST(BusyTicks, AreAllButThoseOfIdleCores) {
-  EXPECT_EQ(busy_ticks("cpu  100 20 3 5000 700 4 5 6 90 9\ncpu0 1 1 1 1 1 1 1 1 0 0\n"), 100 + 20 + 3 + 4 + 5 + 6)
+  EXPECT_EQ(measure::busy_ticks("cpu  100 20 3 5000 700 4 5 6 90 9\ncpu0 1 1 1 1 1 1 1 1 0 0\n"), 100 + 20 + 3 + 4 + 5 + 6)
       << "guests are counted among users already";
-  EXPECT_EQ(busy_ticks("cpu 1 2 3 4 5 6 7\n"), 1 + 2 + 3 + 6 + 7);
-  EXPECT_EQ(busy_ticks("cpu0 1 2 3 4 5 6 7\n"), std::nullopt);
-  EXPECT_EQ(busy_ticks("cpu 1 2\n3 4 5 6 7"), std::nullopt);
-  EXPECT_EQ(busy_ticks(""), std::nullopt);
+  EXPECT_EQ(measure::busy_ticks("cpu 1 2 3 4 5 6 7\n"), 1 + 2 + 3 + 6 + 7);
+  EXPECT_EQ(measure::busy_ticks("cpu0 1 2 3 4 5 6 7\n"), std::nullopt);
+  EXPECT_EQ(measure::busy_ticks("cpu 1 2\n3 4 5 6 7"), std::nullopt);
+  EXPECT_EQ(measure::busy_ticks(""), std::nullopt);
 }
 
 /// Computes for so long, in this process or another.
@@ -29,8 +30,8 @@ void work(Nanoseconds time) {
   }
 }
 
-TEST(Bystanders, WorkOfAnotherProcessIsSeen) {
-  const Bystanders bystanders;
+TEST(OtherProcesses, WorkOfAnotherProcessIsSeen) {
+  const measure::OtherProcesses others;
   const pid_t other = fork();
   if (other == 0) {
     while (true) {
@@ -38,7 +39,7 @@ TEST(Bystanders, WorkOfAnotherProcessIsSeen) {
     }
   }
   usleep(600'000);
-  const std::optional<double> share = bystanders.used().value().share();
+  const std::optional<double> share = others.used().value().share();
   kill(other, SIGKILL);
   waitpid(other, nullptr, 0);
   ASSERT_TRUE(share);
@@ -46,28 +47,28 @@ TEST(Bystanders, WorkOfAnotherProcessIsSeen) {
   EXPECT_LE(*share, 1);
 }
 
-TEST(Bystanders, OnesOwnWorkIsNotCounted) {
+TEST(OtherProcesses, OnesOwnWorkIsNotCounted) {
   const auto own = [] {
     timespec time{};
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
     return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
   };
   const double before = own();
-  const Bystanders bystanders;
+  const measure::OtherProcesses others;
   work(Nanoseconds(600'000'000));
-  const CoreTime used = bystanders.used().value();
+  const measure::CoreTime used = others.used().value();
   // However busy the machine is, others had at most what was left; two ticks are allowed for.
   EXPECT_LE(used.others, used.all - (own() - before) + 0.02 * static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-TEST(Bystanders, OfAFewTicksNothingIsSaid) {
-  const Bystanders bystanders;
+TEST(OtherProcesses, OfAFewTicksNothingIsSaid) {
+  const measure::OtherProcesses others;
   work(Nanoseconds(20'000'000));
-  EXPECT_EQ(bystanders.used().value().share(), std::nullopt);
+  EXPECT_EQ(others.used().value().share(), std::nullopt);
 }
 
-TEST(Bystanders, ShortTimesAddUp) {
-  CoreTime sum;
+TEST(OtherProcesses, ShortTimesAddUp) {
+  measure::CoreTime sum;
   EXPECT_EQ(sum.share(), std::nullopt);
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(sum.share(), std::nullopt) << i;
@@ -79,9 +80,9 @@ TEST(Bystanders, ShortTimesAddUp) {
   EXPECT_NEAR(sum.share().value(), 0.15, 1e-12);
 }
 
-TEST(BystandersFinding, SaysBesideHowManyRowsOthersWorkedAndHowMuchAtMost) {
-  EXPECT_EQ(bystanders_finding({{{"others_share", 0.02}}, {{"time_per_step_ns", 5}}}), "");
-  const std::string said = bystanders_finding({{{"others_share", 0.25}}, {{"others_share", 0.5}}, {{"others_share", 0.02}}});
+TEST(OtherProcessesFinding, SaysBesideHowManyRowsOthersWorkedAndHowMuchAtMost) {
+  EXPECT_EQ(other_processes_finding({{{"others_share", 0.02}}, {{"time_per_step_ns", 5}}}), "");
+  const std::string said = other_processes_finding({{{"others_share", 0.25}}, {{"others_share", 0.5}}, {{"others_share", 0.02}}});
   EXPECT_NE(said.find("beside 2 of 3 rows other processes used up to 50.0 % of its cores"), std::string::npos) << said;
 }
 

@@ -1,4 +1,4 @@
-#include "baton/lab/pulse.h"
+#include "baton/measure/core_peak.h"
 
 #include "baton/base/clock.h"
 
@@ -6,7 +6,7 @@
 #include <immintrin.h>
 #endif
 
-namespace baton::lab {
+namespace baton::measure {
 namespace {
 
 #if defined(__AVX512F__)
@@ -61,7 +61,7 @@ double fma_burst() {
   return 2.0 * lanes * chains * chain_length;
 }
 
-double pulse_gflops(double seconds) {
+double core_peak_gflops(double seconds) {
   const Nanoseconds start = now();
   double done = 0;
   double elapsed = 0;
@@ -72,4 +72,4 @@ double pulse_gflops(double seconds) {
   return done / elapsed;
 }
 
-}  // namespace baton::lab
+}  // namespace baton::measure

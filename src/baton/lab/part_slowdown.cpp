@@ -1,13 +1,13 @@
-#include "baton/lab/crowding.h"
+#include "baton/lab/part_slowdown.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "baton/base/error.h"
-#include "baton/lab/calibration.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
+#include "baton/measure/calibration.h"
 #include "baton/sim/simulate.h"
 
 namespace baton::lab {
@@ -35,9 +35,9 @@ std::vector<DeviceId> parts_of_a_gpu(const cluster::Cluster& cluster) {
   return parts.size() < 2 ? std::vector<DeviceId>() : parts;
 }
 
-std::optional<Crowding> crowding_of(const plan::Plan& plan, const cluster::Cluster& cluster, DeviceId device,
-                                    const cost::Times& alone, const cost::Times& beside) {
-  Crowding sum;
+std::optional<PartSlowdown> part_slowdown_of(const plan::Plan& plan, const cluster::Cluster& cluster, DeviceId device,
+                                             const cost::Times& alone, const cost::Times& beside) {
+  PartSlowdown sum;
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
     const plan::Task& task = plan.tasks()[t];
     if (task.device != device || plan::meeting_of(task).valid() || std::holds_alternative<plan::Delay>(task.action)) {
@@ -54,17 +54,17 @@ std::optional<Crowding> crowding_of(const plan::Plan& plan, const cluster::Clust
   return sum.alone.count > 0 ? std::optional(sum) : std::nullopt;
 }
 
-std::optional<Crowding> crowding(const plan::Plan& plan, const Job& job) {
+std::optional<PartSlowdown> part_slowdown(const plan::Plan& plan, const Job& job) {
   const cluster::Cluster& cluster = job.cluster();
   const std::vector<DeviceId> parts = parts_of_a_gpu(cluster);
   if (parts.empty()) {
     return std::nullopt;
   }
   try {
-    Calibration calibration(job.machine(), cluster, job.backend());
+    measure::Calibration calibration(job.machine(), cluster, job.backend());
     calibration.measure(plan, cluster, job.backend());
     const cost::Times& alone = calibration.times(plan, 1);
-    std::optional<Crowding> found = crowding_of(plan, cluster, parts[0], alone, calibration.times(plan, cluster.size()));
+    std::optional<PartSlowdown> found = part_slowdown_of(plan, cluster, parts[0], alone, calibration.times(plan, cluster.size()));
     if (found) {
       found->parts = parts.size();
       found->multiprocessors = cluster.device(parts[0]).gpu->multiprocessors;
@@ -76,15 +76,15 @@ std::optional<Crowding> crowding(const plan::Plan& plan, const Job& job) {
   }
 }
 
-Json to_json(const Crowding& crowding) {
-  return {{"parts", crowding.parts},
-          {"multiprocessors", crowding.multiprocessors},
-          {"alone_ns", crowding.alone.count},
-          {"beside_ns", crowding.beside.count},
-          {"separate_ns", crowding.separate.count}};
+Json to_json(const PartSlowdown& part_slowdown) {
+  return {{"parts", part_slowdown.parts},
+          {"multiprocessors", part_slowdown.multiprocessors},
+          {"alone_ns", part_slowdown.alone.count},
+          {"beside_ns", part_slowdown.beside.count},
+          {"separate_ns", part_slowdown.separate.count}};
 }
 
-std::vector<std::string> crowding_findings(const std::vector<Json>& rows) {
+std::vector<std::string> part_slowdown_findings(const std::vector<Json>& rows) {
   const Json* worst = nullptr;
   double least = 0;
   for (const Json& row : rows) {
@@ -118,10 +118,10 @@ std::vector<std::string> crowding_findings(const std::vector<Json>& rows) {
       to_text(time_of(beside, "separate_ns")))};
 }
 
-std::optional<std::string> calibrated_crowding(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::Times& alone,
-                                               const cost::Times& beside) {
+std::optional<std::string> calibrated_part_slowdown(const plan::Plan& plan, const cluster::Cluster& cluster,
+                                                    const cost::Times& alone, const cost::Times& beside) {
   const std::vector<DeviceId> parts = parts_of_a_gpu(cluster);
-  const std::optional<Crowding> found = parts.empty() ? std::nullopt : crowding_of(plan, cluster, parts[0], alone, beside);
+  const std::optional<PartSlowdown> found = parts.empty() ? std::nullopt : part_slowdown_of(plan, cluster, parts[0], alone, beside);
   if (!found) {
     return std::nullopt;
   }

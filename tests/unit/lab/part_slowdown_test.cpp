@@ -1,4 +1,4 @@
-#include "baton/lab/crowding.h"
+#include "baton/lab/part_slowdown.h"
 
 #include <gtest/gtest.h>
 
@@ -51,16 +51,16 @@ TEST(PartsOfAGpu, AreNoneAmongCoresAndWholeGpus) {
   EXPECT_TRUE(parts_of_a_gpu(cluster::Cluster(whole)).empty());
 }
 
-TEST(Crowding, IsNotAskedOfCores) {
+TEST(PartSlowdown, IsNotAskedOfCores) {
   JobSpec spec;
   spec.model = "mlp:dim=8,depth=1";
   spec.devices = "cpu:2";
   spec.strategy = "ddp";
   const Job job(spec, baton::test::small_machine());
-  EXPECT_FALSE(crowding(job.compile(), job).has_value());
+  EXPECT_FALSE(part_slowdown(job.compile(), job).has_value());
 }
 
-TEST(Crowding, OfCoresNoRecordSpeaks) {
+TEST(PartSlowdown, OfCoresNoRecordSpeaks) {
   Settings settings;
   settings.machine = baton::test::small_machine();
   JobSpec spec;
@@ -73,7 +73,7 @@ TEST(Crowding, OfCoresNoRecordSpeaks) {
 }
 
 TEST(CrowdingFindings, AreOfTheStepsOwnTasksAndOfTheRowThatSuffersMost) {
-  const std::vector<std::string> all = crowding_findings({row(400'000, 420'000), row(600'000, 750'000)});
+  const std::vector<std::string> all = part_slowdown_findings({row(400'000, 420'000), row(600'000, 750'000)});
   ASSERT_EQ(all.size(), 1U);
   EXPECT_TRUE(
       says(all[0],
@@ -83,13 +83,13 @@ TEST(CrowdingFindings, AreOfTheStepsOwnTasksAndOfTheRowThatSuffersMost) {
 }
 
 TEST(CrowdingFindings, SaySoWherePartsHardlySlowEachOtherDown) {
-  const std::vector<std::string> all = crowding_findings({row(2'000'000, 2'020'000)});
+  const std::vector<std::string> all = part_slowdown_findings({row(2'000'000, 2'020'000)});
   ASSERT_EQ(all.size(), 1U);
   EXPECT_TRUE(says(all[0], "hardly slow each other down here: the tasks of these steps take at most 1.01 times as long"));
 }
 
 TEST(CrowdingFindings, AreNoneWhereNoRowSpeaksOfParts) {
-  EXPECT_TRUE(crowding_findings({test::trained(1), Json::object()}).empty());
+  EXPECT_TRUE(part_slowdown_findings({test::trained(1), Json::object()}).empty());
 }
 
 TEST(CrowdingFindings, StandAmongThoseOfAnyExperiment) {
@@ -152,14 +152,14 @@ TEST(CalibratedCrowding, IsThatOfAllTheTasksOfAPlan) {
   };
   const cost::Times alone = times(cut, {100, 100, 50, 1000});
   const cost::Times beside = times(cut, {150, 150, 75, 1500});
-  const std::optional<std::string> sentence = calibrated_crowding(plan, cut, alone, beside);
+  const std::optional<std::string> sentence = calibrated_part_slowdown(plan, cut, alone, beside);
   ASSERT_TRUE(sentence.has_value());
   EXPECT_TRUE(says(*sentence, "What the step computes on one of 2 parts of the GPU takes 1.50 times as long"));
   EXPECT_TRUE(says(*sentence, "2 parts do at most 1.33 times"));
-  EXPECT_FALSE(calibrated_crowding(plan, cut, {}, {}).has_value());
+  EXPECT_FALSE(calibrated_part_slowdown(plan, cut, {}, {}).has_value());
   const cluster::Cluster cores(baton::test::cpus(2));
   EXPECT_FALSE(
-      calibrated_crowding(plan, cores, times(cores, {100, 100, 50, 1000}), times(cores, {150, 150, 75, 1500})).has_value());
+      calibrated_part_slowdown(plan, cores, times(cores, {100, 100, 50, 1000}), times(cores, {150, 150, 75, 1500})).has_value());
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
-#include "baton/lab/isolate.h"
+#include "baton/measure/isolate.h"
 
 #include <fmt/format.h>
 
 #include <map>
 
-namespace baton::lab {
+namespace baton::measure {
 namespace {
 
 class Writer {
@@ -85,4 +85,4 @@ plan::Plan isolate_meeting(const plan::Plan& plan, MeetingId meeting, std::int64
   return writer.finish(fmt::format("{} copies of {}", copies, plan.describe(plan.members(meeting)[0])));
 }
 
-}  // namespace baton::lab
+}  // namespace baton::measure

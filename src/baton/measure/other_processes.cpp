@@ -1,4 +1,4 @@
-#include "baton/lab/bystanders.h"
+#include "baton/measure/other_processes.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,9 +10,8 @@
 #include <string>
 
 #include "baton/base/clock.h"
-#include "baton/lab/rows.h"
 
-namespace baton::lab {
+namespace baton::measure {
 namespace {
 
 /// Half a second of the usual hundred ticks per second: a tick at either end is then a twenty-fifth of it.
@@ -38,9 +37,9 @@ std::optional<double> busy_ticks(std::string_view stat) {
   return user + nice + system + interrupts + soft_interrupts + stolen;
 }
 
-Bystanders::Bystanders() : begin_(read()) {}
+OtherProcesses::OtherProcesses() : begin_(read()) {}
 
-std::optional<Bystanders::Reading> Bystanders::read() {
+std::optional<OtherProcesses::Reading> OtherProcesses::read() {
   std::ifstream file("/proc/stat");
   std::string line;
   std::getline(file, line);
@@ -53,7 +52,7 @@ std::optional<Bystanders::Reading> Bystanders::read() {
                  static_cast<double>(own.tv_sec) + 1e-9 * static_cast<double>(own.tv_nsec)};
 }
 
-std::optional<CoreTime> Bystanders::used() const {
+std::optional<CoreTime> OtherProcesses::used() const {
   const std::optional<Reading> end = read();
   if (!begin_ || !end || end->time <= begin_->time) {
     return std::nullopt;
@@ -79,20 +78,4 @@ std::optional<double> CoreTime::share() const {
   return std::clamp(others / all, 0.0, 1.0);
 }
 
-std::string bystanders_finding(const std::vector<Json>& rows) {
-  std::size_t disturbed = 0;
-  double most = 0;
-  for (const Json& row : rows) {
-    const double share = row.value("others_share", 0.0);
-    disturbed += disturbs(share) ? 1 : 0;
-    most = std::max(most, share);
-  }
-  return disturbed == 0
-             ? ""
-             : fmt::format(
-                   "This machine was busy: beside {} of {} rows other processes used up to {} of its cores. Times are "
-                   "longer than it alone would take, and ratios between rows may be off; measure again when it is quiet.",
-                   disturbed, rows.size(), percent(most));
-}
-
-}  // namespace baton::lab
+}  // namespace baton::measure

@@ -14,7 +14,7 @@
 /// is measured with the tasks of the step itself: what is bound by arithmetic suffers less than what is bound by bytes.
 namespace baton::lab {
 
-struct Crowding {
+struct PartSlowdown {
   std::size_t parts = 0;    // that work at the same time
   int multiprocessors = 0;  // of each
   Nanoseconds alone;        // what a step computes on one part, task by task, while the other parts rest
@@ -26,21 +26,21 @@ struct Crowding {
 std::vector<DeviceId> parts_of_a_gpu(const cluster::Cluster& cluster);
 
 /// What a device computes in a step by times that a calibration has of its tasks: `alone` and `beside`. Nothing if it has none.
-std::optional<Crowding> crowding_of(const plan::Plan& plan, const cluster::Cluster& cluster, DeviceId device,
-                                    const cost::Times& alone, const cost::Times& beside);
+std::optional<PartSlowdown> part_slowdown_of(const plan::Plan& plan, const cluster::Cluster& cluster, DeviceId device,
+                                             const cost::Times& alone, const cost::Times& beside);
 
 /// Of the parts of a GPU that the job runs on, by a calibration that is measured now or was kept. Nothing if there are none, or if
 /// it cannot be measured: it only adds to what a run says.
-std::optional<Crowding> crowding(const plan::Plan& plan, const Job& job);
+std::optional<PartSlowdown> part_slowdown(const plan::Plan& plan, const Job& job);
 
 /// For a record, as `beside`.
-Json to_json(const Crowding& crowding);
+Json to_json(const PartSlowdown& part_slowdown);
 
 /// What the rows' `beside` say: how much longer tasks take, and what separate GPUs would do for the row that suffers most.
-std::vector<std::string> crowding_findings(const std::vector<Json>& rows);
+std::vector<std::string> part_slowdown_findings(const std::vector<Json>& rows);
 
 /// The same of a plan's tasks alone, by times that a calibration has of them; nothing if there are no parts of a GPU.
-std::optional<std::string> calibrated_crowding(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::Times& alone,
-                                               const cost::Times& beside);
+std::optional<std::string> calibrated_part_slowdown(const plan::Plan& plan, const cluster::Cluster& cluster,
+                                                    const cost::Times& alone, const cost::Times& beside);
 
 }  // namespace baton::lab

@@ -1,4 +1,4 @@
-#include "baton/lab/matrix_power.h"
+#include "baton/measure/matrix_power.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "baton/base/error.h"
 #include "baton/strategy/passes.h"
 
-namespace baton::lab {
+namespace baton::measure {
 namespace {
 
 using plan::Role;
@@ -87,4 +87,4 @@ plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const cluste
   return plan::finish(strategy::set_workspaces(std::move(draft), target, cluster));
 }
 
-}  // namespace baton::lab
+}  // namespace baton::measure

@@ -1,4 +1,4 @@
-#include "baton/lab/crowding.h"
+#include "baton/lab/part_slowdown.h"
 
 #include "baton/lab/job.h"
 #include "cuda/device_array.h"
@@ -17,7 +17,7 @@ Job job_on(const std::string& devices) {
 TEST(CrowdingOnGpu, PartsOfOneGpuTakeNoLessThanAloneAndAStepOfSeparateOnesIsSimulated) {
   BATON_NEEDS_GPU();
   const Job job = job_on("cuda:0/4");
-  const std::optional<Crowding> seen = crowding(job.compile(), job);
+  const std::optional<PartSlowdown> seen = part_slowdown(job.compile(), job);
   ASSERT_TRUE(seen.has_value());
   EXPECT_EQ(seen->parts, 4U);
   EXPECT_GT(seen->multiprocessors, 0);
@@ -29,7 +29,7 @@ TEST(CrowdingOnGpu, PartsOfOneGpuTakeNoLessThanAloneAndAStepOfSeparateOnesIsSimu
 TEST(CrowdingOnGpu, AWholeGpuHasNone) {
   BATON_NEEDS_GPU();
   const Job job = job_on("cuda:0");
-  EXPECT_FALSE(crowding(job.compile(), job).has_value());
+  EXPECT_FALSE(part_slowdown(job.compile(), job).has_value());
 }
 
 }  // namespace

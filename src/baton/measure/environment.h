@@ -1,11 +1,11 @@
 #pragma once
 
 #include "baton/cluster/machine.h"
-#include "baton/lab/json.h"
+#include "baton/job/json.h"
 
-namespace baton::lab {
+namespace baton::measure {
 
 /// What a result depends on besides the command: processor, cores, system, versions, load.
-Json environment(const cluster::Machine& machine);
+job::Json environment(const cluster::Machine& machine);
 
-}  // namespace baton::lab
+}  // namespace baton::measure

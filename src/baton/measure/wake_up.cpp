@@ -1,13 +1,13 @@
-#include "baton/lab/rest.h"
+#include "baton/measure/wake_up.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "baton/exec/executor.h"
-#include "baton/lab/isolate.h"
+#include "baton/measure/isolate.h"
 #include "baton/trace/analysis.h"
 
-namespace baton::lab {
+namespace baton::measure {
 namespace {
 
 constexpr std::int64_t timed_steps = 15;
@@ -26,12 +26,12 @@ TaskId largest_product(const plan::Plan& plan) {
 
 }  // namespace
 
-Nanoseconds time_rest(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend) {
+Nanoseconds time_wake_up(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend) {
   const TaskId product = largest_product(plan);
   if (!product.valid()) {
     return Nanoseconds(0);
   }
-  const plan::Plan isolated = isolate_after_delay(plan, product, long_rest * 3, copies);
+  const plan::Plan isolated = isolate_after_delay(plan, product, long_idle * 3, copies);
   exec::Executor executor(isolated, cluster, backend);
   const exec::RunResult result = executor.run({.steps = timed_steps + 2, .warmup = 2});
   std::vector<Nanoseconds> longer;
@@ -42,4 +42,4 @@ Nanoseconds time_rest(const plan::Plan& plan, const cluster::Cluster& cluster, c
   return std::max(Nanoseconds(0), trace::spread(longer).median);
 }
 
-}  // namespace baton::lab
+}  // namespace baton::measure

@@ -9,7 +9,7 @@
 #include "baton/strategy/step.h"
 
 /// What messages take of the cores that compute beside them.
-namespace baton::lab {
+namespace baton::measure {
 
 /// On each device `products` alike, one after the other, and beside them `gathers` of `bytes`, one after the other: of messages
 /// that nobody has to add up.
@@ -21,4 +21,4 @@ plan::Plan products_beside_messages(std::int64_t products, std::int64_t gathers,
 /// and the first has the figure that counts.
 double measure_core_share(const cluster::Cluster& cluster, const exec::Backend& backend, double bandwidth, ranks::World& world);
 
-}  // namespace baton::lab
+}  // namespace baton::measure

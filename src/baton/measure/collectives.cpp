@@ -1,4 +1,4 @@
-#include "baton/lab/collectives.h"
+#include "baton/measure/collectives.h"
 
 #include <fmt/format.h>
 
@@ -13,12 +13,12 @@
 #include "baton/base/text.h"
 #include "baton/exec/executor.h"
 #include "baton/findings/median.h"
-#include "baton/lab/pulse.h"
+#include "baton/measure/core_peak.h"
 #include "baton/plan/verify.h"
 #include "baton/sim/expand.h"
 #include "baton/trace/analysis.h"
 
-namespace baton::lab {
+namespace baton::measure {
 namespace {
 
 using plan::Collective;
@@ -349,7 +349,7 @@ std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks
                                 summary, name, cluster.size(), device.memory.count, device.shared_lanes ? "shared" : "apart");
   if (!device.gpu) {
     out += fmt::format("\n[device.rates]  # multiply-adds in registers, on each of its cores\nf32 = \"{:.1f}GFLOP/s\"\n",
-                       pulse_gflops(0.01) * static_cast<double>(device.cores.size()));
+                       core_peak_gflops(0.01) * static_cast<double>(device.cores.size()));
   }
   out += fmt::format("\n[port]  # alpha and beta of what one device sends to another\nlatency = \"{}ns\"\n",
                      links.link.latency.count);
@@ -366,4 +366,4 @@ std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks
                    100 * links.median_error, cluster::to_text(links.algorithm));
 }
 
-}  // namespace baton::lab
+}  // namespace baton::measure

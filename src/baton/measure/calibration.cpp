@@ -1,4 +1,4 @@
-#include "baton/lab/calibration.h"
+#include "baton/measure/calibration.h"
 
 #include <fmt/format.h>
 
@@ -18,14 +18,14 @@
 #include "baton/base/text.h"
 #include "baton/cuda/cuda.h"
 #include "baton/exec/executor.h"
-#include "baton/lab/isolate.h"
-#include "baton/lab/json.h"
-#include "baton/lab/rest.h"
+#include "baton/job/json.h"
+#include "baton/measure/isolate.h"
+#include "baton/measure/wake_up.h"
 #include "baton/plan/memory.h"
 #include "baton/plan/ordering.h"
 #include "baton/trace/analysis.h"
 
-namespace baton::lab {
+namespace baton::measure {
 namespace {
 
 constexpr Nanoseconds time_for_one(60'000'000);
@@ -189,7 +189,7 @@ Calibration::Calibration(const cluster::Machine& machine, const cluster::Cluster
 
 std::map<std::string, cost::Times> parse_calibration(std::string_view text, const std::string& machine, std::string& created) {
   std::map<std::string, cost::Times> tables;
-  const Json kept = parse_json(text, most_values);
+  const job::Json kept = job::parse_json(text, most_values);
   if (!kept.is_object() || !kept.contains("machine") || kept["machine"] != machine || !kept.contains("times") ||
       !kept["times"].is_object()) {
     return tables;  // cut off, or another machine's: it is measured again
@@ -390,8 +390,8 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster&
   } catch (const Stopped&) {
     // What was timed before is kept.
   }
-  if (!asked_to_stop() && !on_gpus(cluster) && (again || !pass.alone.contains(rest_key))) {
-    pass.alone[std::string(rest_key)] = time_rest(plan, pass.bare, backend);
+  if (!asked_to_stop() && !on_gpus(cluster) && (again || !pass.alone.contains(wake_up_key))) {
+    pass.alone[std::string(wake_up_key)] = time_wake_up(plan, pass.bare, backend);
   }
   created_ = time_text();
   if (disturbed) {
@@ -409,19 +409,19 @@ void Calibration::keep() {
   }
   std::error_code error;
   std::filesystem::create_directories(file_.parent_path(), error);
-  Json times = Json::object();
+  job::Json times = job::Json::object();
   for (const auto& [name, table] : tables_) {
-    Json& one = times[name] = Json::object();
+    job::Json& one = times[name] = job::Json::object();
     for (const auto& [key, time] : table) {
       one[key] = time.count;
     }
   }
   try {
     unkept_.clear();
-    write_whole(file_, Json{{"machine", machine_}, {"created", created_}, {"times", times}}.dump(1) + "\n");
+    write_whole(file_, job::Json{{"machine", machine_}, {"created", created_}, {"times", times}}.dump(1) + "\n");
   } catch (const Error& why) {
     unkept_ = why.what();  // then they are of this process alone
   }
 }
 
-}  // namespace baton::lab
+}  // namespace baton::measure

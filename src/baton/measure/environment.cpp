@@ -1,4 +1,4 @@
-#include "baton/lab/environment.h"
+#include "baton/measure/environment.h"
 
 #include <fmt/format.h>
 #include <hwloc.h>
@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
-namespace baton::lab {
+namespace baton::measure {
 namespace {
 
 std::string first_line(const char* path) {
@@ -20,7 +20,7 @@ std::string first_line(const char* path) {
 
 }  // namespace
 
-Json environment(const cluster::Machine& machine) {
+job::Json environment(const cluster::Machine& machine) {
   utsname system{};
   uname(&system);
   double load = 0;
@@ -41,4 +41,4 @@ Json environment(const cluster::Machine& machine) {
         {"hwloc", fmt::format("{}.{}.{}", HWLOC_API_VERSION >> 16, (HWLOC_API_VERSION >> 8) & 0xff, HWLOC_API_VERSION & 0xff)}}}};
 }
 
-}  // namespace baton::lab
+}  // namespace baton::measure

@@ -1,4 +1,4 @@
-#include "baton/lab/basis.h"
+#include "baton/lab/conditions.h"
 
 #include <gtest/gtest.h>
 
@@ -18,13 +18,13 @@ Settings simulated(const std::string& cluster, const std::string& what_if = "") 
 }
 
 std::string name(const Settings& settings, const std::vector<Point>& points = {}, const std::optional<std::string>& toml = {}) {
-  return basis_name(experiment_basis(settings, points, toml));
+  return conditions_name(experiment_conditions(settings, points, toml));
 }
 
 TEST(Basis, IsTheSameForTheSame) {
   EXPECT_EQ(name(simulated("pcie-5")), name(simulated("pcie-5")));
   EXPECT_EQ(name(Settings{}), name(Settings{}));
-  EXPECT_EQ(basis_name(Json::object()), "");
+  EXPECT_EQ(conditions_name(Json::object()), "");
 }
 
 TEST(Basis, IsAnotherForAnythingThatChangesNumbers) {
@@ -97,11 +97,11 @@ TEST(Differences, OfWordsThatAreNotGivenNameTheDefault) {
 }
 
 TEST(Differences, OfRunsSayWhatBothHave) {
-  for (const std::string& one : differences(run_basis(simulated("machine")), run_basis(simulated("pcie-5")))) {
+  for (const std::string& one : differences(run_conditions(simulated("machine")), run_conditions(simulated("pcie-5")))) {
     EXPECT_EQ(one.find("default"), std::string::npos) << one;
     EXPECT_EQ(one.find("not given"), std::string::npos) << one;
   }
-  EXPECT_EQ(differences(run_basis(simulated("machine")), run_basis(simulated("pcie-5"))).size(), 2U);
+  EXPECT_EQ(differences(run_conditions(simulated("machine")), run_conditions(simulated("pcie-5"))).size(), 2U);
 }
 
 TEST(Basis, IsTheSameForADefaultThatIsSpeltOut) {

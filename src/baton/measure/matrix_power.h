@@ -5,7 +5,7 @@
 #include "baton/plan/plan.h"
 #include "baton/strategy/step.h"
 
-namespace baton::lab {
+namespace baton::measure {
 
 /// Aⁿ + Bⁿ by repeated squaring, A and B square matrices of `size`: on one device, or Bⁿ on a second one and moved to the
 /// first for the sum. The sum is the only buffer of role activation that lives on, labelled "sum". One device holds five matrices
@@ -16,4 +16,4 @@ plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const cluste
 /// How many products a matrix needs by repeated squaring: one for each square and one for each further bit that is set.
 std::int64_t products_needed(std::int64_t power);
 
-}  // namespace baton::lab
+}  // namespace baton::measure

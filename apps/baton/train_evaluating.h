@@ -1,0 +1,33 @@
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "baton/lab/training.h"
+#include "train_words.h"
+
+namespace baton::app {
+
+/// What to evaluate on now and then. All ranks take part.
+class Evaluating {
+ public:
+  Evaluating(const TrainWords& words, lab::Training& run, const Length& length);
+
+  /// How many of `left` steps to run before the next evaluation.
+  std::int64_t stretch(std::int64_t left, std::int64_t done) const {
+    return forward_ ? std::min(left, every_ - done % every_) : left;
+  }
+  /// Whether one is due after this many steps of all.
+  bool due(std::int64_t done, std::int64_t steps) const { return forward_ && (done % every_ == 0 || done == steps); }
+  std::optional<lab::Evaluation> evaluate(const std::function<bool(std::int64_t done, std::int64_t of)>& go_on);
+
+ private:
+  lab::Training& run_;
+  std::unique_ptr<lab::SampleFeed> feed_;
+  std::unique_ptr<lab::Forward> forward_;
+  std::int64_t every_ = 0;
+};
+
+}  // namespace baton::app
