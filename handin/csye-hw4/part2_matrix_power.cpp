@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
     lab::JobSpec spec;
     spec.devices = devices(given.kind, count);
     lab::Training run(spec, baton::cluster::probe(), {}, nullptr, [&](const lab::Job& job) {
-      return measure::matrix_power_plan(size, 10, job.cluster(), job.request().target, job.request().step.precision);
+      return baton::measure::matrix_power_plan(size, 10, job.cluster(), job.request().target, job.request().step.precision);
     });
     run.run(2, 1);
     const double time = milliseconds(run);
