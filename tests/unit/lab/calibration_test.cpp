@@ -62,10 +62,10 @@ TEST_F(CalibrationTest, KeptTimesThatSomethingDisturbedAreTimedAgain) {
   spec.batch = 48;
   const Job job(spec, small_machine());
   const plan::Plan plan = job.compile();
-  Calibration first(job.machine(), job.cluster(), job.backend());
+  measure::Calibration first(job.machine(), job.cluster(), job.backend());
   const std::size_t timed = first.measure(plan, job.cluster(), job.backend());
   ASSERT_GT(timed, 0U);
-  const auto sum = [&](Calibration& of) {
+  const auto sum = [&](measure::Calibration& of) {
     std::int64_t all = 0;
     for (const auto& [key, time] : of.times(plan, 2)) {
       all += time.count;
@@ -82,7 +82,7 @@ TEST_F(CalibrationTest, KeptTimesThatSomethingDisturbedAreTimedAgain) {
     }
   }
   std::ofstream(first.file()) << kept.dump();
-  Calibration poisoned(job.machine(), job.cluster(), job.backend());
+  measure::Calibration poisoned(job.machine(), job.cluster(), job.backend());
   ASSERT_GT(sum(poisoned), 7 * sum(first));
   EXPECT_EQ(poisoned.measure(plan, job.cluster(), job.backend()), timed);
   EXPECT_LT(sum(poisoned), 4 * sum(first));
