@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "baton/lab/pulse.h"
+#include "baton/measure/core_peak.h"
 
 namespace baton::bench {
 

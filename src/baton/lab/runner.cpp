@@ -61,7 +61,7 @@ void measure_instance(const Experiment& experiment, const Point& point, Settings
     entry.times.push_back(record["time_per_step_ns"].get<double>());
   }
   entry.merged = merge_instances(entry.records);
-  if (settings.cluster.empty()) {  // what is simulated does not depend on this machine's pulse
+  if (settings.cluster.empty()) {  // what is simulated does not depend on this machine's speed
     entry.merged["pulse_gflops"] = measure::core_peak_gflops();
     if (const std::optional<double> share = entry.core_time.share()) {
       entry.merged["others_share"] = *share;
