@@ -357,7 +357,7 @@ TEST(Dropout, DropsWhatTheMaskSaysWhereverAPartLies) {
       std::vector<double> expected = x.values();
       for (std::size_t i = 0; i < count; ++i) {
         const std::int64_t place = places.of(static_cast<std::int64_t>(i));
-        expected[i] = mask.drops(mask.spec(place), place) ? 0 : expected[i] / 0.7;
+        expected[i] = mask.drops(mask.words(place), place) ? 0 : expected[i] / 0.7;
       }
       EXPECT_LT(distance(expected, y.values()), rounding_of(type)) << to_text(type);
     }
