@@ -171,7 +171,7 @@ struct Report {
   Shares peak;
 };
 
-Report measure(Stack& stack, const Options& options) {
+Report time_products(Stack& stack, const Options& options) {
   const int threads = static_cast<int>(options.threads);
   const auto layers = static_cast<double>(options.layers);
   const double product_flops = 2.0 * static_cast<double>(options.rows) * static_cast<double>(options.dim) *
@@ -223,7 +223,7 @@ Report measure(Stack& stack, const Options& options) {
 int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   Stack stack(options);
-  Report report = measure(stack, options);
+  Report report = time_products(stack, options);
   std::printf("rows %ld, %ld layers of %ld x %ld, %ld threads\n", static_cast<long>(options.rows),
               static_cast<long>(options.layers), static_cast<long>(options.dim), static_cast<long>(options.dim),
               static_cast<long>(options.threads));

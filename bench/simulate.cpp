@@ -41,7 +41,7 @@ double seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-void measure(const std::string& strategy, const model::Model& model, std::size_t count, std::int64_t batch, bool shared_lanes) {
+void time_walk(const std::string& strategy, const model::Model& model, std::size_t count, std::int64_t batch, bool shared_lanes) {
   const cluster::Cluster cluster = devices(count, shared_lanes);
   const double start = seconds();
   const plan::Plan plan = strategy::compile(
@@ -72,9 +72,9 @@ void measure(const std::string& strategy, const model::Model& model, std::size_t
 
 int main() {
   const model::Model deep = model::mlp(std::vector<std::int64_t>(2001, 64));
-  measure("single", deep, 1, 64, false);
-  measure("layers", deep, 8, 64, false);
-  measure("ddp", deep, 8, 64, false);
-  measure("ddp", deep, 8, 64, true);
-  measure("ddp", model::parse_model("mlp:dim=8192,depth=8"), 1024, 1024, false);
+  time_walk("single", deep, 1, 64, false);
+  time_walk("layers", deep, 8, 64, false);
+  time_walk("ddp", deep, 8, 64, false);
+  time_walk("ddp", deep, 8, 64, true);
+  time_walk("ddp", model::parse_model("mlp:dim=8192,depth=8"), 1024, 1024, false);
 }

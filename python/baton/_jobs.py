@@ -1,4 +1,4 @@
-"""Settings of a job, from Python's values to the program's words."""
+"""Settings of a job, from Python's values to those of a `JobSpec`."""
 
 from __future__ import annotations
 

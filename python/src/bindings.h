@@ -14,7 +14,7 @@ namespace baton::python {
 
 namespace py = pybind11;
 
-/// A job as Python gives it: the words, and what no word names.
+/// A job as Python gives it: the settings, and what no field names.
 struct Setup {
   lab::JobSpec spec;
   lab::Own own;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "baton/base/error.h"
+
 namespace baton::job {
 namespace {
 
@@ -79,9 +81,13 @@ std::uint64_t collective_type(plan::Move kind) {
       return 5;
     case plan::Move::reduce_scatter:
       return 7;
-    default:
-      return 0;  // all_reduce
+    case plan::Move::all_reduce:
+      return 0;
+    case plan::Move::copy:
+      break;
   }
+  check(false, "a copy is no collective");
+  return 0;
 }
 
 /// Writes the files of all devices of one plan.

@@ -28,7 +28,7 @@ struct Fit {
   std::vector<DeviceMemory> devices;
   Bytes limit;                // of each device
   double estimated_time = 0;  // of a step, in nanoseconds; 0: not estimated
-  /// By device of a pipeline, what the program of the words would reserve; empty if its profile does not say.
+  /// By device of a pipeline, what the program that the specification names would reserve; empty if its profile does not say.
   std::vector<Reserved> reserved = {};
 
   const DeviceMemory& fullest() const;

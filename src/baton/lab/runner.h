@@ -39,8 +39,8 @@ void parse_axis_values(const std::string& text, AxisValues& values);
 /// Those of the values whose axis the experiment has.
 AxisValues values_for(const Experiment& experiment, const AxisValues& values);
 
-/// The experiment with one more axis for each of these words of a job that it has no axis for and can be given; others are passed
-/// over. Its jobs then have those words.
+/// The experiment with one more axis for each of these fields of a job that it has no axis for and can be given; others are passed
+/// over. Its jobs then have those values.
 Experiment extended(const Experiment& experiment, const std::vector<std::string>& names);
 
 /// Its task, with the values that these points have for the axes that it names.

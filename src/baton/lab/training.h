@@ -19,7 +19,7 @@
 
 namespace baton::lab {
 
-/// A job being trained and measured, in one run or in several that continue each other; or, where its words name a cluster,
+/// A job being trained and measured, in one run or in several that continue each other; or, if its specification names a cluster,
 /// simulated: then one step stands for all, and there are no losses.
 class Training {
  public:
