@@ -27,9 +27,9 @@ constexpr unsigned last_breath_microseconds = 300'000;
 /// A launcher that has lost a host gets this long to end its other ranks.
 constexpr unsigned launcher_patience_microseconds = 100'000;
 
-watch::Watch* watch = nullptr;                   // leaked on purpose: its socket closes at process exit, which rank 0 detects
-std::atomic<watch::Watch*> told_watch{nullptr};  // for the thread that hears signals
-std::vector<ranks::RankHost> hosts;              // of all ranks
+watch::Watch* watch = nullptr;                        // leaked on purpose: its socket closes at process exit, which rank 0 detects
+std::atomic<watch::Watch*> told_watch{nullptr};       // for the thread that hears signals
+const std::vector<ranks::RankHost>* hosts = nullptr;  // of all ranks; leaked as the watch is
 std::mutex naming;
 std::string checkpoint;
 
@@ -69,13 +69,18 @@ void end_launcher() {
   }
   std::signal(SIGTERM, SIG_IGN);  // the launcher sends it to this rank too
   kill(launcher, SIGTERM);
-  usleep(launcher_patience_microseconds);
-  kill(launcher, SIGKILL);
+  for (unsigned slept = 0; slept < launcher_patience_microseconds && getppid() == launcher; slept += 10'000) {
+    usleep(10'000);
+  }
+  if (getppid() == launcher) {
+    kill(launcher, SIGKILL);
+  }
 }
 
 /// Than rank 0.
 bool is_on_another_host(int rank) {
-  return rank > 0 && static_cast<std::size_t>(rank) < hosts.size() && hosts[static_cast<std::size_t>(rank)].host != hosts[0].host;
+  return rank > 0 && hosts != nullptr && static_cast<std::size_t>(rank) < hosts->size() &&
+         (*hosts)[static_cast<std::size_t>(rank)].host != (*hosts)[0].host;
 }
 
 [[noreturn]] void end(const watch::Ending& ending) {
@@ -129,7 +134,7 @@ void open_guard(ranks::World& world, Nanoseconds patience) {
     world.broadcast(blob, 0);
     return ranks::to_text(blob);
   };
-  hosts = world.hosts();
+  hosts = new std::vector<ranks::RankHost>(world.hosts());
   watch = new watch::Watch(
       watch::WatchOptions{
           .rank = world.rank(), .size = world.size(), .patience = patience, .broadcast = broadcast, .stopping = give_up_with},

@@ -82,10 +82,21 @@ std::map<std::string, Descriptor>& held_pipes() {
   return pipes;
 }
 
+/// Waits a second for a reader, which may be about to start.
 Descriptor held_or_opened(const std::filesystem::path& path) {
-  const std::lock_guard lock(held_mutex);
-  auto found = held_pipes().extract(path.string());
-  return found.empty() ? open_pipe(path) : std::move(found.mapped());
+  {
+    const std::lock_guard lock(held_mutex);
+    if (auto found = held_pipes().extract(path.string()); !found.empty()) {
+      return std::move(found.mapped());
+    }
+  }
+  constexpr int tries = 100;
+  Descriptor pipe = open_pipe(path);
+  for (int i = 0; i < tries && pipe.get() < 0 && errno == ENXIO; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    pipe = open_pipe(path);
+  }
+  return pipe;
 }
 
 std::string why_not_written(const std::filesystem::path& path, int error) {
@@ -288,12 +299,7 @@ void require_writable(const std::filesystem::path& path) {
     refuse(errno);
   }
   if (there && S_ISFIFO(status.st_mode)) {
-    constexpr int tries = 100;  // for a second: the reader may be about to start
     Descriptor pipe = held_or_opened(to.path);
-    for (int i = 0; i < tries && pipe.get() < 0 && errno == ENXIO; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      pipe = open_pipe(to.path);
-    }
     if (pipe.get() < 0) {
       refuse(errno);
     }

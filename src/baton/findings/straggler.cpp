@@ -26,7 +26,8 @@ bool enough_evidence(const ArrivalStats& stats, std::size_t devices, Nanoseconds
 
 /// The others wait longest for it; there is one.
 const ArrivalStats& slowest(std::span<const ArrivalStats> arrival_stats) {
-  return *std::max_element(arrival_stats.begin(), arrival_stats.end(), [](const ArrivalStats& a, const ArrivalStats& b) { return a.held_up < b.held_up; });
+  return *std::max_element(arrival_stats.begin(), arrival_stats.end(),
+                           [](const ArrivalStats& a, const ArrivalStats& b) { return a.held_up < b.held_up; });
 }
 
 /// Of all the time that one device held all others up, what is this one's.

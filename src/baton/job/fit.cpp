@@ -129,7 +129,7 @@ Fit laid_out(const JobSpec& given, Unfolded unfolded) {
   for (std::size_t d = 0; d < held.size(); ++d) {
     fit.devices.push_back({.device = laid.plan.devices()[d], .copies = laid.copies(), .peak = laid.peak[d], .held = held[d]});
   }
-  fit.reserved = reserved_memory(request, cost::software_by_name(spec.software));
+  fit.reserved = reserved_memory(request, cost::software_by_name(spec.software), fit.limit);
   return fit;
 }
 

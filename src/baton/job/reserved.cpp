@@ -124,12 +124,14 @@ class Replay {
         group.own.push_back(ledger_.take(4 * elements / axes_.dp, parameters));
       }
     }
-    const std::int64_t bytes = stage.layers.front().graph.values[stage.layers.front().graph.input].bytes;
+    const LayerGraph& front = stage.layers.front().graph;
+    const LayerGraph& back = stage.layers.back().graph;
     for (std::int64_t m = 0; axes_.pp > 1 && m < micro_batches; ++m) {  // received into memory that is taken once
-      for (const bool has : {!stage.first, !stage.last}) {
-        if (has) {
-          received_.push_back(ledger_.take(bytes, messages));
-        }
+      if (!stage.first) {
+        received_.push_back(ledger_.take(front.values[front.input].bytes, messages));
+      }
+      if (!stage.last) {  // the gradient of what it sends
+        received_.push_back(ledger_.take(back.values[back.output].bytes, messages));
       }
     }
     stages_.push_back(std::move(stage));
@@ -430,7 +432,7 @@ Stage make_stage(const strategy::Request& request, const cost::Software& softwar
 
 }  // namespace
 
-std::vector<Reserved> reserved_memory(const strategy::Request& request, const cost::Software& software) {
+std::vector<Reserved> reserved_memory(const strategy::Request& request, const cost::Software& software, Bytes memory) {
   const strategy::NamedLayout* named = strategy::strategy_by_name(request.strategy).layout();
   if (!software.reserves.counted || named == nullptr) {
     return {};
@@ -454,7 +456,7 @@ std::vector<Reserved> reserved_memory(const strategy::Request& request, const co
   const std::vector<std::int32_t> device_of = schedule::device_of_stage(grid);
   std::vector<Reserved> list;
   for (std::size_t d = 0; d < grid.rows.size(); ++d) {
-    Replay replay(software, axes, request.cluster.devices()[0].memory.count);
+    Replay replay(software, axes, memory.count);
     std::vector<std::size_t> own(static_cast<std::size_t>(stages), 0);
     std::size_t begin = 0;
     std::size_t count = 0;

@@ -20,8 +20,9 @@ struct Reserved {
 /// Replays what a program of PyTorch's with FSDP2 takes and gives back in three steps, with the rules of PyTorch's caching
 /// allocator: one per device of a pipeline. Causes are counted at the moment when most is in use; the last of them is what the
 /// allocator has taken but nothing uses then. Empty where the profile does not say what the program reserves ([reserved]), or where
-/// the split is none that it has (parameters that are not divided over replicas).
-std::vector<Reserved> reserved_memory(const strategy::Request& request, const cost::Software& software);
+/// the split is none that it has (parameters that are not divided over replicas). `memory` is what a device has: when that is full,
+/// the allocator gives back what nothing uses.
+std::vector<Reserved> reserved_memory(const strategy::Request& request, const cost::Software& software, Bytes memory);
 
 /// The one that the program reports.
 const Reserved& reported(const std::vector<Reserved>& devices, const cost::Software& software);

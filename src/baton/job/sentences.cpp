@@ -64,7 +64,8 @@ std::string idle_in_theory(const Scenario& scenario) {
 /// Empty if no device keeps another waiting.
 std::string held_up(const Scenario& scenario) {
   const std::vector<findings::ArrivalStats> arrival_stats = scenario.study().arrival_stats();
-  const bool any = std::any_of(arrival_stats.begin(), arrival_stats.end(), [](const findings::ArrivalStats& stats) { return stats.held_up.count > 0; });
+  const bool any = std::any_of(arrival_stats.begin(), arrival_stats.end(),
+                               [](const findings::ArrivalStats& stats) { return stats.held_up.count > 0; });
   return any ? findings::straggler(arrival_stats, scenario.step().duration) : "";
 }
 

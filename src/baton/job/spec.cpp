@@ -227,7 +227,8 @@ std::vector<std::int64_t> parse_split(const FieldValue& value) {
   constexpr WholeRange range{1, 1 << 20};
   std::vector<std::int64_t> blocks;
   if (!is_empty(value)) {
-    for (const std::string_view part : split(text_of(value), ',')) {
+    const std::string text = text_of(value);
+    for (const std::string_view part : split(text, ',')) {
       blocks.push_back(range.take(std::string(part), "a stage of --split"));
     }
   }

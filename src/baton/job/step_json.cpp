@@ -28,6 +28,9 @@ Json quantiles_json(std::vector<Nanoseconds> times) {
 }  // namespace
 
 FieldValue field_value(const Json& value) {
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) {
+    return value.dump();  // refused as it was given
+  }
   if (value.is_number_integer()) {
     return value.get<std::int64_t>();
   }

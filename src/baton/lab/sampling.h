@@ -31,8 +31,8 @@ std::int64_t context_of(const model::Model& model);
 /// takes as long as a window. Windows are no longer than texts become.
 class Sampler {
  public:
-  /// The specification names the model, with all its positions, and the devices. Texts will have at most `longest` tokens. A usage error
-  /// says why it cannot be run, or what is wrong with the weights.
+  /// The specification names the model, with all its positions, and the devices. Texts will have at most `longest` tokens. A usage
+  /// error says why it cannot be run, or what is wrong with the weights.
   Sampler(JobSpec spec, const checkpoint::Source& weights, std::int64_t longest, const cluster::Machine& machine);
 
   ~Sampler();

@@ -133,7 +133,8 @@ double simulated_step(const JobSpec& spec, const cluster::Machine& machine) {
 Bytes simulated_memory(const JobSpec& spec, const cluster::Machine& machine) {
   const Job job(spec, machine);
   const cost::Software software = cost::software_by_name(spec.software);
-  if (const std::vector<job::Reserved> reserved = job::reserved_memory(job.request(), software); !reserved.empty()) {
+  if (const std::vector<job::Reserved> reserved = job::reserved_memory(job.request(), software, job.cluster().devices()[0].memory);
+      !reserved.empty()) {
     return job::reported(reserved, software).total;
   }
   const std::optional<strategy::Folded> folded = job.fold();

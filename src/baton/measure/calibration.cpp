@@ -382,13 +382,19 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster&
       }
       fill_alone.finish();
       fill_beside.finish();
-      disturbed = !stopped && !on_gpus(cluster) && pass.any_disagrees([&](const std::string& key) { return taken.contains(key); });
-      if (stopped || !disturbed) {
+      if (stopped) {
+        break;  // what the round before found stays true
+      }
+      disturbed = !on_gpus(cluster) && pass.any_disagrees([&](const std::string& key) { return taken.contains(key); });
+      if (!disturbed) {
         break;
       }
     }
   } catch (const Stopped&) {
-    // What was timed before is kept.
+    // What was timed before is kept, unless it was disturbed.
+  }
+  if (taken.empty()) {
+    return 0;
   }
   if (!asked_to_stop() && !on_gpus(cluster) && (again || !pass.alone.contains(wake_up_key))) {
     pass.alone[std::string(wake_up_key)] = time_wake_up(plan, pass.bare, backend);

@@ -113,7 +113,7 @@ void require_twin(const lab::JobSpec& spec, const std::string& kind) {
 /// How many devices there are, if the list says it; nullopt if it means all GPUs there are.
 std::optional<std::int64_t> device_count(const job::DeviceList& list) {
   constexpr std::int64_t most = 4096;
-  if (list.count() && *list.count() <= most) {
+  if (list.count() && *list.count() >= 1 && *list.count() <= most) {
     return list.count();
   }
   const std::string devices = list.text();

@@ -144,7 +144,8 @@ class Simulator::Walk {
     if (cost.waits_for_messages()) {
       find_cells();
     }
-    streams_apart_ = cells_.empty() && cost.streams_apart();
+    // Lanes that share a device's engine have one task at a time.
+    streams_apart_ = cells_.empty() && engines_.empty() && cost.streams_apart();
     issue(cost);
     connect(stands_for);
     meetings_.resize(plan.meeting_count());

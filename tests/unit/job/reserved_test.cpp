@@ -107,6 +107,9 @@ TEST(Reserved, APipelineHoldsMoreInItsFirstStagesUnder1F1BAndIsReportedOfItsLast
   const Fit found = fit(spec);
   ASSERT_EQ(found.reserved.size(), 4U);
   EXPECT_GT(cause(found.reserved[1], "kept activations"), cause(found.reserved[2], "kept activations"));
+  EXPECT_EQ(cause(found.reserved[0], "messages between stages"), cause(found.reserved[3], "messages between stages"))
+      << "the first receives gradients, the last activations, of the same size";
+  EXPECT_EQ(cause(found.reserved[1], "messages between stages"), 2 * cause(found.reserved[0], "messages between stages"));
   EXPECT_EQ(&reported(found.reserved, cost::software_by_name("torchtitan")), &found.reserved.back());
 }
 

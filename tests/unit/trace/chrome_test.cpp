@@ -36,6 +36,19 @@ TEST(Chrome, ObeysTheFormatsRules) {
   }
 }
 
+TEST(Chrome, ShowsWhatOverlapsInOneLaneOnThreadsOfItsOwn) {
+  Written written{.devices = 2};
+  written.send(0, 1, 0, 0, 100);
+  written.receive(1, 0, 0, 0, 100);
+  written.send(0, 1, 1, 50, 150);
+  written.receive(1, 0, 1, 50, 150);
+  written.step.duration = Nanoseconds(150);
+  Trace trace;
+  trace.steps = {written.step};
+  const auto threads = expect_chrome_rules(to_chrome_json(written.plan(), trace));
+  EXPECT_EQ(threads.size(), 4U) << "two devices, two messages at once each";
+}
+
 TEST(Chrome, GivesTimesToTheNanosecondAndLetsStepsFollowOneAnother) {
   const Example example;
   auto threads = expect_chrome_rules(to_chrome_json(example.written.plan(), example.trace));
