@@ -94,7 +94,7 @@ class Candidates {
 
   static constexpr std::size_t most_simulated = 50;
   static constexpr double most_tasks_of_one = 3e6;  // of a plan that is compiled: that takes 15 s
-  static constexpr double most_tasks = 30e6;        // of all together: 90 s on two cores
+  static constexpr double most_tasks = 20e6;        // of all together: 75 s on two cores
 
   /// Whether all that could be simulated are here.
   bool every_one() const { return every_one_; }
