@@ -6,13 +6,14 @@
 #include <optional>
 #include <set>
 
-#include "baton/cuda/channels_last.h"
-
 namespace baton::cuda {
 namespace {
 
 using plan::Plan;
 using plan::Task;
+
+/// As `channel_multiple` of channels_last.h, which needs the toolkit.
+constexpr std::int64_t whole_channels = 8;
 
 template <typename AnyOp>
 const AnyOp* op_of(const Task& task) {
@@ -28,7 +29,7 @@ class Agreements {
     for (std::size_t b = 0; b < parent_.size(); ++b) {
       const plan::Buffer& buffer = plan.buffers()[b];
       fixed_[b] = buffer.shape.rank() != 4 || buffer.persistent || !is_narrow(buffer.dtype) ||
-                  buffer.shape[1] % channel_multiple != 0 || buffer.layout != plan::MemoryLayout::row_major;
+                  buffer.shape[1] % whole_channels != 0 || buffer.layout != plan::MemoryLayout::row_major;
     }
   }
 
