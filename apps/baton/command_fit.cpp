@@ -28,8 +28,10 @@ std::string split_flags(const lab::JobSpec& spec) {
   return job::flags_of(spec, shell_word, [](const lab::JobField& field) { return field.name == "devices" || is_of_split(field); });
 }
 
-/// Whether the job asks for a split.
-bool is_split(const lab::JobSpec& spec) { return !job::flags_of(spec, {}, is_of_split).empty(); }
+/// Whether the job asks for a split. How blocks are spread over stages (--balance) is none by itself.
+bool is_split(const lab::JobSpec& spec) {
+  return !job::flags_of(spec, {}, [](const lab::JobField& field) { return is_of_split(field) && field.name != "balance"; }).empty();
+}
 
 const std::vector<std::string> causes{"parameters", "gradients", "states", "activations", "communication", "other", "apart"};
 

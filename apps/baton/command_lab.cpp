@@ -83,7 +83,7 @@ std::string keep_simulated(std::vector<std::shared_ptr<const lab::Experiment>>& 
   return notes;
 }
 
-/// The experiments with axes for the words of a job that are set beside those they have.
+/// The experiments with axes for the fields of a job that are set beside those they have.
 void extend(std::vector<std::shared_ptr<const lab::Experiment>>& chosen, const lab::AxisValues& sets) {
   std::vector<std::string> names;
   for (const auto& [name, values] : sets) {

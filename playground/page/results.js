@@ -7,6 +7,9 @@ import {csvOf, gridPicture, orderOf, scalingChart, stackedBars} from './pictures
 import {commandOf, filesOf, wordsOf} from './state.js';
 import {drawnSchedule, pastedCluster} from './controls.js';
 
+/** '2', '2 or 4', '2, 4 or 8'. */
+const listed = (numbers) => [numbers.slice(0, -1).join(', '), numbers[numbers.length - 1]].filter((part) => part !== '').join(' or ');
+
 const timeParts = [
   {key: 'busy', name: 'computing', kind: 'forward'}, {key: 'exposed', name: 'communication in the open', kind: 'communication'},
   {key: 'waiting', name: 'waiting for others', kind: 'waiting'}, {key: 'delayed', name: 'delay', kind: 'delay'}, {key: 'rest', name: 'nothing to do', kind: 'idle'}];
@@ -182,6 +185,6 @@ export class Results {
     this.curves.replaceChildren(scalingChart('Speedup of the same global batch', lines((list) => list), {format: 'ratio'}),
       scalingChart('Efficiency: speedup per device', lines((list) => list.map(([n, value]) => [n, value / n])), {top: Math.max(1, ...speedup.map(([n, value]) => value / n)), format: 'percent'}));
     this.curveNote.textContent = [fit ? (fit.holds ? `Amdahl's law through these points: a share of ${formatValue(Math.max(0, fit.serial), 'percent')} does not get faster with more devices (${fit.quality}).`
-      : `Amdahl's law does not describe these points (${fit.quality}).`) : '', refused.length ? `This layout cannot be on ${refused.join(' or ')} devices.` : ''].filter(Boolean).join(' ');
+      : `Amdahl's law does not describe these points (${fit.quality}).`) : '', refused.length ? `This layout cannot be on ${listed(refused)} device${String(refused) === '1' ? '' : 's'}.` : ''].filter(Boolean).join(' ');
   }
 }

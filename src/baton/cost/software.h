@@ -35,7 +35,7 @@ struct Reserves {
 /// Baton's own: tasks take what the plan says they compute and move.
 ///
 ///   summary = "what it is"
-///   [job]          words of a job that the program has unless the user says otherwise, as recompute = "full"
+///   [job]          fields of a job that the program has unless the user says otherwise, as recompute = "full"
 ///   [host]         forward, backward, recompute: time to issue one op of the model; micro_batch, collective, message, update;
 ///                  waits = true if a stage goes on only when a message that it sends has been taken; streams = true if each
 ///                  process group communicates on a stream of its own

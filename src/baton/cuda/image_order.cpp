@@ -12,9 +12,6 @@ namespace {
 using plan::Plan;
 using plan::Task;
 
-/// As `channel_multiple` of channels_last.h, which needs the toolkit.
-constexpr std::int64_t whole_channels = 8;
-
 template <typename AnyOp>
 const AnyOp* op_of(const Task& task) {
   const auto* compute = std::get_if<plan::Compute>(&task.action);

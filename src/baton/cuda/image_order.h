@@ -9,6 +9,10 @@
 /// In which order a GPU keeps the images of a plan, and which of its norms share sums. Nothing here needs a GPU.
 namespace baton::cuda {
 
+/// Images whose channels are no multiple of it keep the usual order. The same as `channel_multiple` of channels_last.h, which
+/// needs the toolkit.
+constexpr std::int64_t whole_channels = 8;
+
 /// By buffer: whether the images in it are kept with their channels last. So are those of 16 bits, of a multiple of 8 channels,
 /// that convolutions read or write, where every task that touches them, or what they must agree with, can do with it. What a step
 /// is given and what it leaves behind never are.

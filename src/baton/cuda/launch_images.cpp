@@ -3,12 +3,15 @@
 
 #include "baton/cuda/channels_last.h"
 #include "baton/cuda/convolution.h"
+#include "baton/cuda/image_order.h"
 #include "baton/cuda/kernels.h"
 #include "baton/cuda/launch_networks.h"
 #include "baton/cuda/status.h"
 
 namespace baton::cuda {
 namespace {
+
+static_assert(whole_channels == channel_multiple);
 
 /// Of the shapes of x (or dx), W (or dW).
 template <typename AnyOp>

@@ -35,7 +35,7 @@ class MemoryMeasurement final : public TrainMeasurement {
   }
 };
 
-/// What a case is, as words of a job.
+/// What a case is, as fields of a job.
 struct MemoryCase {
   std::string name;
   void (*set)(JobSpec& spec);
