@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace baton::exec::cpu {
 namespace {
@@ -174,18 +176,54 @@ Range Pool::seen(std::int64_t place, std::int64_t extent) const {
 
 namespace {
 
-/// to[j] = the larger of it and from[j · stride], for each of `count`; a NaN is the largest. A stride that the compiler knows lets
-/// it use vectors.
+/// All ones if `one` is larger, else zero; a NaN is the largest. Together with `choose` no branch, also where no vectors are used:
+/// the time does not depend on the values.
+std::uint32_t is_larger(float one, float than) {
+  return 0U - (static_cast<std::uint32_t>(one > than) | static_cast<std::uint32_t>(std::isnan(one)));
+}
+
+template <typename Value>
+Value choose(std::uint32_t mask, Value one, Value other) {
+  return std::bit_cast<Value>((std::bit_cast<std::uint32_t>(one) & mask) | (std::bit_cast<std::uint32_t>(other) & ~mask));
+}
+
+/// to[j] = the larger of it and from[j · stride], for each of `count`. A stride that the compiler knows lets it use vectors.
 template <std::int64_t known_stride>
 void take_larger(const float* __restrict from, std::int64_t any_stride, float* __restrict to, std::int64_t count) {
   const std::int64_t stride = known_stride > 0 ? known_stride : any_stride;
   for (std::int64_t j = 0; j < count; ++j) {
     const float one = from[j * stride];
-    to[j] = one > to[j] || std::isnan(one) ? one : to[j];
+    to[j] = choose(is_larger(one, to[j]), one, to[j]);
+  }
+}
+
+/// The same, and where it was found: at[j] = first + j · stride.
+template <std::int64_t known_stride>
+void find_larger(const float* __restrict from, std::int64_t any_stride, std::int32_t first, float* __restrict to,
+                 std::int32_t* __restrict at, std::int64_t count) {
+  const std::int64_t stride = known_stride > 0 ? known_stride : any_stride;
+  for (std::int64_t j = 0; j < count; ++j) {
+    const float one = from[j * stride];
+    const std::uint32_t larger = is_larger(one, to[j]);
+    to[j] = choose(larger, one, to[j]);
+    at[j] = choose(larger, first + static_cast<std::int32_t>(j * stride), at[j]);
   }
 }
 
 }  // namespace
+
+template <typename Visit>
+void Pool::each_column(std::int64_t row, const Visit& visit) const {
+  const std::int64_t across = places_across();
+  for (std::int64_t l = 0; l < window; ++l) {
+    const std::int64_t shift = padding - l;
+    const std::int64_t begin = std::min(across, std::max<std::int64_t>(0, (shift + stride - 1) / stride));
+    const std::int64_t end = std::min(across, shape.width - 1 + shift < 0 ? 0 : (shape.width - 1 + shift) / stride + 1);
+    if (begin < end) {
+      visit(row * shape.width + begin * stride - shift, Range{begin, end});
+    }
+  }
+}
 
 void Pool::forward(const float* x, float* y, Range planes) const {
   const auto take = stride == 2 ? take_larger<2> : stride == 1 ? take_larger<1> : take_larger<0>;
@@ -197,35 +235,36 @@ void Pool::forward(const float* x, float* y, Range planes) const {
       std::fill_n(line, across, -std::numeric_limits<float>::infinity());
       const Range rows = seen(p, shape.height);
       for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-        for (std::int64_t l = 0; l < window; ++l) {
-          // The places at which this column of the window lies in the image.
-          const std::int64_t shift = padding - l;
-          const std::int64_t begin = std::min(across, std::max<std::int64_t>(0, (shift + stride - 1) / stride));
-          const std::int64_t end = std::min(across, shape.width - 1 + shift < 0 ? 0 : (shape.width - 1 + shift) / stride + 1);
-          take(from + row * shape.width + begin * stride - shift, stride, line + begin, std::max<std::int64_t>(0, end - begin));
-        }
+        each_column(row, [&](std::int64_t pixel, Range places) { take(from + pixel, stride, line + places.begin, places.size()); });
       }
     }
   }
 }
 
 void Pool::backward(const float* dy, const float* x, float* dx, Range planes) const {
+  const auto find = stride == 2 ? find_larger<2> : stride == 1 ? find_larger<1> : find_larger<0>;
+  const std::int64_t across = places_across();
+  std::vector<float> largest(static_cast<std::size_t>(across));
+  std::vector<std::int32_t> at(static_cast<std::size_t>(across));
   for (std::int64_t plane = planes.begin; plane < planes.end; ++plane) {
     const float* from = x + plane * shape.pixels();
-    const float* given = dy + plane * places_down() * places_across();
+    const float* given = dy + plane * places_down() * across;
     float* to = dx + plane * shape.pixels();
     std::fill_n(to, shape.pixels(), 0.0F);
     for (std::int64_t p = 0; p < places_down(); ++p) {
       const Range rows = seen(p, shape.height);
-      for (std::int64_t q = 0; q < places_across(); ++q) {
-        const Range columns = seen(q, shape.width);
-        std::int64_t most = rows.begin * shape.width + columns.begin;
-        for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-          for (std::int64_t at = row * shape.width + columns.begin; at < row * shape.width + columns.end; ++at) {
-            most = from[at] > from[most] || std::isnan(from[at]) ? at : most;
-          }
-        }
-        to[most] += given[p * places_across() + q];
+      for (std::int64_t q = 0; q < across; ++q) {  // where all are −∞ the first one has it
+        at[static_cast<std::size_t>(q)] = static_cast<std::int32_t>(rows.begin * shape.width + seen(q, shape.width).begin);
+      }
+      std::fill(largest.begin(), largest.end(), -std::numeric_limits<float>::infinity());
+      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+        each_column(row, [&](std::int64_t pixel, Range places) {
+          find(from + pixel, stride, static_cast<std::int32_t>(pixel), largest.data() + places.begin, at.data() + places.begin,
+               places.size());
+        });
+      }
+      for (std::int64_t q = 0; q < across; ++q) {
+        to[at[static_cast<std::size_t>(q)]] += given[p * across + q];
       }
     }
   }
