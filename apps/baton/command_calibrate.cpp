@@ -42,12 +42,13 @@ void calibrate(const CalibrateWords& words) {
   if (interrupt.asked()) {
     throw Stopped(fmt::format("interrupted after {} tasks were timed; {}", timed, where));
   }
-  const cost::Times& alone = calibration.times(plan, 1);
-  const cost::Times& beside = calibration.times(plan, job.cluster().size());
+  const cost::Times& alone = calibration.times(1);
+  const cost::Times& beside = calibration.times(job.cluster().size());
   report::Table table({"task", "alone", fmt::format("{} at work", job.cluster().size()), "rate"});
   std::map<std::string, bool> shown;
+  const cost::TaskKeys keys = calibration.keys(plan, job.cluster());
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
-    const std::string key = cost::key_of(plan, TaskId(t), job.cluster());
+    const std::string& key = keys[TaskId(t)];
     const auto time = alone.find(key);
     if (time == alone.end() || !shown.emplace(key, true).second) {
       continue;
@@ -59,7 +60,7 @@ void calibrate(const CalibrateWords& words) {
                    ? "-"
                    : fmt::format("{:.3g} GFLOP/s", static_cast<double>(work.flops.count) / nanoseconds)});
   }
-  const std::optional<std::string> crowded = lab::calibrated_part_slowdown(plan, job.cluster(), alone, beside);
+  const std::optional<std::string> crowded = lab::calibrated_part_slowdown(plan, job.cluster(), keys, alone, beside);
   fmt::print("{}\n{}{} tasks timed now; {}\n", table.text(), crowded ? *crowded + "\n\n" : "", timed, where);
 }
 

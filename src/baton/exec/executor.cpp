@@ -9,7 +9,7 @@
 namespace baton::exec {
 
 Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data,
-                   ranks::World* world)
+                   ranks::World* world, bool unread)
     : plan_(plan) {
   check(plan.devices().size() == cluster.size(), "a plan for {} devices on a cluster of {}", plan.devices().size(), cluster.size());
   if (cluster.emulated_link() && cluster.emulated_link()->core > 0) {
@@ -18,7 +18,9 @@ Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, cons
   if (world != nullptr && !world->alone()) {
     require_agreement(*world, fingerprint(plan, data));
   }
-  plan::Verdict verdict = plan::verify(plan, limits(plan, cluster, backend));
+  plan::Limits limits = exec::limits(plan, cluster, backend);
+  limits.unread = unread;
+  plan::Verdict verdict = plan::verify(plan, limits);
   plan::require(verdict);
   peak_ = verdict.memory.peak;
   engine_ = backend.open({plan, cluster, std::move(verdict.ordering), std::move(verdict.memory), step_data(plan, data), world});

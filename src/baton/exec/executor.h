@@ -23,10 +23,11 @@ class Executor {
  public:
   /// Verifies the plan for this backend and these devices (a usage error names the problem), allocates the memory,
   /// and fills the persistent buffers for the first step. Ranks that were given different plans, or
-  /// are different programs, are named in a usage error. The plan, the cluster, the backend and the world must outlive it.
+  /// are different programs, are named in a usage error. With `unread` tasks may overwrite what nothing has read. The plan, the
+  /// cluster, the backend and the world must outlive it.
   Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data = {},
-           ranks::World* world = nullptr);
-  Executor(plan::Plan&&, const cluster::Cluster&, const Backend&, DataOptions = {}, ranks::World* = nullptr) = delete;
+           ranks::World* world = nullptr, bool unread = false);
+  Executor(plan::Plan&&, const cluster::Cluster&, const Backend&, DataOptions = {}, ranks::World* = nullptr, bool = false) = delete;
   ~Executor();
 
   using Progress = exec::Progress;

@@ -35,7 +35,7 @@ std::vector<DeviceId> parts_of_a_gpu(const cluster::Cluster& cluster) {
   return parts.size() < 2 ? std::vector<DeviceId>() : parts;
 }
 
-std::optional<PartSlowdown> part_slowdown_of(const plan::Plan& plan, const cluster::Cluster& cluster, DeviceId device,
+std::optional<PartSlowdown> part_slowdown_of(const plan::Plan& plan, const cost::TaskKeys& keys, DeviceId device,
                                              const cost::Times& alone, const cost::Times& beside) {
   PartSlowdown sum;
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
@@ -43,7 +43,7 @@ std::optional<PartSlowdown> part_slowdown_of(const plan::Plan& plan, const clust
     if (task.device != device || plan::meeting_of(task).valid() || std::holds_alternative<plan::Delay>(task.action)) {
       continue;
     }
-    const std::string key = cost::key_of(plan, TaskId(t), cluster);
+    const std::string& key = keys[TaskId(t)];
     const auto one = alone.find(key);
     const auto other = beside.find(key);
     if (one != alone.end() && other != beside.end()) {
@@ -63,12 +63,13 @@ std::optional<PartSlowdown> part_slowdown(const plan::Plan& plan, const Job& job
   try {
     measure::Calibration calibration(job.machine(), cluster, job.backend());
     calibration.measure(plan, cluster, job.backend());
-    const cost::Times& alone = calibration.times(plan, 1);
-    std::optional<PartSlowdown> found = part_slowdown_of(plan, cluster, parts[0], alone, calibration.times(plan, cluster.size()));
+    const cost::TaskKeys keys = calibration.keys(plan, cluster);
+    const cost::Times& alone = calibration.times(1);
+    std::optional<PartSlowdown> found = part_slowdown_of(plan, keys, parts[0], alone, calibration.times(cluster.size()));
     if (found) {
       found->parts = parts.size();
       found->multiprocessors = cluster.device(parts[0]).gpu->multiprocessors;
-      found->separate = sim::simulate(plan, cluster, cost::Measured(alone, cluster, calibration.where())).duration;
+      found->separate = sim::simulate(plan, cluster, cost::Measured(alone, keys, calibration.where())).duration;
     }
     return found;
   } catch (const Error&) {
@@ -119,9 +120,10 @@ std::vector<std::string> part_slowdown_findings(const std::vector<Json>& rows) {
 }
 
 std::optional<std::string> calibrated_part_slowdown(const plan::Plan& plan, const cluster::Cluster& cluster,
-                                                    const cost::Times& alone, const cost::Times& beside) {
+                                                    const cost::TaskKeys& keys, const cost::Times& alone,
+                                                    const cost::Times& beside) {
   const std::vector<DeviceId> parts = parts_of_a_gpu(cluster);
-  const std::optional<PartSlowdown> found = parts.empty() ? std::nullopt : part_slowdown_of(plan, cluster, parts[0], alone, beside);
+  const std::optional<PartSlowdown> found = parts.empty() ? std::nullopt : part_slowdown_of(plan, keys, parts[0], alone, beside);
   if (!found) {
     return std::nullopt;
   }

@@ -26,7 +26,7 @@ struct PartSlowdown {
 std::vector<DeviceId> parts_of_a_gpu(const cluster::Cluster& cluster);
 
 /// What a device computes in a step by times that a calibration has of its tasks: `alone` and `beside`. Nothing if it has none.
-std::optional<PartSlowdown> part_slowdown_of(const plan::Plan& plan, const cluster::Cluster& cluster, DeviceId device,
+std::optional<PartSlowdown> part_slowdown_of(const plan::Plan& plan, const cost::TaskKeys& keys, DeviceId device,
                                              const cost::Times& alone, const cost::Times& beside);
 
 /// Of the parts of a GPU that the job runs on, by a calibration that is measured now or was kept. Nothing if there are none, or if
@@ -41,6 +41,7 @@ std::vector<std::string> part_slowdown_findings(const std::vector<Json>& rows);
 
 /// The same of a plan's tasks alone, by times that a calibration has of them; nothing if there are no parts of a GPU.
 std::optional<std::string> calibrated_part_slowdown(const plan::Plan& plan, const cluster::Cluster& cluster,
-                                                    const cost::Times& alone, const cost::Times& beside);
+                                                    const cost::TaskKeys& keys, const cost::Times& alone,
+                                                    const cost::Times& beside);
 
 }  // namespace baton::lab

@@ -23,6 +23,7 @@ Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor st
   if (!job.imagined()) {
     calibration_ = std::make_unique<measure::Calibration>(job.machine(), job.cluster(), job.backend());
     calibration_->measure(plan, job.cluster(), job.backend(), false, progress);
+    keys_.emplace(calibration_->keys(plan, job.cluster()));
     end_if_asked();
   } else {
     require_rates(job);
@@ -35,10 +36,10 @@ trace::StepTrace Simulation::step(const WhatIf& what_if) const {
   }
   const cluster::Cluster cluster = changed(job_.cluster(), what_if);
   const std::string where = calibration_->where();
-  const cost::Times& times = calibration_->times(plan_, cluster.size());
-  const cost::Times& times_alone = calibration_->times(plan_, 1);
-  const cost::Measured alone(times_alone, cluster, where);
-  const cost::Measured beside(times, cluster, where);
+  const cost::Times& times = calibration_->times(cluster.size());
+  const cost::Times& times_alone = calibration_->times(1);
+  const cost::Measured alone(times_alone, *keys_, where);
+  const cost::Measured beside(times, *keys_, where);
   const auto waking = times_alone.find(measure::wake_up_key);
   trace::StepTrace step = sim::simulate(
       plan_, cluster, cost::Scaled(alone, what_if.compute, what_if.link), cost::Scaled(beside, what_if.compute, what_if.link),
@@ -53,7 +54,7 @@ std::string Simulation::cost_origin() const {
   if (job_.own().duration) {
     return job::changed_origin(job_.own().duration_origin, job_.spec());
   }
-  return calibration_ ? job::changed_origin(cost::Measured({}, job_.cluster(), calibration_->where()).origin(), job_.spec())
+  return calibration_ ? job::changed_origin(cost::Measured::origin_on(calibration_->where()), job_.spec())
                       : job::imagined_origin(job_.cluster(), job_.spec(), job_.software());
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ class Simulation {
   sim::StandsFor stands_for_;
   WhatIf what_if_;
   std::unique_ptr<measure::Calibration> calibration_;  // of this machine
+  std::optional<cost::TaskKeys> keys_;                 // for its times
 };
 
 using job::Sensitivity;

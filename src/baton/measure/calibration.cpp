@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <set>
+#include <span>
 
 #include "baton/base/cache_folder.h"
 #include "baton/base/error.h"
@@ -21,8 +22,6 @@
 #include "baton/job/json.h"
 #include "baton/measure/isolate.h"
 #include "baton/measure/wake_up.h"
-#include "baton/plan/memory.h"
-#include "baton/plan/ordering.h"
 #include "baton/trace/analysis.h"
 
 namespace baton::measure {
@@ -44,23 +43,17 @@ std::filesystem::path calibration_folder() {
   return !cache.empty() ? cache : error ? std::filesystem::path() : temporary / "baton";
 }
 
+/// What a task touches, its workspace included.
 Bytes footprint(const plan::Plan& plan, TaskId id) {
   std::set<BufferId> touched(plan[id].reads.begin(), plan[id].reads.end());
   touched.insert(plan[id].writes.begin(), plan[id].writes.end());
-  return plan::bytes_of(plan, std::vector<BufferId>(touched.begin(), touched.end()));
+  return plan::bytes_of(plan, std::vector<BufferId>(touched.begin(), touched.end())) + plan[id].workspace;
 }
 
-/// A device's memory in use, to the nearest power of two; from twice the caches on, more makes no difference.
-Bytes memory_in_use(const plan::Plan& plan, Bytes cache) {
-  const std::vector<Bytes> peak = plan::plan_memory(plan, plan::order(plan)).peak;
-  const std::int64_t largest = std::min(std::max_element(peak.begin(), peak.end())->count, 2 * cache.count);
-  return Bytes(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(largest * 7 / 10, 1)))));
-}
-
-/// As many copies as it takes until together they use as much memory as the plan does: the times are then those of buffers that
-/// others have displaced from the caches, as in the plan.
-std::int64_t copies_for(Bytes one, Bytes in_use) {
-  return std::clamp<std::int64_t>(in_use.count / std::max<std::int64_t>(1, one.count) + 1, 2, most_copies);
+/// As many copies as it takes until together they touch as much as lies between two touches of the farthest operand.
+std::int64_t copies_for(Bytes one, std::span<const Bytes> distances) {
+  const Bytes farthest = distances.empty() ? Bytes(0) : *std::max_element(distances.begin(), distances.end());
+  return std::clamp<std::int64_t>(farthest.count / std::max<std::int64_t>(1, one.count) + 1, 2, most_copies);
 }
 
 /// What a plan of nothing but copies tells: how long one takes, and what a step takes beside its tasks.
@@ -70,22 +63,32 @@ struct Timing {
 };
 
 exec::RunResult run_for_a_while(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend) {
-  exec::Executor executor(plan, cluster, backend);
+  exec::Executor executor(plan, cluster, backend, {}, nullptr, true);
   const exec::RunResult first = executor.run({.steps = 3, .warmup = 2});
   const std::int64_t fit = time_for_one.count / std::max<std::int64_t>(1, first.step_times.back().count);
   return executor.run({.steps = std::clamp<std::int64_t>(fit, least_steps, 2000) + 1, .warmup = 1});
 }
 
-/// From the trace: the median time from one copy to the next. `place` gives the moment that counts of a copy.
+/// The mean without the twentieth at each end: what interrupts a core all the time counts, as it does in a plan, and what disturbs
+/// it once does not.
+Nanoseconds trimmed_mean(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t cut = values.size() / 20;
+  const double sum = std::accumulate(values.begin() + static_cast<std::ptrdiff_t>(cut),
+                                     values.end() - static_cast<std::ptrdiff_t>(cut), 0.0);
+  return Nanoseconds(std::llround(sum / static_cast<double>(values.size() - 2 * cut)));
+}
+
+/// From the trace: the time from one copy to the next, a mean over the copies of a step. `place` gives the moment that counts of a
+/// copy.
 template <typename Place>
 Timing time_in_trace(const exec::RunResult& result, std::size_t rows, std::size_t columns, Place place) {
-  std::vector<Nanoseconds> times;
+  std::vector<double> times;
   std::vector<Nanoseconds> rests;
   for (const trace::StepTrace& step : result.trace.steps) {
     for (std::size_t column = 0; column < columns; ++column) {
-      for (std::size_t row = 1; row < rows; ++row) {
-        times.push_back(place(step, row, column) - place(step, row - 1, column));
-      }
+      const Nanoseconds all = place(step, rows - 1, column) - place(step, 0, column);
+      times.push_back(static_cast<double>(all.count) / static_cast<double>(rows - 1));
     }
     Nanoseconds first = step.duration;
     Nanoseconds last;
@@ -95,7 +98,7 @@ Timing time_in_trace(const exec::RunResult& result, std::size_t rows, std::size_
     }
     rests.push_back(step.duration - (last - first));
   }
-  return {trace::spread(times).median, trace::spread(rests).median};
+  return {trimmed_mean(std::move(times)), trace::spread(rests).median};
 }
 
 /// From the steps, where a traced one takes longer than others: what twice as many copies take more.
@@ -112,9 +115,9 @@ Timing time_in_steps(std::int64_t copies, Isolate isolate, const cluster::Cluste
 
 bool on_gpus(const cluster::Cluster& cluster) { return cluster.devices()[0].gpu.has_value(); }
 
-Timing time_task(const plan::Plan& plan, TaskId task, const std::vector<DeviceId>& devices, std::int64_t copies,
+Timing time_task(const plan::Plan& plan, TaskId task, const std::vector<DeviceId>& devices, std::int64_t copies, const Turns& turns,
                  const cluster::Cluster& cluster, const exec::Backend& backend) {
-  const auto isolate = [&](std::int64_t count) { return isolate_task(plan, task, devices, count); };
+  const auto isolate = [&](std::int64_t count) { return isolate_task(plan, task, devices, count, turns); };
   if (on_gpus(cluster)) {
     return time_in_steps(copies, isolate, cluster, backend);
   }
@@ -124,9 +127,9 @@ Timing time_task(const plan::Plan& plan, TaskId task, const std::vector<DeviceId
                        });
 }
 
-Timing time_meeting(const plan::Plan& plan, MeetingId meeting, std::int64_t copies, const cluster::Cluster& cluster,
-                    const exec::Backend& backend) {
-  const auto isolate = [&](std::int64_t count) { return isolate_meeting(plan, meeting, count); };
+Timing time_meeting(const plan::Plan& plan, MeetingId meeting, std::int64_t copies, const Turns& turns,
+                    const cluster::Cluster& cluster, const exec::Backend& backend) {
+  const auto isolate = [&](std::int64_t count) { return isolate_meeting(plan, meeting, count, turns); };
   if (on_gpus(cluster)) {
     return time_in_steps(copies, isolate, cluster, backend);
   }
@@ -166,7 +169,7 @@ std::string describe(const cluster::Machine& machine, const cluster::Cluster& cl
   return fmt::format("{}, {} core{}", machine.cpu, machine.cores.size(), machine.cores.size() == 1 ? "" : "s");
 }
 
-std::string table_name(std::size_t at_work, Bytes in_use) { return fmt::format("{} at work, {} in use", at_work, to_text(in_use)); }
+std::string table_name(std::size_t at_work) { return fmt::format("{} at work", at_work); }
 
 }  // namespace
 
@@ -205,9 +208,7 @@ std::map<std::string, cost::Times> parse_calibration(std::string_view text, cons
   return tables;
 }
 
-const cost::Times& Calibration::times(const plan::Plan& plan, std::size_t at_work) {
-  return tables_[table_name(at_work, memory_in_use(plan, cache_))];
-}
+const cost::Times& Calibration::times(std::size_t at_work) { return tables_[table_name(at_work)]; }
 
 std::string Calibration::where() const { return fmt::format("this machine ({}), {}", machine_, created_); }
 
@@ -251,14 +252,14 @@ struct Calibration::Pass {
         plan(whole),
         backend(by),
         bare(whole_cluster.devices()),
-        in_use(memory_in_use(whole, own.cache_)),
-        alone_name(table_name(1, in_use)),
-        beside_name(table_name(whole_cluster.size(), in_use)),
+        names(own.keys(whole, whole_cluster)),
+        alone_name(table_name(1)),
+        beside_name(table_name(whole_cluster.size())),
         alone(own.tables_[alone_name]),
         beside(own.tables_[beside_name]) {
     for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
       if (!std::holds_alternative<plan::Delay>(plan.tasks()[t].action)) {
-        Key& key = keys.try_emplace(cost::key_of(plan, TaskId(t), whole_cluster), Key{TaskId(t)}).first->second;
+        Key& key = keys.try_emplace(names[TaskId(t)], Key{TaskId(t)}).first->second;
         ++key.count;
       }
     }
@@ -271,13 +272,21 @@ struct Calibration::Pass {
 
   /// While other devices rest, and while all do the same.
   std::pair<Timing, Timing> time(const Key& key) const {
-    const std::int64_t copies = copies_for(footprint(plan, key.task), in_use);
+    const Bytes one = footprint(plan, key.task);
+    const std::int64_t copies = copies_for(one, names.distances(key.task));
+    const Turns turns = [&](TaskId task) {
+      std::vector<std::int64_t> counts;
+      for (const Bytes distance : names.distances(task)) {
+        counts.push_back(std::clamp<std::int64_t>(distance.count / std::max<std::int64_t>(1, one.count), 1, copies));
+      }
+      return counts;
+    };
     if (const MeetingId meeting = plan::meeting_of(plan[key.task]); meeting.valid()) {
-      const Timing timing = time_meeting(plan, meeting, copies, bare, backend);
+      const Timing timing = time_meeting(plan, meeting, copies, turns, bare, backend);
       return {timing, timing};
     }
-    const Timing single = time_task(plan, key.task, {plan[key.task].device}, copies, bare, backend);
-    return {single, everybody.size() > 1 ? time_task(plan, key.task, everybody, copies, bare, backend) : single};
+    const Timing single = time_task(plan, key.task, {plan[key.task].device}, copies, turns, bare, backend);
+    return {single, everybody.size() > 1 ? time_task(plan, key.task, everybody, copies, turns, bare, backend) : single};
   }
 
   void trust_in(const std::string& key) const {
@@ -336,7 +345,7 @@ struct Calibration::Pass {
   const plan::Plan& plan;
   const exec::Backend& backend;
   cluster::Cluster bare;  // without the emulated link, which the simulator adds
-  Bytes in_use;
+  cost::TaskKeys names;
   std::string alone_name;
   std::string beside_name;
   cost::Times& alone;

@@ -17,8 +17,8 @@ namespace baton::measure {
 /// what is no time is passed over.
 std::map<std::string, cost::Times> parse_calibration(std::string_view text, const std::string& machine, std::string& created);
 
-/// Times of tasks measured one by one on this machine, kept between runs in the user's cache folder. Tasks of plans that use
-/// about the same memory share them, since they find as much of it in the caches.
+/// Times of tasks measured one by one on this machine, kept between runs in the user's cache folder. Each is timed with its
+/// operands as far away as in the plan (cost::TaskKeys): in a cache if they were touched a moment ago, else in memory.
 class Calibration {
  public:
   /// Reads what was kept for a machine, backend and program of this kind; empty if nothing was.
@@ -37,8 +37,10 @@ class Calibration {
 
   /// Among the times: what a step takes beside its tasks.
   static constexpr std::string_view step_key = "step";
-  /// The times that `measure` has of a plan's tasks while this many devices work: one, or all.
-  const cost::Times& times(const plan::Plan& plan, std::size_t at_work);
+  /// The keys by which `times` has the tasks of a plan.
+  cost::TaskKeys keys(const plan::Plan& plan, const cluster::Cluster& cluster) const { return {plan, cluster, cache_}; }
+  /// The times that `measure` has of tasks while this many devices work: one, or all.
+  const cost::Times& times(std::size_t at_work);
   /// "this machine (CPU, 2 cores), 2026-11-15 10:00": for `CostModel::origin`.
   std::string where() const;
   const std::filesystem::path& file() const { return file_; }
@@ -54,7 +56,7 @@ class Calibration {
   std::string created_;
   Bytes cache_;
   std::string unkept_;
-  std::map<std::string, cost::Times> tables_;  // by devices at work and memory in use
+  std::map<std::string, cost::Times> tables_;  // by devices at work
 };
 
 }  // namespace baton::measure

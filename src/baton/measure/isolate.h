@@ -1,19 +1,25 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "baton/plan/plan.h"
 
 namespace baton::measure {
 
-/// A plan of nothing but `copies` of one task, one after the other, each on buffers of its own, on each of `devices`.
-plan::Plan isolate_task(const plan::Plan& plan, TaskId task, const std::vector<DeviceId>& devices, std::int64_t copies);
+/// How many buffers the copies of a task use in turn for each of its operands (reads, then writes): with one, each copy finds what
+/// the copy before has just touched.
+using Turns = std::function<std::vector<std::int64_t>(TaskId task)>;
 
-/// The same on the task's own device alone, after a delay: that is its first task.
+/// A plan of nothing but `copies` of one task, one after the other, on each of `devices`.
+plan::Plan isolate_task(const plan::Plan& plan, TaskId task, const std::vector<DeviceId>& devices, std::int64_t copies,
+                        const Turns& turns);
+
+/// The same on the task's own device alone, each copy on buffers of its own, after a delay: that is its first task.
 plan::Plan isolate_after_delay(const plan::Plan& plan, TaskId task, Nanoseconds delay, std::int64_t copies);
 
 /// A plan of nothing but `copies` of one meeting, likewise; its members stay on their devices.
-plan::Plan isolate_meeting(const plan::Plan& plan, MeetingId meeting, std::int64_t copies);
+plan::Plan isolate_meeting(const plan::Plan& plan, MeetingId meeting, std::int64_t copies, const Turns& turns);
 
 }  // namespace baton::measure

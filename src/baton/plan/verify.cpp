@@ -357,7 +357,7 @@ class Judge {
     };
     std::vector<Touch> touches(plan_.buffers().size());
     const auto unread = [&](BufferId id, const Touch& touch) {
-      if (touch.write.valid() && !touch.read_since_write && !is_made_again(id, touch.write)) {
+      if (!limits_.unread && touch.write.valid() && !touch.read_since_write && !is_made_again(id, touch.write)) {
         report(Rule::read, {touch.write}, fmt::format("{} writes {}, which nothing reads", plan_.describe(touch.write), name(id)));
       }
     };

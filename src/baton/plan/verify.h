@@ -42,6 +42,7 @@ struct Limits {
   std::function<bool(const Task&)> has_kernel;
   std::vector<Bytes> memory;  // by device
   bool slice = false;         // of a larger plan: members of a collective may be elsewhere
+  bool unread = false;        // a task may overwrite what nothing has read, as in plans that only time tasks
   /// If more than two: tensors are divided into this many parts, of which the plan has the first two, on devices 2i and 2i + 1.
   /// That the split computes the model is then judged of all parts: each further one continues the row that the two begin.
   std::int64_t alike_parts = 0;

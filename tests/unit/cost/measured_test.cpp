@@ -13,6 +13,8 @@ namespace {
 using test::says;
 using test::usage_sentence;
 
+constexpr Bytes cache(std::int64_t{8} << 20);
+
 cluster::Cluster cores(std::size_t count, std::size_t each = 1) {
   std::vector<cluster::Device> list;
   int next = 0;
@@ -63,12 +65,52 @@ TEST(Key, OfAMeetingIsThatOfAllItsMembersAndSaysWhatCrosses) {
   EXPECT_EQ(key_of(layers, tasks_that(layers, "send")[0], two), key_of(layers, tasks_that(layers, "receive")[0], two));
 }
 
+/// The distances of the operands of the first task with this verb, after `before` others.
+std::vector<Bytes> distances_of(const plan::Plan& plan, const cluster::Cluster& cluster, std::string_view verb,
+                                std::size_t before = 0) {
+  const TaskKeys keys(plan, cluster, cache);
+  const std::span<const Bytes> found = keys.distances(tasks_that(plan, verb)[before]);
+  return {found.begin(), found.end()};
+}
+
+TEST(TaskKeys, SayThatWhatWasJustWrittenIsNearAndThatWeightsOfALargeModelAreFar) {
+  const cluster::Cluster one = cores(1);
+  const std::vector<std::int64_t> widths(13, 1024);  // twelve weights of 4 MiB: a step later all are far away
+  const model::Model large = model::mlp(widths);
+  const plan::Plan plan = strategy::compile({.model = large, .cluster = one, .strategy = "single", .step = {.global_batch = 64}});
+  const std::vector<Bytes> product = distances_of(plan, one, "linear", 5);  // reads x, weight, bias; writes y
+  ASSERT_GE(product.size(), 4U);
+  EXPECT_EQ(product[0], Bytes(std::int64_t{256} << 10)) << "the layer before wrote it";
+  EXPECT_EQ(product[1], Bytes(2 * cache.count)) << "used a step ago";
+  const plan::Plan small = plan_of(one, "single");
+  for (const Bytes distance : distances_of(small, one, "linear")) {
+    EXPECT_EQ(distance, Bytes(std::int64_t{256} << 10)) << "the whole model is near";
+  }
+}
+
+TEST(TaskKeys, TellTheSameTaskApartWhereItsOperandsAreNotEquallyFar) {
+  const cluster::Cluster two = cores(2);
+  const Bytes larger(std::int64_t{32} << 20);
+  const model::Model model = model::mlp(std::vector<std::int64_t>(33, 1024));
+  const auto compile = [&](const std::string& strategy) {
+    return strategy::compile({.model = model, .cluster = two, .strategy = strategy, .step = {.global_batch = 128}});
+  };
+  const plan::Plan ddp = compile("ddp");
+  const plan::Plan gathered = compile("zero-3");
+  const TaskId in_ddp = tasks_that(ddp, "linear")[10];
+  const TaskId in_zero = tasks_that(gathered, "linear")[10];
+  ASSERT_EQ(key_of(ddp, in_ddp, two), key_of(gathered, in_zero, two)) << "the same product";
+  EXPECT_NE(TaskKeys(ddp, two, larger)[in_ddp], TaskKeys(gathered, two, larger)[in_zero]) << "its weight was gathered a moment ago";
+  EXPECT_LT(TaskKeys(gathered, two, larger).distances(in_zero)[1], TaskKeys(ddp, two, larger).distances(in_ddp)[1]);
+}
+
 TEST(Measured, LooksTimesUpAndNamesATaskThatWasNotTimed) {
   const cluster::Cluster two = cores(2);
   const plan::Plan plan = plan_of(two, "ddp");
   const TaskId product = tasks_that(plan, "linear")[0];
-  const Times times{{key_of(plan, product, two), Nanoseconds(700)}};
-  const Measured measured(times, two, "a made-up machine");
+  const TaskKeys keys(plan, two, cache);
+  const Times times{{keys[product], Nanoseconds(700)}};
+  const Measured measured(times, keys, "a made-up machine");
   EXPECT_EQ(measured.duration(plan, product), Nanoseconds(700));
   EXPECT_NE(measured.origin().find("a made-up machine"), std::string::npos);
   const std::string sentence = usage_sentence([&] { measured.duration(plan, tasks_that(plan, "relu")[0]); });
@@ -80,15 +122,17 @@ TEST(Measured, AMeetingsTimeFallsToThoseWhoCarryIt) {
   const cluster::Cluster two = cores(2);
   const plan::Plan ddp = plan_of(two, "ddp");
   const std::vector<TaskId> members = tasks_that(ddp, "all_reduce");
-  const Times together{{key_of(ddp, members[0], two), Nanoseconds(1000)}};
-  const Measured all_reduce(together, two, "");
+  const TaskKeys ddp_keys(ddp, two, cache);
+  const Times together{{ddp_keys[members[0]], Nanoseconds(1000)}};
+  const Measured all_reduce(together, ddp_keys, "");
   EXPECT_EQ(all_reduce.copying(ddp, members[0]), Nanoseconds(1000)) << "both work for 1000 ns, side by side";
   EXPECT_EQ(all_reduce.copying(ddp, members[1]), Nanoseconds(1000));
   const plan::Plan layers = plan_of(two, "layers");
   const TaskId send = tasks_that(layers, "send")[0];
   const TaskId receive = tasks_that(layers, "receive")[0];
-  const Times alone{{key_of(layers, send, two), Nanoseconds(1000)}};
-  const Measured transfer(alone, two, "");
+  const TaskKeys layers_keys(layers, two, cache);
+  const Times alone{{layers_keys[send], Nanoseconds(1000)}};
+  const Measured transfer(alone, layers_keys, "");
   EXPECT_EQ(transfer.copying(layers, send), Nanoseconds(0));
   EXPECT_EQ(transfer.copying(layers, receive), Nanoseconds(2000)) << "two work at it for 1000 ns when both are idle";
 }
@@ -98,8 +142,9 @@ TEST(Scaled, DividesTheTimesOfComputingAndOfCopyingApart) {
   const plan::Plan plan = plan_of(two, "ddp");
   const TaskId product = tasks_that(plan, "linear")[0];
   const TaskId member = tasks_that(plan, "all_reduce")[0];
-  const Times times{{key_of(plan, product, two), Nanoseconds(700)}, {key_of(plan, member, two), Nanoseconds(900)}};
-  const Measured measured(times, two, "");
+  const TaskKeys keys(plan, two, cache);
+  const Times times{{keys[product], Nanoseconds(700)}, {keys[member], Nanoseconds(900)}};
+  const Measured measured(times, keys, "");
   const Scaled scaled(measured, 2, 0.5);
   EXPECT_EQ(scaled.duration(plan, product), Nanoseconds(350));
   EXPECT_EQ(scaled.copying(plan, member), Nanoseconds(1800));

@@ -47,16 +47,17 @@ TEST_F(CalibrationTest, EachDistinctTaskIsTimedOnceAndKept) {
   }
   EXPECT_EQ(timed, std::set(keys.begin(), keys.end()).size());
   EXPECT_LT(timed, plan.tasks().size()) << "blocks are alike, and devices are";
+  const cost::TaskKeys names = calibration.keys(plan, job.cluster());
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
-    const std::string key = cost::key_of(plan, TaskId(t), job.cluster());
-    ASSERT_TRUE(calibration.times(plan, 1).contains(key)) << key;
-    ASSERT_TRUE(calibration.times(plan, 2).contains(key)) << key;
-    EXPECT_GT(calibration.times(plan, 1).at(key).count, 0) << key;
+    const std::string& key = names[TaskId(t)];
+    ASSERT_TRUE(calibration.times(1).contains(key)) << key;
+    ASSERT_TRUE(calibration.times(2).contains(key)) << key;
+    EXPECT_GT(calibration.times(1).at(key).count, 0) << key;
   }
   EXPECT_EQ(calibration.measure(plan, job.cluster(), job.backend()), 0U);
   measure::Calibration again(job.machine(), job.cluster(), job.backend());
   EXPECT_EQ(again.measure(plan, job.cluster(), job.backend()), 0U) << "read from " << again.file();
-  EXPECT_EQ(again.times(plan, 1), calibration.times(plan, 1));
+  EXPECT_EQ(again.times(1), calibration.times(1));
   EXPECT_TRUE(again.file().string().starts_with(folder_.string()));
 }
 
@@ -74,7 +75,7 @@ TEST_F(CalibrationTest, KeptTimesThatSomethingDisturbedAreTimedAgain) {
   }
   const auto sum = [&](measure::Calibration& of) {
     std::int64_t all = 0;
-    for (const auto& [key, time] : of.times(plan, 2)) {
+    for (const auto& [key, time] : of.times(2)) {
       all += time.count;
     }
     return static_cast<double>(all);
@@ -118,9 +119,10 @@ TEST_F(CalibrationTest, ASimulationOfThisMachineTakesAboutTheTimesOfItsTasks) {
   Training run(spec, small_machine());
   run.run(1, 0);
   measure::Calibration calibration(run.job().machine(), run.job().cluster(), run.job().backend());
-  Nanoseconds sum = calibration.times(run.plan(), 1).find(measure::Calibration::step_key)->second;
+  const cost::TaskKeys keys = calibration.keys(run.plan(), run.job().cluster());
+  Nanoseconds sum = calibration.times(1).find(measure::Calibration::step_key)->second;
   for (std::size_t t = 0; t < run.plan().tasks().size(); ++t) {
-    sum += calibration.times(run.plan(), 1).at(cost::key_of(run.plan(), TaskId(t), run.job().cluster()));
+    sum += calibration.times(1).at(keys[TaskId(t)]);
   }
   EXPECT_EQ(run.timed()[0], sum) << "one device, one lane: the tasks one after the other, and the step itself";
   EXPECT_NE(run.simulation().cost_origin().find("timed by itself"), std::string::npos);

@@ -144,22 +144,25 @@ TEST(CalibratedCrowding, IsThatOfAllTheTasksOfAPlan) {
       {.action = plan::Compute{op::Add{}}, .device = DeviceId(0), .reads = {a, wide}, .writes = {wide}, .after = {}});
   const plan::Plan plan = plan::finish(std::move(draft));
   const auto times = [&](const cluster::Cluster& cluster, std::vector<std::int64_t> list) {
+    const cost::TaskKeys keys(plan, cluster, Bytes(1 << 20));
     cost::Times by_key;
     for (std::size_t t = 0; t < list.size(); ++t) {
-      by_key[cost::key_of(plan, TaskId(t), cluster)] = Nanoseconds(list[t]);
+      by_key[keys[TaskId(t)]] = Nanoseconds(list[t]);
     }
     return by_key;
   };
+  const cost::TaskKeys cut_keys(plan, cut, Bytes(1 << 20));
   const cost::Times alone = times(cut, {100, 100, 50, 1000});
   const cost::Times beside = times(cut, {150, 150, 75, 1500});
-  const std::optional<std::string> sentence = calibrated_part_slowdown(plan, cut, alone, beside);
+  const std::optional<std::string> sentence = calibrated_part_slowdown(plan, cut, cut_keys, alone, beside);
   ASSERT_TRUE(sentence.has_value());
   EXPECT_TRUE(says(*sentence, "What the step computes on one of 2 parts of the GPU takes 1.50 times as long"));
   EXPECT_TRUE(says(*sentence, "2 parts do at most 1.33 times"));
-  EXPECT_FALSE(calibrated_part_slowdown(plan, cut, {}, {}).has_value());
+  EXPECT_FALSE(calibrated_part_slowdown(plan, cut, cut_keys, {}, {}).has_value());
   const cluster::Cluster cores(baton::test::cpus(2));
-  EXPECT_FALSE(
-      calibrated_part_slowdown(plan, cores, times(cores, {100, 100, 50, 1000}), times(cores, {150, 150, 75, 1500})).has_value());
+  EXPECT_FALSE(calibrated_part_slowdown(plan, cores, cost::TaskKeys(plan, cores, Bytes(1 << 20)),
+                                        times(cores, {100, 100, 50, 1000}), times(cores, {150, 150, 75, 1500}))
+                   .has_value());
 }
 
 }  // namespace
