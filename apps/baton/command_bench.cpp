@@ -6,13 +6,13 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/job/spec_text.h"
-#include "baton/lab/job.h"
 #include "baton/lab/rows.h"
 #include "baton/measure/collectives.h"
 #include "baton/measure/core_share.h"
 #include "baton/measure/environment.h"
 #include "baton/report/report.h"
 #include "baton/report/table.h"
+#include "baton/training/job.h"
 #include "commands.h"
 #include "guard.h"
 #include "options.h"
@@ -23,7 +23,7 @@ namespace baton::app {
 namespace {
 
 struct BenchWords {
-  lab::JobSpec job;
+  job::JobSpec job;
   std::string sizes = "8:64MB:4";
   std::string operations;
   std::string limit = "100ms";
@@ -59,7 +59,7 @@ std::string law_text(const findings::AlphaBeta& law) {
                      law.beta > 0 ? gigabytes(law.beta) + " GB/s" : "without limit");
 }
 
-lab::Json to_json(const std::vector<measure::BenchRow>& rows, const lab::Job& job) {
+lab::Json to_json(const std::vector<measure::BenchRow>& rows, const training::Job& job) {
   lab::Json result{{"command", command_line()},
                    {"devices", job.spec().devices.text()},
                    {"backend", job.backend().name()},
@@ -113,7 +113,7 @@ void print_rows(const std::vector<measure::BenchRow>& rows, std::size_t devices)
 void bench_collectives(BenchWords words, int& exit_code) {
   const measure::BenchOptions options = options_of(words);
   ranks::on_rank_0(world(), [&] { settle_outputs({&words.json, &words.cluster}); });
-  const lab::Job job(words.job, cluster::probe(), &world());
+  const training::Job job(words.job, cluster::probe(), &world());
   const Interrupt interrupt;
   std::optional<ProgressBar> bar;
   const std::vector<measure::BenchRow> rows = measure::bench_collectives(

@@ -16,7 +16,7 @@ namespace baton::app {
 namespace {
 
 struct PytorchWords {
-  lab::JobSpec job;
+  job::JobSpec job;
   std::string kind = "train";
   std::string size = "10000";
   std::string power = "10";

@@ -5,7 +5,7 @@
 
 namespace baton::app {
 
-Evaluating::Evaluating(const TrainWords& words, lab::Training& run, const Length& length) : run_(run) {
+Evaluating::Evaluating(const TrainWords& words, training::Training& run, const Length& length) : run_(run) {
   if (run.job().data() == nullptr) {
     for (const auto& [flag, given] :
          {std::pair("--eval-data", !words.eval_data.empty()), std::pair("--eval-every", !words.eval_every.empty()),
@@ -26,12 +26,12 @@ Evaluating::Evaluating(const TrainWords& words, lab::Training& run, const Length
   }
   every_ = words.eval_every.empty() ? std::max<std::int64_t>(1, length.epoch)
                                     : parse_integer(words.eval_every, "--eval-every", 1, 10'000'000);
-  forward_ = std::make_unique<lab::Forward>(run.job(), *feed_);
+  forward_ = std::make_unique<training::Forward>(run.job(), *feed_);
 }
 
-std::optional<lab::Evaluation> Evaluating::evaluate(const std::function<bool(std::int64_t done, std::int64_t of)>& go_on) {
+std::optional<training::Evaluation> Evaluating::evaluate(const std::function<bool(std::int64_t done, std::int64_t of)>& go_on) {
   guard_plan(forward_->plan(), run_.job(), 0);
-  std::optional<lab::Evaluation> evaluation = run_.evaluate(*forward_, *feed_, go_on);
+  std::optional<training::Evaluation> evaluation = run_.evaluate(*forward_, *feed_, go_on);
   guard_run(run_);
   return evaluation;
 }

@@ -18,7 +18,7 @@
 
 namespace baton::app {
 
-Saving::Saving(const TrainWords& words, lab::Training& run) : run_(run) {
+Saving::Saving(const TrainWords& words, training::Training& run) : run_(run) {
   const std::int64_t keep = parse_integer(words.keep, "--keep", 1, 1'000'000);
   if (words.checkpoint.empty()) {
     if (words.resume || !words.every.empty() || words.keep_given || words.keep_best) {
@@ -72,7 +72,7 @@ std::optional<checkpoint::Found> Saving::open_folder(const TrainWords& words, st
 }
 
 void Saving::keep_tokenizer(const std::string& folder, bool continues) const {
-  const lab::JobData* data = run_.job().data();
+  const training::JobData* data = run_.job().data();
   if (data == nullptr || !data->training().source().tokenizer()) {
     return;
   }
@@ -113,7 +113,7 @@ std::string Saving::save() {
   return broken;
 }
 
-bool Saving::save_if_best(const lab::Evaluation& evaluation) {
+bool Saving::save_if_best(const training::Evaluation& evaluation) {
   if (!saves_ || !std::isfinite(evaluation.loss) || evaluation.loss >= best_) {
     return false;
   }

@@ -11,7 +11,7 @@
 
 namespace baton::app {
 
-Length length_of(const TrainWords& words, const lab::Job& job) {
+Length length_of(const TrainWords& words, const training::Job& job) {
   constexpr std::int64_t most_steps = 10'000'000;
   constexpr std::int64_t usual_warmup = 5;
   const std::int64_t batch = job.request().step.global_batch;

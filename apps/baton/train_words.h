@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <string>
 
-#include "baton/lab/job.h"
+#include "baton/training/job.h"
 
 namespace baton::app {
 
 /// The flags of `baton train`.
 struct TrainWords {
-  lab::JobSpec job;
+  job::JobSpec job;
   std::string steps;   // empty: one epoch of the data, or the usual number
   std::string warmup;  // empty: the usual number, but not all steps
   std::string epochs;
@@ -40,6 +40,6 @@ struct Length {
 };
 
 /// A usage error says why the flags do not give a length.
-Length length_of(const TrainWords& words, const lab::Job& job);
+Length length_of(const TrainWords& words, const training::Job& job);
 
 }  // namespace baton::app
