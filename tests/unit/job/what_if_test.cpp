@@ -23,8 +23,21 @@ TEST(WhatIf, IsWhatItsWordsSay) {
   EXPECT_FALSE(parse_what_if("").changes());
   EXPECT_TRUE(what_if.changes());
   for (const char* text :
-       {"compute", "compute=2", "compute=x", "compute=0x", "speed=2x", "link=-1x", "latency=+10", "latency=10us", ","}) {
+       {"compute", "compute=2", "compute=x", "compute=0x", "speed=2x", "link=-1x", "latency=+10", "latency=10us", "latency=2x+",
+        "latency=2+10us", "latency=+10us+2x", "latency=0x+10us", "latency=2x,latency=+10us", ","}) {
     EXPECT_FALSE(usage_sentence([&] { parse_what_if(text); }).empty()) << text;
+  }
+}
+
+TEST(WhatIf, ItsTextGivesTheSameAgain) {
+  EXPECT_EQ(flag_text(WhatIf{.latency = 2, .longer = Nanoseconds(10'000)}), "latency=2x+10us");
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<double> exponent(-6, 6);
+  const auto factor = [&] { return random() % 3 == 0 ? 1.0 : std::pow(10, exponent(random)); };
+  for (int i = 0; i < 2000; ++i) {
+    WhatIf what_if{.compute = factor(), .link = factor(), .latency = factor()};
+    what_if.longer = Nanoseconds(random() % 3 == 0 ? 0 : static_cast<std::int64_t>(random() >> (24 + random() % 40)));
+    EXPECT_EQ(parse_what_if(flag_text(what_if)), what_if) << flag_text(what_if);
   }
 }
 
