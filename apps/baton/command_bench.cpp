@@ -51,6 +51,15 @@ measure::BenchOptions options_of(const BenchWords& words) {
   return options;
 }
 
+/// "send_receive, all_reduce or broadcast".
+std::string operation_names() {
+  std::vector<std::string> names;
+  for (const plan::Move operation : measure::every_operation()) {
+    names.emplace_back(plan::to_text(operation));
+  }
+  return either(names);
+}
+
 std::string gigabytes(double bytes_a_second) { return fmt::format("{:.3g}", bytes_a_second * 1e-9); }
 
 /// "alpha 1.20 µs, beta 8.1 GB/s".
@@ -203,8 +212,7 @@ void add_bench_flags(CLI::App& command, BenchWords& words) {
       ->capture_default_str();
   command
       .add_option("--operations", words.operations,
-                  "any of all_reduce, reduce_scatter, all_gather, broadcast, reduce and "
-                  "send_receive, for example all_reduce,broadcast (default: all)")
+                  fmt::format("any of {}, for example all_reduce,broadcast (default: all)", operation_names()))
       ->type_name("NAMES");
   command.add_option("--time-limit", words.limit, "approximate time for one size of one operation")
       ->type_name("TIME")
