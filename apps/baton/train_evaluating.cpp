@@ -8,7 +8,7 @@ namespace baton::app {
 Evaluating::Evaluating(const TrainWords& words, training::Training& run, const Length& length) : run_(run) {
   if (run.job().data() == nullptr) {
     for (const auto& [flag, given] :
-         {std::pair("--eval-data", !words.eval_data.empty()), std::pair("--eval-every", !words.eval_every.empty()),
+         {std::pair("--eval-data", !words.eval_data.empty()), std::pair("--eval-every", words.eval_every.has_value()),
           std::pair("--keep-best", words.keep_best)}) {
       if (given) {
         throw usage_error("{} needs data to train on: give some with --data", flag);
@@ -18,14 +18,13 @@ Evaluating::Evaluating(const TrainWords& words, training::Training& run, const L
   }
   feed_ = run.job().data()->evaluation(words.eval_data);
   if (!feed_) {
-    if (!words.eval_every.empty() || words.keep_best) {
+    if (words.eval_every || words.keep_best) {
       throw usage_error("{} needs data to evaluate on, and {} has no test part: give some with --eval-data",
                         words.keep_best ? "--keep-best" : "--eval-every", words.job.data);
     }
     return;
   }
-  every_ = words.eval_every.empty() ? std::max<std::int64_t>(1, length.epoch)
-                                    : parse_integer(words.eval_every, "--eval-every", 1, 10'000'000);
+  every_ = words.eval_every.value_or(std::max<std::int64_t>(1, length.epoch));
   forward_ = std::make_unique<training::Forward>(run.job(), *feed_);
 }
 

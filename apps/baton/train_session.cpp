@@ -169,8 +169,7 @@ TrainSession::TrainSession(TrainWords words)
     : words_(std::move(words)),
       run_(checked(words_).job, cluster::probe(), {}, &world()),
       length_(length_of(words_, run_.job())),
-      log_every_(words_.log_every.empty() ? (run_.job().data() != nullptr ? usual_interval(length_.steps) : 0)
-                                          : parse_integer(words_.log_every, "--log-every", 1, 10'000'000)),
+      log_every_(words_.log_every.value_or(run_.job().data() != nullptr ? usual_interval(length_.steps) : 0)),
       speaks_(world().rank() == 0) {
   guard_run(run_);
   require_same_flags();
@@ -193,18 +192,18 @@ TrainSession::TrainSession(TrainWords words)
     run_.make_room_for_checkpoints();
     training::write_start(words_.start, run_, length_.steps, speaks_);
   }
-  warmup_ = words_.warmup.empty() ? std::min(length_.warmup, std::max<std::int64_t>(0, left_ - 1)) : length_.warmup;
+  warmup_ = words_.warmup ? length_.warmup : std::min(length_.warmup, std::max<std::int64_t>(0, left_ - 1));
 }
 
 void TrainSession::require_same_flags() const {
-  exec::require_same(world(), {{"--steps", words_.steps},
-                               {"--warmup", words_.warmup},
-                               {"--epochs", words_.epochs},
+  exec::require_same(world(), {{"--steps", setting_text(words_.steps)},
+                               {"--warmup", setting_text(words_.warmup)},
+                               {"--epochs", setting_text(words_.epochs)},
                                {"--eval-data", words_.eval_data},
-                               {"--eval-every", words_.eval_every},
+                               {"--eval-every", setting_text(words_.eval_every)},
                                {"--keep-best", words_.keep_best ? "yes" : "no"},
                                {"--checkpoint", words_.checkpoint.empty() ? "none" : "some"},
-                               {"--every", words_.every},
+                               {"--every", setting_text(words_.every)},
                                {"--resume", words_.resume ? "yes" : "no"},
                                {"--write-start", words_.start.empty() ? "none" : "some"}});
 }
