@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "baton/cluster/machine.h"
-#include "baton/lab/training.h"
+#include "baton/training/training.h"
 
 /// Simulates one job this many times, as `baton simulate` does it, and prints the shortest time in seconds: what bench/python.py
 /// compares with.
@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: simulate_job MODEL STRATEGY DEVICES BATCH COUNT\n");
     return 2;
   }
-  lab::JobSpec spec;
+  job::JobSpec spec;
   spec.model = argv[1];
   spec.strategy = argv[2];
   spec.devices = argv[3];
@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
   std::vector<double> times;
   for (int i = 0; i < std::max(1, std::atoi(argv[5])); ++i) {
     const auto start = std::chrono::steady_clock::now();
-    lab::Training run(spec, machine);
+    training::Training run(spec, machine);
     run.run(1, 0);
     times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }

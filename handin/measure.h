@@ -2,7 +2,7 @@
 #pragma once
 
 #include <baton/cluster/machine.h>
-#include <baton/lab/training.h>
+#include <baton/training/training.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -41,12 +41,12 @@ inline std::string mlp(const std::string& dim, int depth) { return "mlp:dim=" + 
 
 // Compiles the plan, checks it and trains: the clock runs from before the forward to after the update, the first 5 steps are
 // dropped. The seed is 0 unless the words say otherwise.
-inline lab::Training train(const lab::JobSpec& spec, int steps = 30, int warmup = 5) {
-  lab::Training run(spec, baton::cluster::probe());
+inline training::Training train(const job::JobSpec& spec, int steps = 30, int warmup = 5) {
+  training::Training run(spec, baton::cluster::probe());
   run.run(steps, warmup);
   return run;
 }
 
-inline double milliseconds(const lab::Training& run) {
+inline double milliseconds(const training::Training& run) {
   return static_cast<double>(baton::trace::spread(run.timed()).median.count) / 1e6;
 }

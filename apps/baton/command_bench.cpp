@@ -6,13 +6,13 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/job/spec_text.h"
-#include "baton/lab/job.h"
 #include "baton/lab/rows.h"
 #include "baton/measure/collectives.h"
 #include "baton/measure/core_share.h"
 #include "baton/measure/environment.h"
 #include "baton/report/report.h"
 #include "baton/report/table.h"
+#include "baton/training/job.h"
 #include "commands.h"
 #include "guard.h"
 #include "options.h"
@@ -23,7 +23,7 @@ namespace baton::app {
 namespace {
 
 struct BenchWords {
-  lab::JobSpec job;
+  job::JobSpec job;
   std::string sizes = "8:64MB:4";
   std::string operations;
   std::string limit = "100ms";
@@ -51,6 +51,15 @@ measure::BenchOptions options_of(const BenchWords& words) {
   return options;
 }
 
+/// "send_receive, all_reduce or broadcast".
+std::string operation_names() {
+  std::vector<std::string> names;
+  for (const plan::Move operation : measure::every_operation()) {
+    names.emplace_back(plan::to_text(operation));
+  }
+  return either(names);
+}
+
 std::string gigabytes(double bytes_a_second) { return fmt::format("{:.3g}", bytes_a_second * 1e-9); }
 
 /// "alpha 1.20 µs, beta 8.1 GB/s".
@@ -59,7 +68,7 @@ std::string law_text(const findings::AlphaBeta& law) {
                      law.beta > 0 ? gigabytes(law.beta) + " GB/s" : "without limit");
 }
 
-lab::Json to_json(const std::vector<measure::BenchRow>& rows, const lab::Job& job) {
+lab::Json to_json(const std::vector<measure::BenchRow>& rows, const training::Job& job) {
   lab::Json result{{"command", command_line()},
                    {"devices", job.spec().devices.text()},
                    {"backend", job.backend().name()},
@@ -113,7 +122,7 @@ void print_rows(const std::vector<measure::BenchRow>& rows, std::size_t devices)
 void bench_collectives(BenchWords words, int& exit_code) {
   const measure::BenchOptions options = options_of(words);
   ranks::on_rank_0(world(), [&] { settle_outputs({&words.json, &words.cluster}); });
-  const lab::Job job(words.job, cluster::probe(), &world());
+  const training::Job job(words.job, cluster::probe(), &world());
   const Interrupt interrupt;
   std::optional<ProgressBar> bar;
   const std::vector<measure::BenchRow> rows = measure::bench_collectives(
@@ -203,8 +212,7 @@ void add_bench_flags(CLI::App& command, BenchWords& words) {
       ->capture_default_str();
   command
       .add_option("--operations", words.operations,
-                  "any of all_reduce, reduce_scatter, all_gather, broadcast, reduce and "
-                  "send_receive, for example all_reduce,broadcast (default: all)")
+                  fmt::format("any of {}, for example all_reduce,broadcast (default: all)", operation_names()))
       ->type_name("NAMES");
   command.add_option("--time-limit", words.limit, "approximate time for one size of one operation")
       ->type_name("TIME")

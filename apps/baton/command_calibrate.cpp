@@ -18,12 +18,12 @@ namespace baton::app {
 namespace {
 
 struct CalibrateWords {
-  lab::JobSpec job;
+  job::JobSpec job;
   bool again = false;
 };
 
 void calibrate(const CalibrateWords& words) {
-  const lab::Job job(words.job, cluster::probe());
+  const training::Job job(words.job, cluster::probe());
   if (job.data() != nullptr) {
     throw usage_error("calibrate times tasks by themselves, which read no data: leave out --data");
   }

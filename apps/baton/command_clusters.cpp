@@ -2,9 +2,9 @@
 
 #include "baton/cluster/blueprint.h"
 #include "baton/cluster/machine.h"
-#include "baton/lab/job.h"
 #include "baton/lab/rows.h"
 #include "baton/report/table.h"
+#include "baton/training/job.h"
 #include "commands.h"
 
 namespace baton::app {
@@ -18,7 +18,7 @@ std::string speed_text(double bytes_a_second) {
 void list_clusters() {
   fmt::print("`machine` is this machine, with tasks timed one by one. The figures of the others are from data sheets.\n\n");
   report::Table table({"name", "what it is"});
-  table.row({std::string(lab::this_machine), cluster::probe().cpu});
+  table.row({std::string(job::this_machine), cluster::probe().cpu});
   for (const cluster::Blueprint& one : cluster::catalogue()) {
     table.row({one.name, one.summary});
   }

@@ -52,7 +52,7 @@ void show_devices(const std::string& devices, const std::string& json) {
 
 void add_devices_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("devices", "Show the devices of this machine, or those that --devices names");
-  auto spec = std::make_shared<lab::JobSpec>();
+  auto spec = std::make_shared<job::JobSpec>();
   auto json = std::make_shared<std::string>();
   add_job_flags(*command, *spec, {"devices"});
   command->add_option("--json", *json, "write them as JSON to a file, or to standard output with -")->type_name("FILE");

@@ -7,8 +7,8 @@
 #include "baton/checkpoint/pretrained.h"
 #include "baton/checkpoint/share.h"
 #include "baton/data/tokenizer.h"
-#include "baton/lab/evaluation.h"
 #include "baton/lab/rows.h"
+#include "baton/training/evaluation.h"
 #include "commands.h"
 #include "guard.h"
 #include "options.h"
@@ -21,7 +21,7 @@ namespace baton::app {
 namespace {
 
 struct EvaluateWords {
-  lab::JobSpec job;
+  job::JobSpec job;
   std::string checkpoint;
   std::string json;
   bool model_given = false;
@@ -58,35 +58,36 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
   const checkpoint::SharedSource source(world(), archive.get());
   // What the training was given counts where nothing else is said.
   for (const char* name : {"model", "loss", "precision", "tokenizer", "token-type", "normalize"}) {
-    const lab::JobField* field = lab::find_field(name);
+    const job::JobField* field = training::find_field(name);
     const std::string then = metadata_of(source, field->name == "model" ? "model" : "flag." + field->name);
     if (!field->given(words.job) && !then.empty()) {
       field->set(words.job, then);
     }
   }
-  lab::JobSpec without = words.job;  // the job has nothing to be trained on
+  job::JobSpec without = words.job;  // the job has nothing to be trained on
   for (const std::string& name : data_flags()) {
-    const lab::JobField* field = lab::find_field(name);
-    field->set(without, field->text(lab::JobSpec{}));
+    const job::JobField* field = training::find_field(name);
+    field->set(without, field->text(job::JobSpec{}));
   }
-  const lab::Job job(without, cluster::probe(), &world());
+  const training::Job job(without, cluster::probe(), &world());
   const std::filesystem::path weights = words.checkpoint.empty() ? model::path_of(words.job.model)->path
                                                                  : std::filesystem::path(words.checkpoint);
   const std::filesystem::path folder = std::filesystem::is_directory(weights) ? weights : weights.parent_path() / ".";
   const data::Parts parts = data::open(
       words.job.data,
       {.tokenizer = words.job.tokenizer, .given_tokenizer = data::tokenizer_beside(folder), .token_type = words.job.token_type});
-  const lab::SampleFeed feed(parts.for_evaluation(), words.job, lab::form_of(job.model(), job.request().step.loss),
-                             job.request().step.global_batch, 0, lab::SampleFeed::Use::evaluation);
-  lab::Forward forward(job, feed);
+  const training::SampleFeed feed(parts.for_evaluation(), words.job, training::form_of(job.model(), job.request().step.loss),
+                                  job.request().step.global_batch, 0, training::SampleFeed::Use::evaluation);
+  training::Forward forward(job, feed);
   forward.take_weights(source);
   const bool speaks = world().rank() == 0;
   const Interrupt interrupt;
   ProgressBar bar("evaluating", feed.order().steps_per_epoch(), speaks, "batches");
-  const std::optional<lab::Evaluation> evaluation = lab::evaluate(forward, job, feed, [&](std::int64_t done, std::int64_t) {
-    bar.show(done);
-    return !world().alone() || !interrupt.asked();
-  });
+  const std::optional<training::Evaluation> evaluation = training::evaluate(forward, job, feed,
+                                                                            [&](std::int64_t done, std::int64_t) {
+                                                                              bar.show(done);
+                                                                              return !world().alone() || !interrupt.asked();
+                                                                            });
   bar.clear();
   interrupt.wind_up();
   if (!evaluation) {
@@ -94,7 +95,7 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
     fmt::print(stderr, "baton: interrupted before all batches were evaluated\n");
     return;
   }
-  lab::Evaluation result = *evaluation;
+  training::Evaluation result = *evaluation;
   const std::string step = metadata_of(source, "step");
   if (speaks && words.json != "-") {
     fmt::print("{}, on {}\n", forward.plan().title(), printable(feed.source().description().format));

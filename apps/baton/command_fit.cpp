@@ -16,21 +16,21 @@ namespace {
 using lab::Json;
 
 struct FitWords {
-  lab::JobSpec job;
+  job::JobSpec job;
   std::string top = "10";
   std::string json;
 };
 
-bool is_of_split(const lab::JobField& field) { return field.topic == job::Topic::split; }
+bool is_of_split(const job::JobField& field) { return field.topic == job::Topic::split; }
 
 /// The flags of the split, after those that all splits have in common.
-std::string split_flags(const lab::JobSpec& spec) {
-  return job::flags_of(spec, shell_word, [](const lab::JobField& field) { return field.name == "devices" || is_of_split(field); });
+std::string split_flags(const job::JobSpec& spec) {
+  return job::flags_of(spec, shell_word, [](const job::JobField& field) { return field.name == "devices" || is_of_split(field); });
 }
 
 /// Whether the job asks for a split. How blocks are spread over stages (--balance) is none by itself.
-bool is_split(const lab::JobSpec& spec) {
-  return !job::flags_of(spec, {}, [](const lab::JobField& field) { return is_of_split(field) && field.name != "balance"; }).empty();
+bool is_split(const job::JobSpec& spec) {
+  return !job::flags_of(spec, {}, [](const job::JobField& field) { return is_of_split(field) && field.name != "balance"; }).empty();
 }
 
 const std::vector<std::string> causes{"parameters", "gradients", "states", "activations", "communication", "other", "apart"};
@@ -163,7 +163,7 @@ void fit(FitWords words) {
   const auto top = static_cast<std::size_t>(parse_integer(words.top, "--top", 1, 1000));
   settle_outputs({&words.json});
   const Interrupt interrupt;
-  if (words.job.cluster.empty() || lab::is_this_machine(words.job.cluster)) {
+  if (words.job.cluster.empty() || job::is_this_machine(words.job.cluster)) {
     throw usage_error("whether a job fits is asked of a cluster: give it one with --cluster");
   }
   Json json{{"command", command_line()}, {"cluster", words.job.cluster}};

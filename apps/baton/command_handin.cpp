@@ -110,7 +110,7 @@ Place simulated_place(const HandinWords& words, const std::string& cluster, std:
   Place place;
   place.settings.machine = cluster::probe();
   place.settings.cluster = cluster;
-  const bool here = lab::is_this_machine(cluster);
+  const bool here = job::is_this_machine(cluster);
   std::int64_t most_devices = 0;
   if (!here) {
     const cluster::Blueprint blueprint = cluster::blueprint_by_name(cluster);

@@ -13,13 +13,13 @@
 #include "baton/cluster/gpu.h"
 #include "baton/devices/devices.h"
 #include "baton/lab/conditions.h"
-#include "baton/lab/job.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/spec.h"
 #include "baton/lab/store.h"
 #include "baton/measure/environment.h"
 #include "baton/report/report.h"
 #include "baton/report/table.h"
+#include "baton/training/job.h"
 #include "called_as.h"
 #include "commands.h"
 #include "run_report.h"
@@ -96,10 +96,10 @@ void extend(std::vector<std::shared_ptr<const lab::Experiment>>& chosen, const l
 
 bool simulates(const LabWords& words) { return words.simulate || !words.cluster.empty(); }
 
-bool simulates_this_machine(const LabWords& words) { return words.cluster.empty() || lab::is_this_machine(words.cluster); }
+bool simulates_this_machine(const LabWords& words) { return words.cluster.empty() || job::is_this_machine(words.cluster); }
 
 std::string cluster_of(const LabWords& words) {
-  return simulates_this_machine(words) ? std::string(lab::this_machine) : words.cluster;
+  return simulates_this_machine(words) ? std::string(job::this_machine) : words.cluster;
 }
 
 lab::Preset preset_of(const LabWords& words) {

@@ -7,8 +7,8 @@
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
 #include "baton/lab/experiment.h"
-#include "baton/lab/job.h"
 #include "baton/sheet/sheets.h"
+#include "baton/training/job.h"
 #include "commands.h"
 
 /// What is made from the program's own list of commands and flags: the manual page and the shells' completion.
@@ -47,7 +47,7 @@ std::string names_of(const auto& list, auto name) {
 std::map<std::string, std::string> values() {
   std::map<std::string, std::string> list{
       {"--preset", fmt::format("{} {}", to_text(lab::Preset::quick), to_text(lab::Preset::full))}};
-  for (const lab::JobField& field : lab::job_fields()) {
+  for (const job::JobField& field : training::job_fields()) {
     if (field.values) {
       list["--" + field.name] = fmt::format("{}", fmt::join(field.values(), " "));
     }

@@ -25,7 +25,7 @@ namespace baton::app {
 namespace {
 
 struct PlanWords {
-  lab::JobSpec job;
+  job::JobSpec job;
   std::string file;
   bool text = false;
   bool dot = false;
@@ -82,7 +82,7 @@ std::string summary(const plan::Plan& plan, const plan::Verdict& verdict) {
 }
 
 /// The schedule: which device does what when, and what it leaves idle in theory.
-void show_grid(const lab::Job& job, bool csv) {
+void show_grid(const training::Job& job, bool csv) {
   const std::string& strategy = job.request().strategy;
   const strategy::NamedLayout* layout = strategy::strategy_by_name(strategy).layout();
   if (layout == nullptr || strategy::axes_of(job.request(), *layout).pp == 1) {
@@ -105,7 +105,7 @@ void show_grid(const lab::Job& job, bool csv) {
 }
 
 /// Writes FILE.0.et, FILE.1.et and so on, one per device, and FILE.groups.json with the devices of each group of collectives.
-void export_chakra(const plan::Plan& plan, const lab::Job* job, const std::string& file) {
+void export_chakra(const plan::Plan& plan, const training::Job* job, const std::string& file) {
   std::function<Nanoseconds(TaskId)> duration;
   std::optional<cost::Roofline> roofline;
   if (job != nullptr && job->imagined()) {
@@ -122,7 +122,7 @@ void export_chakra(const plan::Plan& plan, const lab::Job* job, const std::strin
 }
 
 void show_plan(const PlanWords& words) {
-  std::optional<lab::Job> job;
+  std::optional<training::Job> job;
   if (words.file.empty()) {
     job.emplace(words.job, cluster::probe());
   }

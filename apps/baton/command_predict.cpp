@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include "baton/base/error.h"
-#include "baton/lab/prediction.h"
 #include "baton/measure/environment.h"
+#include "baton/predict/prediction.h"
 #include "baton/report/report.h"
 #include "commands.h"
 #include "options.h"
@@ -15,7 +15,7 @@ namespace {
 using lab::Json;
 
 struct PredictWords {
-  lab::JobSpec job;
+  job::JobSpec job;
   std::vector<std::string> sets;
   std::string limit = "2s";
   std::string json;
@@ -37,7 +37,7 @@ void predict(PredictWords words, int& exit_code) {
     axes["strategy"] = {words.job.strategy.empty() ? "single" : words.job.strategy};
   }
   settle_outputs({&words.json});
-  const auto experiment = std::make_shared<const lab::Experiment>(lab::prediction(words.job, axes));
+  const auto experiment = std::make_shared<const lab::Experiment>(predict::prediction(words.job, axes));
   const std::vector<lab::Point> points = lab::points(*experiment, lab::Preset::quick, {});
   lab::Settings settings{.machine = cluster::probe()};
   settings.time_limit = parse_time(words.limit, "--time-limit");

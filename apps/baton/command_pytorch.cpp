@@ -11,17 +11,18 @@
 #include "commands.h"
 #include "options.h"
 #include "terminal.h"
+#include "train_words.h"
 
 namespace baton::app {
 namespace {
 
 struct PytorchWords {
-  lab::JobSpec job;
+  job::JobSpec job;
   std::string kind = "train";
-  std::string size = "10000";
-  std::string power = "10";
-  std::string steps = usual_steps;
-  std::string warmup = "5";
+  std::int64_t size = 10'000;
+  std::int64_t power = 10;
+  std::int64_t steps = usual_steps;
+  std::int64_t warmup = 5;
   std::string out = "-";
 };
 
@@ -31,10 +32,10 @@ std::string twin_of(const PytorchWords& words) {
   std::string command = "baton train" + (flags.empty() ? "" : " " + flags);
   const PytorchWords own;
   if (words.steps != own.steps) {
-    command += " --steps " + words.steps;
+    command += fmt::format(" --steps {}", words.steps);
   }
   if (words.warmup != own.warmup) {
-    command += " --warmup " + words.warmup;
+    command += fmt::format(" --warmup {}", words.warmup);
   }
   return command;
 }
@@ -42,9 +43,7 @@ std::string twin_of(const PytorchWords& words) {
 void write_twin(const PytorchWords& words) {
   const std::vector<std::string> kinds{"train", "matrix-power"};
   if (index_of_name(kinds, words.kind, "job") == 1) {
-    write_output(words.out, sheet::matrix_power_twin(parse_integer(words.size, "--size", 1, 1 << 20),
-                                                     parse_integer(words.power, "--power", 1, 1 << 20),
-                                                     static_cast<std::uint64_t>(words.job.seed)));
+    write_output(words.out, sheet::matrix_power_twin(words.size, words.power, static_cast<std::uint64_t>(words.job.seed)));
     return;
   }
   if (!words.job.data.empty() && !data::is_random(words.job.data)) {
@@ -53,14 +52,13 @@ void write_twin(const PytorchWords& words) {
         "script with --start DIR",
         words.job.data);
   }
-  const std::int64_t steps = parse_integer(words.steps, "--steps", 1, 10'000'000);
-  const std::int64_t warmup = parse_integer(words.warmup, "--warmup", 0, 10'000'000);
-  if (steps <= warmup) {
-    throw usage_error("--steps is {}, but the first {} are warm-up: ask for more steps, or a smaller --warmup", steps, warmup);
+  if (words.steps <= words.warmup) {
+    throw usage_error("--steps is {}, but the first {} are warm-up: ask for more steps, or a smaller --warmup", words.steps,
+                      words.warmup);
   }
   const std::string file = words.out == "-" ? "" : std::filesystem::path(words.out).filename().string();
-  write_output(words.out,
-               sheet::training_twin(words.job, {.steps = steps, .warmup = warmup, .command = twin_of(words), .file = file}));
+  write_output(words.out, sheet::training_twin(
+                              words.job, {.steps = words.steps, .warmup = words.warmup, .command = twin_of(words), .file = file}));
 }
 
 }  // namespace
@@ -72,10 +70,11 @@ void add_pytorch_command(CLI::App& program) {
   hide_job_flags(*command, {"dp", "pp", "tp", "zero", "schedule", "chunks", "recompute", "balance", "link", "memory", "backend",
                             "loss-scale", "loss-scale-growth", "first-bucket-mb", "cluster", "what-if", "fold"});
   command->add_option("--job", words->kind, "train, or matrix-power: A^n + B^n")->capture_default_str();
-  command->add_option("--size", words->size, "matrix-power: rows of A and B")->capture_default_str();
-  command->add_option("--power", words->power, "matrix-power: n")->capture_default_str();
-  command->add_option("-n,--steps", words->steps, "steps, warm-up included")->capture_default_str();
-  command->add_option("--warmup", words->warmup, "steps that are run but not timed")->capture_default_str();
+  constexpr std::int64_t most = 1 << 20;
+  add_number(*command, "--size", words->size, std::int64_t{1}, most, "matrix-power: rows of A and B");
+  add_number(*command, "--power", words->power, std::int64_t{1}, most, "matrix-power: n");
+  add_number(*command, "-n,--steps", words->steps, std::int64_t{1}, most_steps, "steps, warm-up included");
+  add_number(*command, "--warmup", words->warmup, std::int64_t{0}, most_steps, "steps that are run but not timed");
   command->add_option("--out", words->out, "write the script to a file; - is standard output")->capture_default_str();
   command->footer(
       "\nThere are twins of single, dp, ddp, layers and fsdp (Baton's zero-3). To begin with the same weights and data:\n"

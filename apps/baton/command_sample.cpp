@@ -8,7 +8,7 @@
 #include "baton/base/text.h"
 #include "baton/checkpoint/pretrained.h"
 #include "baton/data/tokenizer.h"
-#include "baton/lab/sampling.h"
+#include "baton/training/sampling.h"
 #include "commands.h"
 #include "options.h"
 #include "signals.h"
@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct SampleWords {
-  lab::JobSpec job;
+  job::JobSpec job;
   std::string checkpoint;
   std::string prompt;
   std::string tokens = "200";
@@ -48,12 +48,12 @@ Weights open_weights(const SampleWords& words) {
       throw usage_error("--model {} has no trained weights: give a folder with a config.json, or a --checkpoint", words.job.model);
     }
     const model::Model model = model::parse_model(words.job.model);
-    lab::require_token_model(model);
+    training::require_token_model(model);
     return {checkpoint::open_pretrained(*path, model), model.name(), path->path};
   }
   checkpoint::Found found = checkpoint::open_checkpoint(words.checkpoint);
   const model::Model model = checkpoint::model_of(*found.archive);
-  lab::require_token_model(model);
+  training::require_token_model(model);
   return {std::move(found.archive), model.name(), found.path.parent_path() / "."};
 }
 
@@ -112,7 +112,7 @@ class TextPrinter {
 
 void sample(const SampleWords& words, int& exit_code) {
   const std::int64_t count = parse_integer(words.tokens, "--tokens", 1, 1 << 20);
-  const lab::Drawing drawing{
+  const training::Drawing drawing{
       .temperature = parse_number(words.temperature, "--temperature", 0, 1000),
       .top_k = parse_integer(words.top_k, "--top-k", 0, 1 << 24),
       .seed = static_cast<std::uint64_t>(parse_integer(words.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()))};
@@ -126,9 +126,9 @@ void sample(const SampleWords& words, int& exit_code) {
     }
     text.push_back(*tokenizer->end_of_text());
   }
-  lab::JobSpec job = words.job;
+  job::JobSpec job = words.job;
   job.model = weights.model;
-  lab::Sampler sampler(job, *weights.source, static_cast<std::int64_t>(text.size()) + count, cluster::probe());
+  training::Sampler sampler(job, *weights.source, static_cast<std::int64_t>(text.size()) + count, cluster::probe());
   const std::int64_t vocabulary = sampler.model().output().last();
   if (tokenizer->vocabulary() > vocabulary) {
     throw usage_error("the tokenizer has {} tokens, but {} has scores of {}: it was trained with another one",
@@ -142,7 +142,7 @@ void sample(const SampleWords& words, int& exit_code) {
   for (; done < count && !interrupt.asked(); ++done) {
     std::vector<float> scores = sampler.next_scores(text);
     scores.resize(static_cast<std::size_t>(tokenizer->vocabulary()));  // a vocabulary may be padded
-    const std::int32_t token = lab::draw_token(scores, drawing, static_cast<std::int64_t>(text.size()));
+    const std::int32_t token = training::draw_token(scores, drawing, static_cast<std::int64_t>(text.size()));
     if (tokenizer->end_of_text() == token) {
       break;
     }

@@ -7,7 +7,7 @@
 #include "baton/job/programs.h"
 #include "baton/lab/json.h"
 #include "baton/lab/rows.h"
-#include "baton/lab/search.h"
+#include "baton/predict/search.h"
 #include "baton/report/table.h"
 #include "called_as.h"
 #include "commands.h"
@@ -21,23 +21,23 @@ namespace {
 using lab::Json;
 
 struct SearchWords {
-  lab::JobSpec job;
+  job::JobSpec job;
   std::string top = "10";
   std::string json;
 };
 
 /// The command that simulates the split.
-std::string command_of(const lab::JobSpec& spec) {
+std::string command_of(const job::JobSpec& spec) {
   return called_as() + " simulate " +
-         job::flags_of(spec, shell_word, [](const lab::JobField& field) { return field.name != "fold"; });
+         job::flags_of(spec, shell_word, [](const job::JobField& field) { return field.name != "fold"; });
 }
 
-std::vector<std::string> cells(const lab::Found& one) {
+std::vector<std::string> cells(const predict::Found& one) {
   const auto part = [&](Nanoseconds time) { return lab::percent(trace::share(time, one.step)); };
   return {one.name, to_text(one.step), to_text(one.memory), part(one.time.busy), part(one.time.exposed), part(one.time.waiting)};
 }
 
-Json to_json(const lab::Found& one, std::int64_t batch) {
+Json to_json(const predict::Found& one, std::int64_t batch) {
   Json programs = Json::object();
   for (const job::ProgramFlags& program : job::flags_for_programs(one.choice, batch)) {
     programs[program.program] = program.cannot.empty() ? Json{{"flags", program.flags}} : Json{{"cannot", program.cannot}};
@@ -55,7 +55,7 @@ Json to_json(const lab::Found& one, std::int64_t batch) {
 }
 
 /// How other programs are told to split the work so.
-void print_programs(const lab::Found& one, std::int64_t batch) {
+void print_programs(const predict::Found& one, std::int64_t batch) {
   fmt::print("\nOther programs for {}\n", one.name);
   for (const job::ProgramFlags& program : job::flags_for_programs(one.choice, batch)) {
     fmt::print("  {}: {}\n", program.program, program.cannot.empty() ? program.flags : "cannot: " + program.cannot);
@@ -63,7 +63,7 @@ void print_programs(const lab::Found& one, std::int64_t batch) {
 }
 
 /// How many splits there are, and what became of them.
-void print_counts(const lab::SearchResult& result, const std::string& cluster) {
+void print_counts(const predict::SearchResult& result, const std::string& cluster) {
   fmt::print("{} splits over 1 to {} device{} of {} considered, {} of them compiled, verified and simulated\n", result.considered,
              result.devices, result.devices == 1 ? "" : "s", cluster, result.tried);
   if (result.pruned > 0) {
@@ -91,7 +91,7 @@ void print_counts(const lab::SearchResult& result, const std::string& cluster) {
   if (reasons.size() > shown) {
     fmt::print("  {} more reasons of refusal are in --json\n", reasons.size() - shown);
   }
-  if (std::any_of(result.ranked.begin(), result.ranked.end(), [](const lab::Found& one) { return one.from_shorter_steps; })) {
+  if (std::any_of(result.ranked.begin(), result.ranked.end(), [](const predict::Found& one) { return one.from_shorter_steps; })) {
     fmt::print("  steps of many micro-batches: two shorter ones are simulated, the rest is in proportion\n");
   }
   fmt::print("\n");
@@ -103,7 +103,7 @@ void search(SearchWords words, int& exit_code) {
   settle_outputs({&words.json});
   const Interrupt interrupt;
   std::optional<ProgressBar> bar;
-  const lab::SearchResult result = lab::search(words.job, cluster::probe(), [&](std::size_t done, std::size_t total) {
+  const predict::SearchResult result = predict::search(words.job, cluster::probe(), [&](std::size_t done, std::size_t total) {
     if (!bar) {
       bar.emplace("searching", static_cast<std::int64_t>(total), true, "splits");
     }
@@ -140,13 +140,13 @@ void search(SearchWords words, int& exit_code) {
       frontier.row(cells(result.ranked[i]));
     }
     fmt::print("{}\n{}\n", frontier.text(), command_of(result.ranked[0].spec));
-    for (const std::string& sentence : {lab::against_one_device(result), lab::against_all_devices(result)}) {
+    for (const std::string& sentence : {predict::against_one_device(result), predict::against_all_devices(result)}) {
       if (!sentence.empty()) {
         fmt::print("{}\n", sentence);
       }
     }
     if (result.ranked.size() > 1) {
-      fmt::print("Why not the next: {}\n", lab::why_not(result.ranked[0], result.ranked[1]));
+      fmt::print("Why not the next: {}\n", predict::why_not(result.ranked[0], result.ranked[1]));
     }
     constexpr std::size_t best = 3;
     for (std::size_t i = 0; i < std::min(best, result.ranked.size()); ++i) {
@@ -155,7 +155,7 @@ void search(SearchWords words, int& exit_code) {
   }
   if (!words.json.empty()) {
     Json ranked = Json::array();
-    for (const lab::Found& one : result.ranked) {
+    for (const predict::Found& one : result.ranked) {
       ranked.push_back(to_json(one, batch));
     }
     Json object{{"command", command_line()},
@@ -172,13 +172,13 @@ void search(SearchWords words, int& exit_code) {
                 {"complete", result.complete},
                 {"ranked", ranked},
                 {"frontier", result.frontier},
-                {"against_all_devices", lab::against_all_devices(result)}};
+                {"against_all_devices", predict::against_all_devices(result)}};
     if (result.one_device) {
       object["one_device"] = to_json(*result.one_device, batch);
-      object["against_one_device"] = lab::against_one_device(result);
+      object["against_one_device"] = predict::against_one_device(result);
     }
     if (result.ranked.size() > 1) {
-      object["why_not_the_next"] = lab::why_not(result.ranked[0], result.ranked[1]);
+      object["why_not_the_next"] = predict::why_not(result.ranked[0], result.ranked[1]);
     }
     write_output(words.json, object.dump(2) + "\n");
   }

@@ -2,9 +2,9 @@
 
 #include "baton/base/text.h"
 #include "baton/lab/rows.h"
-#include "baton/lab/training_json.h"
 #include "baton/report/table.h"
 #include "baton/trace/chrome.h"
+#include "baton/training/training_json.h"
 #include "calibration_bar.h"
 #include "commands.h"
 #include "options.h"
@@ -16,17 +16,18 @@ namespace baton::app {
 namespace {
 
 struct SimulateWords {
-  lab::JobSpec job;
+  job::JobSpec job;
   std::string json;
   std::string trace;
 };
 
-void print_prediction(const lab::Training& run, const std::vector<lab::Sensitivity>& sensitivities) {
+void print_prediction(const training::Training& run, const std::vector<job::Sensitivity>& sensitivities) {
   const Nanoseconds step = run.timed()[0];
-  fmt::print("\nStep time (simulated)\n  {}   {:.0f} samples/s\n\n{}", to_text(step), lab::samples_per_s(run), device_table(run));
+  fmt::print("\nStep time (simulated)\n  {}   {:.0f} samples/s\n\n{}", to_text(step), training::samples_per_s(run),
+             device_table(run));
   fmt::print("\nWhat would shorten the step\n");
   report::Table table({"change", "step", "shorter by"});
-  for (const lab::Sensitivity& one : sensitivities) {
+  for (const job::Sensitivity& one : sensitivities) {
     table.row({one.knob, to_text(one.step), lab::percent(one.gain)});
   }
   fmt::print("{}", table.text());
@@ -34,15 +35,15 @@ void print_prediction(const lab::Training& run, const std::vector<lab::Sensitivi
 
 void simulate(SimulateWords words) {
   if (words.job.cluster.empty()) {
-    words.job.cluster = lab::this_machine;
+    words.job.cluster = job::this_machine;
   }
   settle_outputs({&words.json, &words.trace});
   const Interrupt interrupt;
   CalibrationBar bar(interrupt);
-  lab::Training run(words.job, cluster::probe(),
-                    [&](std::size_t done, std::size_t total, const std::string& key) { return bar(done, total, key); });
+  training::Training run(words.job, cluster::probe(),
+                         [&](std::size_t done, std::size_t total, const std::string& key) { return bar(done, total, key); });
   run.run(1, 0);
-  const std::vector<lab::Sensitivity> sensitivities = lab::sensitivities(run.simulation(), run.timed()[0]);
+  const std::vector<job::Sensitivity> sensitivities = training::sensitivities(run.simulation(), run.timed()[0]);
   if (words.json != "-" && words.trace != "-") {
     fmt::print("{}, {} parameters, simulated on {}\n", run.plan().title(), run.job().model().parameter_count(),
                run.job().imagined() ? words.job.cluster : "this machine");
@@ -54,9 +55,9 @@ void simulate(SimulateWords words) {
     print_prediction(run, sensitivities);
   }
   if (!words.json.empty()) {
-    lab::Json result = lab::result_json(run, command_line());
+    lab::Json result = training::result_json(run, command_line());
     lab::Json list = lab::Json::array();
-    for (const lab::Sensitivity& one : sensitivities) {
+    for (const job::Sensitivity& one : sensitivities) {
       list.push_back({{"change", one.knob}, {"time_per_step_ns", one.step.count}, {"gain", one.gain}});
     }
     result["sensitivity"] = list;

@@ -18,23 +18,26 @@ constexpr double least_patience = 0.5;
 
 /// What stops this rank is told to the others, which would wait for it.
 void train_guarded(const TrainWords& words, int& exit_code) {
-  const double patience = parse_number(words.patience, "--patience", 0, 1e6);
-  if (patience > 0 && patience < least_patience) {
+  if (words.patience > 0 && words.patience < least_patience) {
     throw usage_error(
         "--patience is {} s, but a healthy rank may be silent for that long: give at least {} s, or 0 to switch it "
         "off",
-        patience, least_patience);
+        words.patience, least_patience);
   }
   {
     const StartLimit limit(!world().alone());
-    std::vector<exec::Setting> settings{{"--patience", words.patience}, {"--json", words.json},
-                                        {"--trace", words.trace},       {"--report", words.report},
-                                        {"--csv", words.csv},           {"--json-lines", words.json_lines},
-                                        {"--keep", words.keep},         {"--log-every", words.log_every}};
+    std::vector<exec::Setting> settings{{"--patience", fmt::format("{}", words.patience)},
+                                        {"--json", words.json},
+                                        {"--trace", words.trace},
+                                        {"--report", words.report},
+                                        {"--csv", words.csv},
+                                        {"--json-lines", words.json_lines},
+                                        {"--keep", setting_text(words.keep)},
+                                        {"--log-every", setting_text(words.log_every)}};
     add_settings(words.job, settings);
     exec::require_same(world(), settings);
   }
-  open_guard(world(), Nanoseconds(static_cast<std::int64_t>(patience * 1e9)));
+  open_guard(world(), Nanoseconds(static_cast<std::int64_t>(words.patience * 1e9)));
   try {
     exit_code = TrainSession(words).train();
     guard_end(world());
@@ -56,32 +59,24 @@ void add_train_command(CLI::App& program, int& exit_code) {
   auto words = std::make_shared<TrainWords>();
   add_job_flags(*command, words->job);
   hide_job_flags(*command, {"cluster", "software", "what-if", "fold"});
-  command
-      ->add_option("-n,--steps", words->steps,
-                   fmt::format("number of steps, including warm-up (default: {}; with --data one epoch)", usual_steps))
-      ->type_name("N");
-  command->add_option("--epochs", words->epochs, "train for N passes over the data, instead of --steps")->type_name("N");
-  command
-      ->add_option("--warmup", words->warmup,
-                   "number of first steps that are run but not timed (default: 5, or fewer if a training on data is that short)")
-      ->type_name("N");
+  add_number(*command, "-n,--steps", words->steps, std::int64_t{1}, most_steps,
+             fmt::format("number of steps, including warm-up (default: {}; with --data one epoch)", usual_steps));
+  add_number(*command, "--epochs", words->epochs, 0.0, 1e9, "train for this many passes over the data, instead of --steps");
+  add_number(*command, "--warmup", words->warmup, std::int64_t{0}, most_steps,
+             "number of first steps that are run but not timed (default: 5, or fewer if a training on data is that short)");
   command
       ->add_option("--eval-data", words->eval_data,
                    "with --data: evaluate on this (default: the test part of the data, if it has one)")
       ->type_name("SOURCE");
-  command
-      ->add_option("--eval-every", words->eval_every,
-                   "evaluate every N steps and at the end: loss, and accuracy or perplexity (default: every epoch)")
-      ->type_name("N");
+  add_number(*command, "--eval-every", words->eval_every, std::int64_t{1}, most_steps,
+             "evaluate every so many steps and at the end: loss, and accuracy or perplexity (default: every epoch)");
   command->add_flag(
       "--keep-best", words->keep_best,
       "keep the checkpoint with the lowest loss of all evaluations as best.safetensors in the folder of --checkpoint");
-  command
-      ->add_option(
-          "--log-every", words->log_every,
-          "print a line every N steps: loss, learning rate, speed, time left (default: with --data some 50 lines, otherwise "
-          "a line per step with its time)")
-      ->type_name("N");
+  add_number(
+      *command, "--log-every", words->log_every, std::int64_t{1}, most_steps,
+      "print a line every so many steps: loss, learning rate, speed, time left (default: with --data some 50 lines, otherwise "
+      "a line per step with its time)");
   command->add_option("--csv", words->csv, "write these lines to a table while training; --resume appends")->type_name("FILE");
   command->add_option("--json-lines", words->json_lines, "write them as one JSON object per line; --resume appends")
       ->type_name("FILE");
@@ -92,20 +87,16 @@ void add_train_command(CLI::App& program, int& exit_code) {
       ->add_option("--checkpoint", words->checkpoint,
                    "folder for checkpoints: weights and optimizer state are saved at the end and on Ctrl-C")
       ->type_name("DIR");
-  command->add_option("--every", words->every, "also save every N steps")->type_name("N");
-  command->add_option("--keep", words->keep, "number of checkpoints to keep; older ones are deleted")
-      ->type_name("N")
-      ->each([given = &words->keep_given](const std::string&) { *given = true; })
-      ->capture_default_str();
+  add_number(*command, "--every", words->every, std::int64_t{1}, most_steps, "also save every so many steps");
+  add_number(*command, "--keep", words->keep, std::int64_t{1}, std::int64_t{1'000'000},
+             "number of checkpoints to keep; older ones are deleted")
+      ->default_str(fmt::format("{}", usual_keep));
   command->add_flag("--resume", words->resume,
                     "continue from the newest checkpoint, under any strategy; --steps includes the steps before it");
   command->add_option("--write-start", words->start,
                       "a folder to write the weights and the data before the first step to, for the script of `baton pytorch`");
-  command
-      ->add_option("--patience", words->patience,
-                   "with several ranks: end the run if a rank has been stopped or has hung for this many seconds; 0 means never")
-      ->type_name("SECONDS")
-      ->capture_default_str();
+  add_number(*command, "--patience", words->patience, 0.0, 1e6,
+             "with several ranks: end the run if a rank has been stopped or has hung for this many seconds; 0 means never");
   command->add_flag("-q,--quiet", words->quiet, "do not print a line per step");
   command->footer(
       "\nExamples:\n  baton train --model mlp:dim=1024,depth=2 --strategy ddp --devices cpu:2 --batch 64\n"

@@ -10,8 +10,8 @@
 #include "baton/base/file.h"
 #include "baton/base/text.h"
 #include "baton/lab/rows.h"
-#include "baton/lab/validation.h"
 #include "baton/measure/environment.h"
+#include "baton/predict/validation.h"
 #include "baton/report/page.h"
 #include "baton/report/report.h"
 #include "baton/report/table.h"
@@ -65,9 +65,9 @@ std::vector<fs::path> tables_of(const std::vector<std::string>& paths) {
 
 std::string signed_percent(double share) { return fmt::format("{:+.1f} %", share * 100); }
 
-void print_errors(const std::vector<lab::SourceErrors>& list) {
+void print_errors(const std::vector<predict::SourceErrors>& list) {
   report::Table table({"source", "points", "mean", "median", "within 10 %", "bias", "worst", "at line"});
-  for (const lab::SourceErrors& one : list) {
+  for (const predict::SourceErrors& one : list) {
     if (one.points == 0) {
       table.row({one.source, "0", "", "", "", "", "", ""});
       continue;
@@ -80,9 +80,9 @@ void print_errors(const std::vector<lab::SourceErrors>& list) {
 }
 
 /// What was not simulated: each reason once per source, with the number of rows and the first of them.
-void print_refused(const std::vector<lab::ValidatedPoint>& points) {
+void print_refused(const std::vector<predict::ValidatedPoint>& points) {
   std::map<std::pair<std::string, std::string>, std::vector<std::size_t>> refused;
-  for (const lab::ValidatedPoint& point : points) {
+  for (const predict::ValidatedPoint& point : points) {
     if (!point.simulated()) {
       refused[{point.published.source, point.published.reason}].push_back(point.published.line);
     }
@@ -98,9 +98,9 @@ void print_refused(const std::vector<lab::ValidatedPoint>& points) {
 }
 
 /// Memory, where it is published.
-void print_memory(const std::vector<lab::ValidatedPoint>& points) {
+void print_memory(const std::vector<predict::ValidatedPoint>& points) {
   std::map<std::string, std::vector<double>> errors;
-  for (const lab::ValidatedPoint& point : points) {
+  for (const predict::ValidatedPoint& point : points) {
     if (point.memory > 0) {
       errors[point.published.source].push_back(point.memory / *point.published.memory - 1);
     }
@@ -117,8 +117,8 @@ void print_memory(const std::vector<lab::ValidatedPoint>& points) {
   }
 }
 
-void write_page(const std::string& path, const std::vector<lab::ValidatedPoint>& points) {
-  const lab::Result result = lab::validation_result(points, command_line());
+void write_page(const std::string& path, const std::vector<predict::ValidatedPoint>& points) {
+  const lab::Result result = predict::validation_result(points, command_line());
   lab::RunSpec spec;
   spec.experiment = result.experiment->id;
   spec.title = result.experiment->title;
@@ -132,11 +132,11 @@ void validate(ValidateWords words, int& exit_code) {
   if (!words.software.empty()) {
     (void)cost::software_by_name(words.software);
   }
-  std::vector<lab::PublishedCase> cases;
+  std::vector<predict::PublishedCase> cases;
   for (const fs::path& file : tables_of(words.paths)) {
-    const lab::PublishedTable table = lab::parse_table(read_file(file, "the table " + file.string(), most_table),
-                                                       file.stem().string());
-    for (lab::PublishedCase& one : lab::published_cases(table, {.cluster = words.cluster, .software = words.software})) {
+    const predict::PublishedTable table = predict::parse_table(read_file(file, "the table " + file.string(), most_table),
+                                                               file.stem().string());
+    for (predict::PublishedCase& one : predict::published_cases(table, {.cluster = words.cluster, .software = words.software})) {
       if (words.only.empty() || (words.only == "fitted") == one.fitted) {
         cases.push_back(std::move(one));
       }
@@ -145,23 +145,23 @@ void validate(ValidateWords words, int& exit_code) {
   const Interrupt interrupt;
   const std::size_t total = cases.size();
   std::optional<ProgressBar> bar(std::in_place, "simulating", static_cast<std::int64_t>(total), true, "rows");
-  const std::vector<lab::ValidatedPoint> points = lab::validate(std::move(cases), cluster::probe(),
-                                                                [&](std::size_t done, std::size_t) {
-                                                                  bar->show(static_cast<std::int64_t>(done));
-                                                                  return !interrupt.asked();
-                                                                });
+  const std::vector<predict::ValidatedPoint> points = predict::validate(std::move(cases), cluster::probe(),
+                                                                        [&](std::size_t done, std::size_t) {
+                                                                          bar->show(static_cast<std::int64_t>(done));
+                                                                          return !interrupt.asked();
+                                                                        });
   bar.reset();
   interrupt.wind_up();
   const bool prints = words.out != "-" && words.errors != "-" && words.page != "-";
   if (prints) {
     const auto simulated = std::count_if(points.begin(), points.end(),
-                                         [](const lab::ValidatedPoint& point) { return point.simulated(); });
+                                         [](const predict::ValidatedPoint& point) { return point.simulated(); });
     fmt::print(
         "{} published times, {} simulated, {} not\nErrors are simulated / measured - 1, in time; mean and median of their "
         "sizes\n\n",
         points.size(), simulated, points.size() - static_cast<std::size_t>(simulated));
-    print_errors(lab::errors_by_source(points, false));
-    if (const std::vector<lab::SourceErrors> fitted = lab::errors_by_source(points, true); !fitted.empty()) {
+    print_errors(predict::errors_by_source(points, false));
+    if (const std::vector<predict::SourceErrors> fitted = predict::errors_by_source(points, true); !fitted.empty()) {
       fmt::print(
           "\nEvery tenth row of sources with at least 20, by which constants were chosen, is not in that; these rows alone\n");
       print_errors(fitted);
@@ -170,10 +170,10 @@ void validate(ValidateWords words, int& exit_code) {
     print_refused(points);
   }
   if (!words.out.empty()) {
-    write_output(words.out, lab::to_csv(points));
+    write_output(words.out, predict::to_csv(points));
   }
   if (!words.errors.empty()) {
-    write_output(words.errors, lab::to_error_list(points));
+    write_output(words.errors, predict::to_error_list(points));
   }
   if (!words.page.empty()) {
     write_page(words.page, points);

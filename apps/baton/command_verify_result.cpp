@@ -5,7 +5,7 @@
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/cluster/machine.h"
-#include "baton/lab/recompute.h"
+#include "baton/training/recompute.h"
 #include "commands.h"
 #include "signals.h"
 #include "terminal.h"
@@ -23,7 +23,7 @@ void verify_result(const std::string& path, int& exit_code) {
   }
   const Interrupt interrupt;
   std::optional<ProgressBar> bar;
-  const lab::Recomputed compared = lab::recompute(result, cluster::probe(), [&](std::int64_t done, std::int64_t of) {
+  const training::Recomputed compared = training::recompute(result, cluster::probe(), [&](std::int64_t done, std::int64_t of) {
     if (!bar) {
       bar.emplace("training again", of, true, "steps");
     }

@@ -50,7 +50,7 @@ void add_manual_commands(CLI::App& program);
 ranks::World& world();
 
 /// How many steps `train` makes where it is not told.
-constexpr const char* usual_steps = "30";
+constexpr std::int64_t usual_steps = 30;
 
 /// How a run ends whose rank was lost: another attempt may end otherwise.
 constexpr int lost_rank_exit_code = 75;

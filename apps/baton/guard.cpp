@@ -153,7 +153,7 @@ void open_guard(ranks::World& world, Nanoseconds patience) {
   });
 }
 
-void guard_plan(const plan::Plan& plan, const lab::Job& job, std::int64_t steps_before) {
+void guard_plan(const plan::Plan& plan, const training::Job& job, std::int64_t steps_before) {
   if (watch == nullptr) {
     return;
   }
@@ -164,7 +164,7 @@ void guard_plan(const plan::Plan& plan, const lab::Job& job, std::int64_t steps_
   watch->judge_by(std::make_shared<watch::StallDiagnosis>(plan, std::move(rank_of), steps_before, job.cluster().emulated_link()));
 }
 
-void guard_run(const lab::Training& run) { guard_plan(run.plan(), run.job(), run.steps_before()); }
+void guard_run(const training::Training& run) { guard_plan(run.plan(), run.job(), run.steps_before()); }
 
 void guard_checkpoint(const std::string& path) {
   const std::lock_guard lock(naming);

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "baton/lab/training.h"
 #include "baton/ranks/world.h"
+#include "baton/training/training.h"
 
 /// The watch over this program's ranks: when one is lost, all end, and rank 0 says which, what it was at and
 /// who waited for it. Where the program runs alone, or without patience, none of this does anything.
@@ -23,8 +23,8 @@ class StartLimit {
 /// All ranks call it, once. From now on the process ends when another rank is lost.
 void open_guard(ranks::World& world, Nanoseconds patience);
 /// What the ranks run, so that tasks can be named.
-void guard_run(const lab::Training& run);
-void guard_plan(const plan::Plan& plan, const lab::Job& job, std::int64_t steps_before);
+void guard_run(const training::Training& run);
+void guard_plan(const plan::Plan& plan, const training::Job& job, std::int64_t steps_before);
 /// The checkpoint that a lost run can continue from.
 void guard_checkpoint(const std::string& path);
 /// This rank cannot go on: the others are told why, and end with `code`. Returns only where there is no

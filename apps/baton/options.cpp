@@ -10,7 +10,7 @@ namespace baton::app {
 namespace {
 
 /// "-b,--batch,--global-batch".
-std::string flags_of(const lab::JobField& field) {
+std::string flags_of(const job::JobField& field) {
   std::string letters;
   std::string names = "--" + field.name;
   for (const std::string& spelling : field.also) {
@@ -21,8 +21,8 @@ std::string flags_of(const lab::JobField& field) {
 
 }  // namespace
 
-void add_job_flags(CLI::App& command, lab::JobSpec& spec, const std::vector<std::string>& only) {
-  for (const lab::JobField& field : lab::job_fields()) {
+void add_job_flags(CLI::App& command, job::JobSpec& spec, const std::vector<std::string>& only) {
+  for (const job::JobField& field : training::job_fields()) {
     if (!only.empty() && std::find(only.begin(), only.end(), field.name) == only.end()) {
       continue;
     }
@@ -52,8 +52,8 @@ void add_job_flags(CLI::App& command, lab::JobSpec& spec, const std::vector<std:
   }
 }
 
-void add_settings(const lab::JobSpec& spec, std::vector<exec::Setting>& settings) {
-  for (const lab::JobField& field : lab::job_fields()) {
+void add_settings(const job::JobSpec& spec, std::vector<exec::Setting>& settings) {
+  for (const job::JobField& field : training::job_fields()) {
     if (field.name != "devices" && field.name != "memory") {
       settings.push_back({"--" + field.name, field.text(spec)});
     }
@@ -63,7 +63,7 @@ void add_settings(const lab::JobSpec& spec, std::vector<exec::Setting>& settings
 const std::vector<std::string>& data_flags() {
   static const std::vector<std::string> flags = [] {
     std::vector<std::string> names;
-    for (const lab::JobField& field : lab::job_fields()) {
+    for (const job::JobField& field : training::job_fields()) {
       if (field.topic == job::Topic::data) {
         names.push_back(field.name);
       }

@@ -28,14 +28,14 @@ std::string describe_cores(const cluster::Device& device) {
 
 std::string loss_text(double loss) { return std::isnan(loss) ? "nan" : fmt::format("{:.6g}", loss); }
 
-std::string unused_note(const lab::Job& job) {
+std::string unused_note(const training::Job& job) {
   return job.request().strategy != "single" || job.cluster().size() == 1
              ? ""
              : fmt::format("note: single uses only {}; choose another --strategy to use all {} devices\n",
                            job.cluster().devices()[0].name, job.cluster().size());
 }
 
-std::string device_table(const lab::Training& run) {
+std::string device_table(const training::Training& run) {
   const std::vector<plan::Totals> totals = plan::totals_by_device(run.plan());
   std::vector<std::string> headings{"device", "busy",   "waiting",   "exposed comm.", "delayed",
                                     "rest",   "memory", "sent/step", "received/step"};

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "baton/lab/training.h"
+#include "baton/training/training.h"
 
 namespace baton::app {
 
@@ -13,9 +13,9 @@ std::string describe_cores(const cluster::Device& device);
 std::string loss_text(double loss);
 
 /// A note where a job leaves all devices but one alone; empty elsewhere.
-std::string unused_note(const lab::Job& job);
+std::string unused_note(const training::Job& job);
 
 /// Where each device's step went, its memory and its bytes: a table for the terminal.
-std::string device_table(const lab::Training& run);
+std::string device_table(const training::Training& run);
 
 }  // namespace baton::app

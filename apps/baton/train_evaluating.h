@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "baton/lab/training.h"
+#include "baton/training/training.h"
 #include "train_words.h"
 
 namespace baton::app {
@@ -13,7 +13,7 @@ namespace baton::app {
 /// What to evaluate on now and then. All ranks take part.
 class Evaluating {
  public:
-  Evaluating(const TrainWords& words, lab::Training& run, const Length& length);
+  Evaluating(const TrainWords& words, training::Training& run, const Length& length);
 
   /// How many of `left` steps to run before the next evaluation.
   std::int64_t stretch(std::int64_t left, std::int64_t done) const {
@@ -21,12 +21,12 @@ class Evaluating {
   }
   /// Whether one is due after this many steps of all.
   bool due(std::int64_t done, std::int64_t steps) const { return forward_ && (done % every_ == 0 || done == steps); }
-  std::optional<lab::Evaluation> evaluate(const std::function<bool(std::int64_t done, std::int64_t of)>& go_on);
+  std::optional<training::Evaluation> evaluate(const std::function<bool(std::int64_t done, std::int64_t of)>& go_on);
 
  private:
-  lab::Training& run_;
-  std::unique_ptr<lab::SampleFeed> feed_;
-  std::unique_ptr<lab::Forward> forward_;
+  training::Training& run_;
+  std::unique_ptr<training::SampleFeed> feed_;
+  std::unique_ptr<training::Forward> forward_;
   std::int64_t every_ = 0;
 };
 

@@ -34,7 +34,7 @@ constexpr std::array<const char*, 13> log_keys{
 
 /// What was trained: the settings of a job but those of simulations, which `train` does not take. Their columns are named
 /// `trained_` like those of experiments, since some of them are also measured.
-Json settings_of(const lab::Job& job) {
+Json settings_of(const training::Job& job) {
   const Json all = job::settings_json(job.spec(), job.request().step.optimizer);
   Json settings;
   for (const auto& [name, value] : all.items()) {
@@ -60,12 +60,12 @@ double rate_of(const op::Optimizer& optimizer, std::int64_t step) {
   return std::visit([&](const auto& settings) { return settings.rate * op::rate_factor(settings.schedule, step); }, optimizer);
 }
 
-std::int64_t tokens_of_a_sample(const lab::Job& job) {
+std::int64_t tokens_of_a_sample(const training::Job& job) {
   return job.model().blocks().front().values.front().integers ? job.model().input().elements() : 0;
 }
 
 /// Steps of an epoch; 0 where there are no epochs.
-std::int64_t steps_of_an_epoch(const lab::Job& job) {
+std::int64_t steps_of_an_epoch(const training::Job& job) {
   return job.data() != nullptr ? job.data()->training().order().steps_per_epoch() : 0;
 }
 
@@ -81,7 +81,7 @@ std::string duration_text(double seconds) {
 std::string rate_text(double number) { return number >= 100 ? fmt::format("{:.0f}", number) : fmt::format("{:.3g}", number); }
 
 Json to_json(const LogEntry& entry) {
-  const std::optional<lab::Evaluation>& evaluation = entry.evaluation;
+  const std::optional<training::Evaluation>& evaluation = entry.evaluation;
   return {{"step", entry.step},
           {"epoch", or_null(entry.epoch)},
           {"loss", or_null(entry.loss)},
@@ -108,12 +108,12 @@ std::int64_t usual_interval(std::int64_t steps) {
   }
 }
 
-TrainLog::TrainLog(const lab::Training& run, std::int64_t steps, std::int64_t every, const Files& files, bool writes)
+TrainLog::TrainLog(const training::Training& run, std::int64_t steps, std::int64_t every, const Files& files, bool writes)
     : run_(run), steps_(steps), every_(every), files_(files) {
   if (!writes) {
     return;
   }
-  peak_ = lab::peak_flops(run.job()).value_or(0);
+  peak_ = training::peak_flops(run.job()).value_or(0);
   for (std::size_t b = 0; b < run.job().model().blocks().size(); ++b) {  // a backward is as much as two forwards
     step_flops_ += 3.0 * static_cast<double>(run.job().model().forward_flops(b).count) *
                    static_cast<double>(run.job().request().step.global_batch);
@@ -218,7 +218,7 @@ std::vector<std::string> TrainLog::finish() {
 }
 
 std::string TrainLog::close_interval() {
-  const lab::Job& job = run_.job();
+  const training::Job& job = run_.job();
   const auto count = static_cast<double>(pending_);
   const double seconds = static_cast<double>(time_.count) * 1e-9;
   const auto batch = static_cast<double>(job.request().step.global_batch);
@@ -255,7 +255,7 @@ std::string TrainLog::close_interval() {
                      entry.data_wait ? fmt::format("  {:>9}", lab::percent(*entry.data_wait)) : "", duration_text(left));
 }
 
-std::string TrainLog::add(const lab::Evaluation& evaluation) {
+std::string TrainLog::add(const training::Evaluation& evaluation) {
   evaluated_seconds_ += static_cast<double>(evaluation.time.count) * 1e-9;
   LogEntry entry{.step = evaluation.step,
                  .evaluation = evaluation,
@@ -269,14 +269,14 @@ std::string TrainLog::add(const lab::Evaluation& evaluation) {
   return fmt::format("{:>7}  evaluation on {} samples: {}", evaluation.step, evaluation.samples, evaluation_text(evaluation));
 }
 
-std::string evaluation_text(const lab::Evaluation& evaluation) {
+std::string evaluation_text(const training::Evaluation& evaluation) {
   return fmt::format("loss {}{}{}", loss_text(evaluation.loss),
                      evaluation.accuracy ? fmt::format(", accuracy {}", lab::percent(*evaluation.accuracy)) : "",
                      evaluation.perplexity ? fmt::format(", perplexity {:.4g}", *evaluation.perplexity) : "");
 }
 
 std::string TrainLog::heading() const {
-  const lab::Job& job = run_.job();
+  const training::Job& job = run_.job();
   const bool epochs = steps_of_an_epoch(job) > 0;
   return fmt::format("{:>7}{}  {:>10}  {:>9}  {:>9}{}{}  time left", "step", epochs ? fmt::format("  {:>6}", "epoch") : "", "loss",
                      "rate", tokens_of_a_sample(job) > 0 ? "tokens/s" : "samples/s", peak_ > 0 ? fmt::format("  {:>6}", "MFU") : "",
@@ -311,7 +311,7 @@ void TrainLog::require_written() const {
 }
 
 std::string training_page(const TrainLog& log, const std::string& command) {
-  const lab::Training& run = log.run();
+  const training::Training& run = log.run();
   lab::Experiment experiment{.id = "training",
                              .part = "",
                              .title = "Training",
@@ -369,7 +369,7 @@ std::string training_page(const TrainLog& log, const std::string& command) {
   plot("Speed", tokens_of_a_sample(run.job()) > 0 ? "tokens/s" : "samples/s", lab::Format::rate,
        tokens_of_a_sample(run.job()) > 0 ? "tokens_per_s" : "samples_per_s", "");
   if (!run.evaluations().empty()) {
-    const lab::Evaluation& last = run.evaluations().back();
+    const training::Evaluation& last = run.evaluations().back();
     result.answers.push_back(
         {"", "How good is it?",
          fmt::format("After step {} the loss on {} samples that it was not trained on is {}{}{}.", last.step, last.samples,

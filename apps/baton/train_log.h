@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "baton/lab/json.h"
-#include "baton/lab/training.h"
+#include "baton/training/training.h"
 
 namespace baton::app {
 
@@ -21,7 +21,7 @@ struct LogEntry {
   std::optional<double> tokens_per_s;
   std::optional<double> mfu;        // the share of the devices' peak
   std::optional<double> data_wait;  // the share of the time that nothing but data was waited for
-  std::optional<lab::Evaluation> evaluation;
+  std::optional<training::Evaluation> evaluation;
   double seconds = 0;  // since the training began
 };
 
@@ -39,7 +39,7 @@ class TrainLog {
     std::string kept;  // JSON lines that stay with the checkpoints; those of steps before this run are read first
   };
   /// `every`: how many steps make a line. A failure says which file cannot be written.
-  TrainLog(const lab::Training& run, std::int64_t steps, std::int64_t every, const Files& files, bool writes);
+  TrainLog(const training::Training& run, std::int64_t steps, std::int64_t every, const Files& files, bool writes);
 
   std::int64_t every() const { return every_; }
   /// What was measured of consecutive steps; the last is empty if there is no data.
@@ -52,14 +52,14 @@ class TrainLog {
   std::vector<std::string> add(std::int64_t done, std::int64_t begin, const Steps& steps);
   /// The line of the steps after the last whole interval; empty if there are none.
   std::vector<std::string> finish();
-  std::string add(const lab::Evaluation& evaluation);
+  std::string add(const training::Evaluation& evaluation);
 
   std::string heading() const;
   /// All lines as JSON, with those of earlier runs that the kept file had.
   std::vector<lab::Json> rows() const;
   /// Whether the steps before this run were evaluated at their end; also true if no file was kept.
   bool evaluated_before() const;
-  const lab::Training& run() const { return run_; }
+  const training::Training& run() const { return run_; }
 
  private:
   struct Close {
@@ -75,7 +75,7 @@ class TrainLog {
   /// A failure names a file that has not taken all that was written so far.
   void require_written() const;
 
-  const lab::Training& run_;
+  const training::Training& run_;
   std::int64_t steps_;
   std::int64_t every_;
   Files files_;
@@ -98,7 +98,7 @@ class TrainLog {
 };
 
 /// "loss 0.31, accuracy 90.1 %".
-std::string evaluation_text(const lab::Evaluation& evaluation);
+std::string evaluation_text(const training::Evaluation& evaluation);
 
 /// How many steps one line stands for where nobody says: some fifty lines, a round number of steps each.
 std::int64_t usual_interval(std::int64_t steps);

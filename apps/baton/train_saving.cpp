@@ -18,22 +18,21 @@
 
 namespace baton::app {
 
-Saving::Saving(const TrainWords& words, lab::Training& run) : run_(run) {
-  const std::int64_t keep = parse_integer(words.keep, "--keep", 1, 1'000'000);
+Saving::Saving(const TrainWords& words, training::Training& run) : run_(run) {
   if (words.checkpoint.empty()) {
-    if (words.resume || !words.every.empty() || words.keep_given || words.keep_best) {
+    if (words.resume || words.every || words.keep || words.keep_best) {
       throw usage_error("--resume, --every, --keep and --keep-best need a folder: give one with --checkpoint");
     }
     return;
   }
-  every_ = words.every.empty() ? 0 : parse_integer(words.every, "--every", 1, 10'000'000);
+  every_ = words.every.value_or(0);
   saves_ = true;
   if (run.job().data() != nullptr || !words.report.empty()) {
     log_ = (std::filesystem::path(words.checkpoint) / "log.jsonl").string();
   }
   run.make_room_for_checkpoints();
   std::optional<checkpoint::Found> found;
-  ranks::on_rank_0(world(), [&] { found = open_folder(words, keep); });
+  ranks::on_rank_0(world(), [&] { found = open_folder(words); });
   share_last();
   ranks::Blob best = ranks::to_blob(fmt::format("{}", best_));
   world().broadcast(best, 0);
@@ -44,7 +43,7 @@ Saving::Saving(const TrainWords& words, lab::Training& run) : run_(run) {
   }
 }
 
-std::optional<checkpoint::Found> Saving::open_folder(const TrainWords& words, std::int64_t keep) {
+std::optional<checkpoint::Found> Saving::open_folder(const TrainWords& words) {
   if (const std::filesystem::path path(words.checkpoint); std::filesystem::is_regular_file(path)) {
     const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
     throw usage_error(
@@ -52,7 +51,7 @@ std::optional<checkpoint::Found> Saving::open_folder(const TrainWords& words, st
         "from the newest one there, or a new folder to begin in",
         words.checkpoint, folder);
   }
-  folder_.emplace(words.checkpoint, keep);
+  folder_.emplace(words.checkpoint, words.keep.value_or(usual_keep));
   if (!words.resume) {
     folder_->require_empty();
   }
@@ -72,7 +71,7 @@ std::optional<checkpoint::Found> Saving::open_folder(const TrainWords& words, st
 }
 
 void Saving::keep_tokenizer(const std::string& folder, bool continues) const {
-  const lab::JobData* data = run_.job().data();
+  const training::JobData* data = run_.job().data();
   if (data == nullptr || !data->training().source().tokenizer()) {
     return;
   }
@@ -113,7 +112,7 @@ std::string Saving::save() {
   return broken;
 }
 
-bool Saving::save_if_best(const lab::Evaluation& evaluation) {
+bool Saving::save_if_best(const training::Evaluation& evaluation) {
   if (!saves_ || !std::isfinite(evaluation.loss) || evaluation.loss >= best_) {
     return false;
   }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "baton/checkpoint/checkpoint.h"
-#include "baton/lab/training.h"
+#include "baton/training/training.h"
 #include "train_words.h"
 
 namespace baton::app {
@@ -16,7 +16,7 @@ namespace baton::app {
 /// Saves now and then where the user asked for it. All ranks take part; rank 0 alone reads and writes files.
 class Saving {
  public:
-  Saving(const TrainWords& words, lab::Training& run);
+  Saving(const TrainWords& words, training::Training& run);
 
   /// How many of `left` steps to run before something is saved.
   std::int64_t stretch(std::int64_t left) const;
@@ -25,7 +25,7 @@ class Saving {
   /// Returns what is not finite, in which case nothing is saved; empty: all is.
   std::string save();
   /// Keeps the weights as the best ones if no evaluation before had a lower loss; returns whether it did.
-  bool save_if_best(const lab::Evaluation& evaluation);
+  bool save_if_best(const training::Evaluation& evaluation);
 
   /// Which evaluation was best, and where its weights are, at rank 0; empty if nothing was kept as the best.
   std::string best() const;
@@ -40,7 +40,7 @@ class Saving {
 
  private:
   /// At rank 0: opens the folder, and finds the newest checkpoint if the training is to continue.
-  std::optional<checkpoint::Found> open_folder(const TrainWords& words, std::int64_t keep);
+  std::optional<checkpoint::Found> open_folder(const TrainWords& words);
   /// Keeps the tokenizer of the data beside the checkpoints; a usage error if one that is continued had another.
   void keep_tokenizer(const std::string& folder, bool continues) const;
   /// The loss and the step of the best checkpoint of a training that is continued.
@@ -54,7 +54,7 @@ class Saving {
 
   std::int64_t done() const { return run_.steps_before() + static_cast<std::int64_t>(run_.losses().size()); }
 
-  lab::Training& run_;
+  training::Training& run_;
   bool saves_ = false;
   std::optional<checkpoint::Folder> folder_;  // at rank 0
   std::int64_t every_ = 0;

@@ -9,13 +9,13 @@
 #include "baton/base/error.h"
 #include "baton/base/stop.h"
 #include "baton/exec/fingerprint.h"
-#include "baton/lab/divergence.h"
 #include "baton/lab/rows.h"
-#include "baton/lab/start.h"
-#include "baton/lab/training_json.h"
 #include "baton/measure/other_processes.h"
 #include "baton/model/huggingface.h"
 #include "baton/trace/chrome.h"
+#include "baton/training/divergence.h"
+#include "baton/training/start.h"
+#include "baton/training/training_json.h"
 #include "commands.h"
 #include "guard.h"
 #include "summary.h"
@@ -56,7 +56,7 @@ std::string describe_rank(const cluster::Device& device) {
 
 /// Where values that are not finite came from, as far as a minute of training it again tells; empty if it
 /// does not.
-std::string origin_of_divergence(const lab::Training& run, const std::string& checkpoint, std::int64_t step) {
+std::string origin_of_divergence(const training::Training& run, const std::string& checkpoint, std::int64_t step) {
   fmt::print(stderr, "baton: values are not finite; training again on one device from {} to find where that started\n",
              checkpoint.empty() ? "the start" : checkpoint);
   try {
@@ -65,8 +65,8 @@ std::string origin_of_divergence(const lab::Training& run, const std::string& ch
       from.emplace(checkpoint);
     }
     const Nanoseconds end = now() + Nanoseconds(60'000'000'000);
-    const auto found = lab::find_divergence(run.job().spec(), run.job().machine(), from ? &*from : nullptr, step,
-                                            [&] { return now() < end; });
+    const auto found = training::find_divergence(run.job().spec(), run.job().machine(), from ? &*from : nullptr, step,
+                                                 [&] { return now() < end; });
     return found ? fmt::format("; the first value that was not finite is from {} at step {}", found->where, found->step) : "";
   } catch (const Error&) {
     return "";  // one device may be too small, or the checkpoint gone
@@ -74,19 +74,19 @@ std::string origin_of_divergence(const lab::Training& run, const std::string& ch
 }
 
 /// Says that values are not finite, where that came from and what to do; `what` holds them at the step.
-void report_divergence(const lab::Training& run, const std::string& what, std::int64_t step, const std::string& checkpoint) {
+void report_divergence(const training::Training& run, const std::string& what, std::int64_t step, const std::string& checkpoint) {
   fmt::print(stderr, "baton: {} at step {}{}: try a smaller --lr{}{}\n", what, step, origin_of_divergence(run, checkpoint, step),
              run.job().request().step.precision == strategy::Precision::fp16 ? ", or --precision bf16" : "",
              checkpoint.empty() ? "" : "; the last good checkpoint is " + checkpoint);
 }
 
-void print_times(const lab::Training& run, double others_share) {
+void print_times(const training::Training& run, double others_share) {
   if (run.timed().empty()) {
     fmt::print("\n{}", run.losses().empty() ? "" : fmt::format("No step was timed: all {} were warm-up.\n", run.losses().size()));
     return;
   }
   const trace::Spread spread = trace::spread(run.timed());
-  const double samples = lab::samples_per_s(run);
+  const double samples = training::samples_per_s(run);
   const std::size_t steps = run.timed().size();
   fmt::print("\nStep time over {} step{} (measured; the first {} dropped as warm-up)\n", steps, steps == 1 ? "" : "s",
              run.warmup());
@@ -102,13 +102,13 @@ void print_times(const lab::Training& run, double others_share) {
   }
 }
 
-void print_summary(const lab::Training& run, double others_share) {
+void print_summary(const training::Training& run, double others_share) {
   print_times(run, others_share);
   if (!run.losses().empty()) {
     fmt::print("Loss {} at the first step, {} at the last\n", loss_text(run.losses().front()), loss_text(run.losses().back()));
   }
   if (!run.evaluations().empty()) {
-    const lab::Evaluation& last = run.evaluations().back();
+    const training::Evaluation& last = run.evaluations().back();
     fmt::print("Evaluation at step {} on {} samples: {}\n", last.step, last.samples, evaluation_text(last));
   }
   if (run.timed().empty()) {
@@ -133,7 +133,7 @@ void print_summary(const lab::Training& run, double others_share) {
 }
 
 /// Says so if the last steps would learn nothing because the learning rate has reached 0; otherwise empty.
-std::string rate_note(const lab::Job& job, std::int64_t steps) {
+std::string rate_note(const training::Job& job, std::int64_t steps) {
   const op::RateSchedule schedule = std::visit([](const auto& settings) { return settings.schedule; },
                                                job.request().step.optimizer);
   const std::int64_t until = std::max(schedule.linear_until, schedule.cosine_until);
@@ -169,8 +169,7 @@ TrainSession::TrainSession(TrainWords words)
     : words_(std::move(words)),
       run_(checked(words_).job, cluster::probe(), {}, &world()),
       length_(length_of(words_, run_.job())),
-      log_every_(words_.log_every.empty() ? (run_.job().data() != nullptr ? usual_interval(length_.steps) : 0)
-                                          : parse_integer(words_.log_every, "--log-every", 1, 10'000'000)),
+      log_every_(words_.log_every.value_or(run_.job().data() != nullptr ? usual_interval(length_.steps) : 0)),
       speaks_(world().rank() == 0) {
   guard_run(run_);
   require_same_flags();
@@ -191,20 +190,20 @@ TrainSession::TrainSession(TrainWords words)
   }
   if (!words_.start.empty()) {
     run_.make_room_for_checkpoints();
-    lab::write_start(words_.start, run_, length_.steps, speaks_);
+    training::write_start(words_.start, run_, length_.steps, speaks_);
   }
-  warmup_ = words_.warmup.empty() ? std::min(length_.warmup, std::max<std::int64_t>(0, left_ - 1)) : length_.warmup;
+  warmup_ = words_.warmup ? length_.warmup : std::min(length_.warmup, std::max<std::int64_t>(0, left_ - 1));
 }
 
 void TrainSession::require_same_flags() const {
-  exec::require_same(world(), {{"--steps", words_.steps},
-                               {"--warmup", words_.warmup},
-                               {"--epochs", words_.epochs},
+  exec::require_same(world(), {{"--steps", setting_text(words_.steps)},
+                               {"--warmup", setting_text(words_.warmup)},
+                               {"--epochs", setting_text(words_.epochs)},
                                {"--eval-data", words_.eval_data},
-                               {"--eval-every", words_.eval_every},
+                               {"--eval-every", setting_text(words_.eval_every)},
                                {"--keep-best", words_.keep_best ? "yes" : "no"},
                                {"--checkpoint", words_.checkpoint.empty() ? "none" : "some"},
-                               {"--every", words_.every},
+                               {"--every", setting_text(words_.every)},
                                {"--resume", words_.resume ? "yes" : "no"},
                                {"--write-start", words_.start.empty() ? "none" : "some"}});
 }
@@ -263,7 +262,7 @@ void TrainSession::announce() const {
   }
   print_notes();
   if (to_stdout_ && run_.job().data() != nullptr) {
-    const lab::SampleFeed& feed = run_.job().data()->training();
+    const training::SampleFeed& feed = run_.job().data()->training();
     fmt::print("data: {}; {} samples, {} steps per epoch\n", printable(feed.source().description().format), feed.order().samples(),
                length_.epoch);
   }
@@ -374,7 +373,7 @@ bool TrainSession::save() {
 }
 
 void TrainSession::evaluate(std::int64_t step) {
-  std::optional<lab::Evaluation> evaluation;
+  std::optional<training::Evaluation> evaluation;
   try {
     evaluation = evaluating_->evaluate([&](std::int64_t, std::int64_t) {
       return world().alone() ? !interrupt_->asked() : true;  // ranks stop together, after it
@@ -442,7 +441,7 @@ void TrainSession::say_how_it_ended() {
 
 void TrainSession::write_results() const {
   if (!words_.json.empty()) {
-    write_output(words_.json, lab::result_json(run_, command_line()).dump(2) + "\n");
+    write_output(words_.json, training::result_json(run_, command_line()).dump(2) + "\n");
   }
   if (!words_.report.empty()) {
     write_output(words_.report, training_page(*lines_, command_line()));

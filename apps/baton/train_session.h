@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "baton/lab/training.h"
+#include "baton/training/training.h"
 #include "signals.h"
 #include "terminal.h"
 #include "train_evaluating.h"
@@ -54,7 +54,7 @@ class TrainSession {
   void write_results() const;
 
   TrainWords words_;
-  lab::Training run_;
+  training::Training run_;
   Length length_;
   std::int64_t log_every_;  // steps per line; 0: a line per step without the columns of a log
   bool speaks_;             // of all ranks this one

@@ -11,34 +11,31 @@
 
 namespace baton::app {
 
-Length length_of(const TrainWords& words, const lab::Job& job) {
-  constexpr std::int64_t most_steps = 10'000'000;
+Length length_of(const TrainWords& words, const training::Job& job) {
   constexpr std::int64_t usual_warmup = 5;
   const std::int64_t batch = job.request().step.global_batch;
   Length length;
   length.epoch = job.data() != nullptr ? job.data()->training().order().steps_per_epoch() : job.samples() / batch;
-  if (!words.epochs.empty()) {
-    if (!words.steps.empty()) {
+  if (words.epochs) {
+    if (words.steps) {
       throw usage_error("--epochs and --steps both say how long to train: give one of them");
     }
     if (length.epoch == 0) {
       throw usage_error("--epochs counts passes over data, and there is none: give some with --data or --samples, or --steps");
     }
-    const double epochs = parse_number(words.epochs, "--epochs", 0, 1e9);
-    const double steps = std::max(0.0, std::ceil(epochs * static_cast<double>(length.epoch) - 1e-9));
+    const double steps = std::max(0.0, std::ceil(*words.epochs * static_cast<double>(length.epoch) - 1e-9));
     if (steps < 1 || steps > static_cast<double>(most_steps)) {
-      throw usage_error("--epochs {} are {:.0f} steps of {} samples each: train for 1 to {} steps", words.epochs, steps, batch,
+      throw usage_error("--epochs {} are {:.0f} steps of {} samples each: train for 1 to {} steps", *words.epochs, steps, batch,
                         most_steps);
     }
     length.steps = static_cast<std::int64_t>(steps);
-  } else if (words.steps.empty() && job.data() != nullptr) {
+  } else if (!words.steps && job.data() != nullptr) {
     length.steps = length.epoch;
   } else {
-    length.steps = parse_integer(words.steps.empty() ? usual_steps : words.steps, "--steps", 1, most_steps);
+    length.steps = words.steps.value_or(usual_steps);
   }
-  const bool shortens = words.steps.empty() || job.data() != nullptr;  // every step on data counts, whether it is timed or not
-  length.warmup = words.warmup.empty() ? (shortens ? std::min(usual_warmup, length.steps - 1) : usual_warmup)
-                                       : parse_integer(words.warmup, "--warmup", 0, most_steps);
+  const bool shortens = !words.steps || job.data() != nullptr;  // every step on data counts, whether it is timed or not
+  length.warmup = words.warmup.value_or(shortens ? std::min(usual_warmup, length.steps - 1) : usual_warmup);
   if (length.steps <= length.warmup) {
     throw usage_error("--steps is {}, but the first {} are warm-up: give more steps, or a smaller --warmup", length.steps,
                       length.warmup);

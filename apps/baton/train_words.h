@@ -1,21 +1,27 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
-#include "baton/lab/job.h"
+#include "baton/training/job.h"
 
 namespace baton::app {
 
+/// The most steps that a training may have, and the most that a flag may count.
+constexpr std::int64_t most_steps = 10'000'000;
+/// How many checkpoints are kept where it is not said.
+constexpr std::int64_t usual_keep = 3;
+
 /// The flags of `baton train`.
 struct TrainWords {
-  lab::JobSpec job;
-  std::string steps;   // empty: one epoch of the data, or the usual number
-  std::string warmup;  // empty: the usual number, but not all steps
-  std::string epochs;
+  job::JobSpec job;
+  std::optional<std::int64_t> steps;   // nullopt: one epoch of the data, or the usual number
+  std::optional<std::int64_t> warmup;  // nullopt: the usual number, but not all steps
+  std::optional<double> epochs;
   std::string eval_data;
-  std::string eval_every;
-  std::string log_every;
+  std::optional<std::int64_t> eval_every;
+  std::optional<std::int64_t> log_every;
   std::string csv;
   std::string json_lines;
   std::string report;
@@ -23,12 +29,11 @@ struct TrainWords {
   std::string json;
   std::string trace;
   std::string checkpoint;
-  std::string every;
-  std::string keep = "3";
-  bool keep_given = false;
+  std::optional<std::int64_t> every;
+  std::optional<std::int64_t> keep;  // nullopt: the usual number
   bool resume = false;
-  std::string start;  // the folder to write weights and data before the first step to
-  std::string patience = "5";
+  std::string start;    // the folder to write weights and data before the first step to
+  double patience = 5;  // seconds
   bool quiet = false;
 };
 
@@ -40,6 +45,6 @@ struct Length {
 };
 
 /// A usage error says why the flags do not give a length.
-Length length_of(const TrainWords& words, const lab::Job& job);
+Length length_of(const TrainWords& words, const training::Job& job);
 
 }  // namespace baton::app

@@ -10,9 +10,9 @@ int main(int argc, char** argv) {
   const long size = argc > 2 ? std::atol(argv[2]) : size_of_the_tables;
   double alone = 0;
   for (const int count : {1, 2}) {
-    lab::JobSpec spec;
+    job::JobSpec spec;
     spec.devices = devices(given.kind, count);
-    lab::Training run(spec, baton::cluster::probe(), {}, nullptr, [&](const lab::Job& job) {
+    training::Training run(spec, baton::cluster::probe(), {}, nullptr, [&](const training::Job& job) {
       return baton::measure::matrix_power_plan(size, 10, job.cluster(), job.request().target, job.request().step.precision);
     });
     run.run(2, 1);

@@ -10,12 +10,12 @@ int main(int argc, char** argv) {
   for (const std::string& model : argc > 2 ? std::vector<std::string>(argv + 2, argv + argc) : models_of_the_tables) {
     std::vector<double> first;
     for (const int count : {1, 2, 4}) {
-      lab::JobSpec spec;
+      job::JobSpec spec;
       spec.model = model;
       spec.batch = batch_of_the_tables;
       spec.strategy = count == 1 ? "single" : "layers";
       spec.devices = devices(given.kind, count);
-      const lab::Training run = train(spec, 10, 2);
+      const training::Training run = train(spec, 10, 2);
       first = count == 1 ? run.losses() : first;
       std::printf("%s on %d device%s: %.3f ms per step, last loss %.6f, losses %s\n", model.c_str(), count, count == 1 ? "" : "s",
                   milliseconds(run), run.losses().back(), run.losses() == first ? "the same to the bit" : "differ");

@@ -6,7 +6,7 @@ int main(int argc, char** argv) {
   std::printf("devices  time/step (ms)  speedup  efficiency\n");
   double alone = 0;
   for (const int count : {1, 2, 4}) {
-    lab::JobSpec spec;
+    job::JobSpec spec;
     spec.model = mlp(given.dim, 2);
     spec.strategy = "ddp";
     spec.devices = devices(given.kind, count);

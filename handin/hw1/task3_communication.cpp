@@ -12,11 +12,11 @@ int main(int argc, char** argv) {
     const int depth = cross == std::string::npos ? 2 : std::atoi(size.c_str() + cross + 1);
     double alone = 0;
     for (const int count : {1, 2, 4}) {
-      lab::JobSpec spec;
+      job::JobSpec spec;
       spec.model = mlp(size.substr(0, cross), depth);
       spec.strategy = "ddp";
       spec.devices = devices(given.kind, count);
-      const lab::Training run = train(spec, 10, 2);
+      const training::Training run = train(spec, 10, 2);
       const double time = milliseconds(run);
       alone = count == 1 ? time : alone;
       std::printf("%-10s  %7d  %14.3f  %7.2f  %18.2f  %14.3g\n", size.c_str(), count, time, alone / time,

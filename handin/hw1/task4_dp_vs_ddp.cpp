@@ -7,11 +7,11 @@ int main(int argc, char** argv) {
   const Arguments given = arguments(argc, argv);
   for (const int count : {2, 4}) {
     for (const char* strategy : {"dp", "ddp"}) {
-      lab::JobSpec spec;
+      job::JobSpec spec;
       spec.model = mlp(given.dim, 2);
       spec.strategy = strategy;
       spec.devices = devices(given.kind, count);
-      const lab::Training run = train(spec);
+      const training::Training run = train(spec);
       const baton::trace::Spread spread = baton::trace::spread(run.timed());
       std::printf("%s on %d: %.3f ms per step, standard deviation %.3f ms\n", strategy, count, milliseconds(run),
                   static_cast<double>(spread.std.count) / 1e6);

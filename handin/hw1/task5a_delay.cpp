@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
   for (const int delay : {0, 5, 10, 20, 40}) {
     double alone = 0;
     for (const int count : {1, 2, 4}) {
-      lab::JobSpec spec;
+      job::JobSpec spec;
       spec.model = mlp(given.dim, 2);
       spec.strategy = "ddp";
       spec.devices = devices(given.kind, count);

@@ -6,7 +6,7 @@ int main(int argc, char** argv) {
   std::printf("batch  time/step (ms)  samples/s  speedup over one device  efficiency\n");
   for (const int batch : {32, 64, 128, 256}) {
     const auto time = [&](int count) {
-      lab::JobSpec spec;
+      job::JobSpec spec;
       spec.model = mlp(given.dim, 2);
       spec.strategy = "ddp";
       spec.devices = devices(given.kind, count);

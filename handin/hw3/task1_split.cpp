@@ -3,12 +3,12 @@
 
 int main(int argc, char** argv) {
   const Arguments given = arguments(argc, argv);
-  lab::JobSpec spec;
+  job::JobSpec spec;
   spec.model = mlp(given.dim, 6);
   spec.strategy = "layers";
   spec.devices = devices(given.kind, 2);
   spec.split = {3, 3};
-  const lab::Training run = train(spec);
+  const training::Training run = train(spec);
   const baton::plan::Plan& plan = run.plan();
   for (const baton::plan::Task& task : plan.tasks()) {
     if (task.labels.phase == baton::plan::Phase::forward) {

@@ -8,15 +8,15 @@
 int main(int argc, char** argv) {
   const Arguments given = arguments(argc, argv);
   for (const int count : {2, 5}) {
-    lab::JobSpec spec;
+    job::JobSpec spec;
     spec.model = mlp(given.dim, 20);
     spec.strategy = "layers";
     spec.devices = devices(given.kind, count);
-    lab::Training theirs(spec, baton::cluster::probe());
+    training::Training theirs(spec, baton::cluster::probe());
     theirs.run(10, 2);
     const baton::strategy::Strategy own{"spread", "layer i on device i * n / depth", spread_evenly};
-    lab::Training mine(spec, baton::cluster::probe(), {}, nullptr,
-                       [&](const lab::Job& job) { return baton::strategy::compile(job.request(), own); });
+    training::Training mine(spec, baton::cluster::probe(), {}, nullptr,
+                            [&](const training::Job& job) { return baton::strategy::compile(job.request(), own); });
     mine.run(10, 2);
     std::printf("%d devices: %ld moves in the forward, losses %s\n", count, static_cast<long>(mine.totals().transfers_forward),
                 mine.losses() == theirs.losses() ? "the same as those of layers" : "differ from those of layers");

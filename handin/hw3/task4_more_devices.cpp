@@ -4,11 +4,11 @@
 int main(int argc, char** argv) {
   const Arguments given = arguments(argc, argv);
   for (const int count : {2, 5}) {
-    lab::JobSpec spec;
+    job::JobSpec spec;
     spec.model = mlp(given.dim, 20);
     spec.strategy = "layers";
     spec.devices = devices(given.kind, count);
-    const lab::Training run = train(spec);
+    const training::Training run = train(spec);
     std::printf("%d devices: %.3f ms per step\n", count, milliseconds(run));
     for (std::size_t d = 0; d < run.peak().size(); ++d) {
       std::printf("  device %zu: %.2f MiB, busy %4.1f %%\n", d, static_cast<double>(run.peak()[d].count) / 1048576,

@@ -4,13 +4,13 @@
 
 int main(int argc, char** argv) {
   const Arguments given = arguments(argc, argv);
-  lab::JobSpec spec;
+  job::JobSpec spec;
   spec.model = "first-split";
   spec.strategy = "layers";
   spec.devices = devices(given.kind, 2);
   spec.batch = 32;
   spec.samples = 160;  // five batches, so that each step has its own
-  lab::Training run(spec, baton::cluster::probe());
+  training::Training run(spec, baton::cluster::probe());
   run.run(5, 0);
   for (std::size_t step = 0; step < run.losses().size(); ++step) {
     std::printf("step %zu  loss %.6f\n", step, run.losses()[step]);

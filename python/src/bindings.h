@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "baton/cluster/machine.h"
-#include "baton/lab/job.h"
+#include "baton/training/job.h"
 
 /// What the Python package `baton` is made of on this side: the module `baton._core`. It checks what Python may get wrong where the
 /// library would take it for a bug, and it has no ideas of its own: those are in the package (python/baton) and in the library.
@@ -16,8 +16,8 @@ namespace py = pybind11;
 
 /// A job as Python gives it: the settings, and what no field names.
 struct Setup {
-  lab::JobSpec spec;
-  lab::Own own;
+  job::JobSpec spec;
+  training::Own own;
 };
 
 /// This machine, looked at once.

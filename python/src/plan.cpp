@@ -20,7 +20,7 @@ class CompiledPlan {
   explicit CompiledPlan(const Setup& setup)
       : job_(setup.spec, machine(), nullptr, setup.own), plan_(job_.compile()), verdict_(plan::verify(plan_, job_.limits(plan_))) {}
 
-  const lab::Job& job() const { return job_; }
+  const training::Job& job() const { return job_; }
   const plan::Plan& plan() const { return plan_; }
   const plan::Verdict& verdict() const { return verdict_; }
 
@@ -33,7 +33,7 @@ class CompiledPlan {
   }
 
  private:
-  lab::Job job_;
+  training::Job job_;
   plan::Plan plan_;
   plan::Verdict verdict_;
 };

@@ -1,4 +1,4 @@
-#include "baton/lab/search.h"
+#include "baton/predict/search.h"
 
 #include "baton/lab/json.h"
 #include "bindings.h"
@@ -10,7 +10,7 @@ namespace {
 using lab::Json;
 
 /// What the search chose, by the names of the flags.
-Json found_json(const lab::Found& one) {
+Json found_json(const predict::Found& one) {
   Json json{{"name", one.name},
             {"time_per_step_ns", one.step.count},
             {"peak_bytes", one.memory.count},
@@ -19,7 +19,7 @@ Json found_json(const lab::Found& one) {
             {"waiting_ns", one.time.waiting.count},
             {"rest_ns", one.time.rest().count}};
   Json settings;
-  for (const lab::JobField& field : lab::job_fields()) {
+  for (const job::JobField& field : training::job_fields()) {
     settings[field.name] = field.text(one.spec);
   }
   json["settings"] = std::move(settings);
@@ -28,15 +28,15 @@ Json found_json(const lab::Found& one) {
 
 std::string search(const Setup& setup, const py::object& progress) {
   const std::shared_ptr<py::object> told = progress.is_none() ? nullptr : shared(progress);
-  const lab::SearchProgress tell = [&](std::size_t done, std::size_t total) {
+  const predict::SearchProgress tell = [&](std::size_t done, std::size_t total) {
     const py::gil_scoped_acquire acquire;
     const py::object answer = (*told)(done, total);
     return answer.is_none() || answer.cast<bool>();
   };
   return outside([&] {
-    const lab::SearchResult result = lab::search(setup.spec, machine(), told ? tell : lab::SearchProgress(), setup.own);
+    const predict::SearchResult result = predict::search(setup.spec, machine(), told ? tell : predict::SearchProgress(), setup.own);
     Json ranked = Json::array();
-    for (const lab::Found& one : result.ranked) {
+    for (const predict::Found& one : result.ranked) {
       ranked.push_back(found_json(one));
     }
     return Json{{"ranked", ranked},
@@ -48,8 +48,8 @@ std::string search(const Setup& setup, const py::object& progress) {
                 {"refused", result.refused},
                 {"complete", result.complete},
                 {"one_device", result.one_device ? found_json(*result.one_device) : Json()},
-                {"against_one_device", lab::against_one_device(result)},
-                {"why_not_the_next", result.ranked.size() > 1 ? lab::why_not(result.ranked[0], result.ranked[1]) : ""}}
+                {"against_one_device", predict::against_one_device(result)},
+                {"why_not_the_next", result.ranked.size() > 1 ? predict::why_not(result.ranked[0], result.ranked[1]) : ""}}
         .dump();
   });
 }

@@ -65,8 +65,8 @@ void set_data(Setup& setup, const py::array& inputs, const std::optional<py::arr
 
 py::list fields() {
   py::list list;
-  for (const lab::JobField& field : lab::job_fields()) {
-    list.append(py::make_tuple(field.name, field.text(lab::JobSpec{}), field.help));
+  for (const job::JobField& field : training::job_fields()) {
+    list.append(py::make_tuple(field.name, field.text(job::JobSpec{}), field.help));
   }
   return list;
 }
@@ -90,13 +90,13 @@ void bind_setup(py::module_& module) {
       .def(py::init<const Setup&>(), py::arg("other"), "A copy.")
       .def(
           "set",
-          [](Setup& setup, const std::string& name, const job::FieldValue& value) { lab::set_field(setup.spec, name, value); },
+          [](Setup& setup, const std::string& name, const job::FieldValue& value) { job::set_field(setup.spec, name, value); },
           py::arg("name"), py::arg("value"), "Sets one setting, by the name of its flag.")
       .def(
           "words",
           [](const Setup& setup) {
             py::dict words;
-            for (const lab::JobField& field : lab::job_fields()) {
+            for (const job::JobField& field : training::job_fields()) {
               words[py::str(field.name)] = field.text(setup.spec);
             }
             return words;
@@ -115,7 +115,7 @@ void bind_setup(py::module_& module) {
             Setup other = setup;
             other.own.data.reset();
             other.own.weights.reset();
-            other.spec.data = lab::JobSpec{}.data;
+            other.spec.data = job::JobSpec{}.data;
             return other;
           },
           "A copy that reads no data, as simulations need it.");

@@ -1,19 +1,19 @@
-#include "baton/lab/training.h"
+#include "baton/training/training.h"
 
 #include <cmath>
 #include <cstring>
 
 #include "arrays.h"
 #include "baton/base/error.h"
-#include "baton/lab/training_json.h"
 #include "baton/trace/chrome.h"
+#include "baton/training/training_json.h"
 #include "bindings.h"
 #include "outside.h"
 
 namespace baton::python {
 namespace {
 
-using lab::Training;
+using training::Training;
 
 /// A training, or the simulation of a step. Python holds it as long as an array that shows its memory.
 class Run {
@@ -39,9 +39,9 @@ class Run {
     training_.run(steps, warmup, progress, true);
   }
 
-  std::vector<lab::Sensitivity> sensitivities() const {
-    return training_.simulated() ? lab::sensitivities(training_.simulation(), training_.timed().at(0))
-                                 : std::vector<lab::Sensitivity>();
+  std::vector<job::Sensitivity> sensitivities() const {
+    return training_.simulated() ? training::sensitivities(training_.simulation(), training_.timed().at(0))
+                                 : std::vector<job::Sensitivity>();
   }
 
  private:
@@ -51,10 +51,10 @@ class Run {
 
 std::shared_ptr<Run> simulate(Setup setup) {
   if (setup.spec.cluster.empty()) {
-    setup.spec.cluster = lab::this_machine;
+    setup.spec.cluster = job::this_machine;
   }
   // Tasks of this machine are timed first, by engines with threads of their own.
-  const bool here = !lab::is_this_machine(setup.spec.cluster);
+  const bool here = !job::is_this_machine(setup.spec.cluster);
   return outside(
       [&] {
         auto run = std::make_shared<Run>(setup);
@@ -133,12 +133,12 @@ py::object evaluate(Run& self, const std::string& data) {
   if (training.job().data() == nullptr) {
     throw usage_error("there is no data to evaluate on: give some to the training");
   }
-  const auto evaluation = outside([&]() -> std::optional<lab::Evaluation> {
-    const std::unique_ptr<lab::SampleFeed> feed = training.job().data()->evaluation(data);
+  const auto evaluation = outside([&]() -> std::optional<training::Evaluation> {
+    const std::unique_ptr<training::SampleFeed> feed = training.job().data()->evaluation(data);
     if (!feed) {
       return std::nullopt;
     }
-    lab::Forward forward(training.job(), *feed);
+    training::Forward forward(training.job(), *feed);
     return training.evaluate(forward, *feed);
   });
   if (!evaluation) {
@@ -155,7 +155,7 @@ py::object evaluate(Run& self, const std::string& data) {
 
 /// Which samples stand in the batch of a step.
 std::vector<std::int64_t> samples_at(const Run& self, std::int64_t step) {
-  const lab::JobData* data = self.training().job().data();
+  const training::JobData* data = self.training().job().data();
   if (data == nullptr || step < 0) {
     throw usage_error("a training on random numbers has no samples to name");
   }
@@ -167,7 +167,7 @@ std::vector<std::int64_t> samples_at(const Run& self, std::int64_t step) {
 }
 
 std::int64_t steps_per_epoch(const Run& self) {
-  const lab::Job& job = self.training().job();
+  const training::Job& job = self.training().job();
   return job.data() != nullptr ? job.data()->training().order().steps_per_epoch() : job.samples() / job.request().step.global_batch;
 }
 
@@ -203,12 +203,13 @@ void bind_training(py::module_& module) {
       .def("evaluate", &evaluate, py::arg("data"), "Loss, accuracy and perplexity on data.")
       .def("samples_at", &samples_at, py::arg("step"), "The numbers of the samples in the batch of a step.")
       .def(
-          "json", [](const Run& self) { return outside([&] { return lab::result_json(self.training(), "import baton").dump(); }); },
+          "json",
+          [](const Run& self) { return outside([&] { return training::result_json(self.training(), "import baton").dump(); }); },
           "All results as JSON, as --json writes them.")
       .def(
           "timeline_json",
           [](const Run& self, const std::string& label) {
-            return outside([&] { return lab::timeline_json(self.training(), label).dump(); });
+            return outside([&] { return training::timeline_json(self.training(), label).dump(); });
           },
           py::arg("label"), "The step of median length as JSON, for drawing.")
       .def(
@@ -221,7 +222,7 @@ void bind_training(py::module_& module) {
           "sensitivities",
           [](const Run& self) {
             py::list list;
-            for (const lab::Sensitivity& one : outside([&] { return self.sensitivities(); })) {
+            for (const job::Sensitivity& one : outside([&] { return self.sensitivities(); })) {
               list.append(py::make_tuple(one.knob, one.step.count, one.gain));
             }
             return list;

@@ -1,6 +1,6 @@
 #include "baton/lab/part_slowdown.h"
 
-#include "baton/lab/job.h"
+#include "baton/training/job.h"
 #include "cuda/device_array.h"
 
 namespace baton::lab {

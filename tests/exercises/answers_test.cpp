@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "baton/exercise/exercises.h"
-#include "baton/lab/json.h"
+#include "baton/job/json.h"
 #include "program.h"
 
 namespace baton::test {
@@ -21,11 +21,11 @@ class Answers : public Cli, public testing::WithParamInterface<exercise::Exercis
   std::vector<int> earned(const fs::path& file, int seed) {
     const Outcome outcome = run(fmt::format("check '{}' --exercise {} --seed {} --json -", file.string(), GetParam().name, seed));
     said_ = outcome.out + outcome.err;
-    const lab::Json json = lab::Json::parse(outcome.out, nullptr, false);
+    const job::Json json = job::Json::parse(outcome.out, nullptr, false);
     EXPECT_FALSE(json.is_discarded()) << said_;
     std::vector<int> list;
     points_ = 0;
-    for (const lab::Json& part : json.is_discarded() ? lab::Json::array() : json.at("parts")) {
+    for (const job::Json& part : json.is_discarded() ? job::Json::array() : json.at("parts")) {
       list.push_back(part.at("earned"));
       points_ += part.at("points").get<int>();
     }

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <map>
 
-#include "baton/lab/json.h"
+#include "baton/job/json.h"
 #include "program.h"
 
 namespace baton::test {
@@ -11,12 +11,12 @@ namespace {
 
 class VerifyResult : public Cli {
  protected:
-  lab::Json train(const std::string& flags) const {
+  job::Json train(const std::string& flags) const {
     const Outcome outcome = run("train -q --model mlp:dim=16,depth=3 --batch 12 --steps 8 --json result.json " + flags);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
-    return lab::Json::parse(contents(folder_ / "result.json"));
+    return job::Json::parse(contents(folder_ / "result.json"));
   }
-  Outcome verify(const lab::Json& result) const {
+  Outcome verify(const job::Json& result) const {
     std::ofstream(folder_ / "result.json") << result.dump();
     return run("verify-result result.json");
   }
@@ -32,7 +32,7 @@ TEST_F(VerifyResult, AgreesBitByBitWithWhatWasTrainedHere) {
 }
 
 TEST_F(VerifyResult, FindsALossThatWasChangedAndSaysByHowMuch) {
-  lab::Json result = train("--strategy ddp --devices cpu:2");
+  job::Json result = train("--strategy ddp --devices cpu:2");
   result["losses"][5] = result["losses"][5].get<double>() * (1 + 3e-6);
   const Outcome outcome = verify(result);
   EXPECT_EQ(outcome.code, 1);
@@ -43,7 +43,7 @@ TEST_F(VerifyResult, FindsALossThatWasChangedAndSaysByHowMuch) {
 }
 
 TEST_F(VerifyResult, FindsLossesOfAnotherSeedOrSetting) {
-  lab::Json result = train("--seed 3");
+  job::Json result = train("--seed 3");
   result["seed"] = 4;
   EXPECT_NE(verify(result).err.find("says that its seed is 4, and its settings say 3"), std::string::npos);
   result["settings"]["seed"] = "4";
@@ -53,13 +53,13 @@ TEST_F(VerifyResult, FindsLossesOfAnotherSeedOrSetting) {
 }
 
 TEST_F(VerifyResult, RefusesAClaimAboutTheJobThatItsSettingsDoNotGive) {
-  const lab::Json result = train("");
-  for (const auto& [key, claim] : std::map<std::string, lab::Json>{{"precision", "bf16"},
+  const job::Json result = train("");
+  for (const auto& [key, claim] : std::map<std::string, job::Json>{{"precision", "bf16"},
                                                                    {"model", "mlp:dim=2048,depth=8"},
                                                                    {"strategy", "ddp"},
                                                                    {"optimizer", "adam"},
                                                                    {"global_batch", 4096}}) {
-    lab::Json changed = result;
+    job::Json changed = result;
     changed[key] = claim;
     const Outcome outcome = verify(changed);
     EXPECT_EQ(outcome.code, 2) << key;
@@ -67,7 +67,7 @@ TEST_F(VerifyResult, RefusesAClaimAboutTheJobThatItsSettingsDoNotGive) {
               std::string::npos)
         << outcome.err;
   }
-  lab::Json both = result;  // another training, of which these are not the losses
+  job::Json both = result;  // another training, of which these are not the losses
   both["precision"] = both["settings"]["precision"] = "bf16";
   const Outcome outcome = verify(both);
   EXPECT_EQ(outcome.code, 1) << outcome.err;
@@ -75,10 +75,10 @@ TEST_F(VerifyResult, RefusesAClaimAboutTheJobThatItsSettingsDoNotGive) {
 }
 
 TEST_F(VerifyResult, AllowsATenThousandthForWhatAGpuComputed) {
-  lab::Json result = train("--devices cpu:2 --strategy ddp");
+  job::Json result = train("--devices cpu:2 --strategy ddp");
   result["settings"]["devices"] = "cuda:0/2";
   result["gpu"] = "NVIDIA H200";
-  for (lab::Json& loss : result["losses"]) {
+  for (job::Json& loss : result["losses"]) {
     loss = loss.get<double>() * (1 + 2e-5);
   }
   if (run("train -q --devices cuda --steps 1 --warmup 0").code == 0) {
@@ -94,23 +94,23 @@ TEST_F(VerifyResult, AllowsATenThousandthForWhatAGpuComputed) {
 }
 
 TEST_F(VerifyResult, RefusesInASentenceWhatCannotBeDoneAgain) {
-  lab::Json result = train("");
-  const auto refused = [&](const lab::Json& changed, const std::string& words) {
+  job::Json result = train("");
+  const auto refused = [&](const job::Json& changed, const std::string& words) {
     const Outcome outcome = verify(changed);
     EXPECT_EQ(outcome.code, 2) << words;
     EXPECT_NE(outcome.err.find(words), std::string::npos) << outcome.err;
   };
-  lab::Json shorter = result;
+  job::Json shorter = result;
   shorter["losses"].erase(7);
   refused(shorter, "it has 8 steps, and has 7 losses");
-  lab::Json continued = result;
+  job::Json continued = result;
   continued["steps_before"] = 5;
   refused(continued, "continues a checkpoint");
-  lab::Json bare = result;
+  job::Json bare = result;
   bare.erase("settings");
   refused(bare, "has no settings");
-  refused(lab::Json::array(), "no result of train --json");
-  lab::Json simulated = result;
+  refused(job::Json::array(), "no result of train --json");
+  job::Json simulated = result;
   simulated["settings"]["cluster"] = "pcie-4";
   refused(simulated, "a simulation has no losses");
   std::ofstream(folder_ / "text") << "no JSON";

@@ -1,10 +1,10 @@
 #include "baton/base/text.h"
 #include "baton/cluster/gpu.h"
 #include "baton/job/what_if.h"
-#include "baton/lab/job.h"
 #include "baton/lab/runner.h"
 #include "baton/model/zoo.h"
 #include "baton/op/optimizer.h"
+#include "baton/training/job.h"
 #include "target.h"
 
 using namespace baton;
@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         strategy::parse_delay(text);
         break;
       case 10:
-        lab::parse_what_if(text);
+        job::parse_what_if(text);
         break;
       case 11: {
         lab::AxisValues values;

@@ -7,10 +7,10 @@
 #include <numeric>
 
 #include "baton/checkpoint/pretrained.h"
-#include "baton/lab/evaluation.h"
-#include "baton/lab/sampling.h"
-#include "baton/lab/training.h"
 #include "baton/model/huggingface.h"
+#include "baton/training/evaluation.h"
+#include "baton/training/sampling.h"
+#include "baton/training/training.h"
 #include "support/machine.h"
 #include "support/onnx.h"
 #include "support/own_folder.h"

@@ -13,6 +13,12 @@ import baton
 package = pathlib.Path(baton.__file__).parent
 
 
+def contents(folder):
+    """By name, the bytes of every file below a folder; what Python compiles is left out."""
+    files = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
 def test_pip_installs_the_wheel_offline_and_it_can_be_imported(tmp_path, monkeypatch):
     if importlib.util.find_spec("pip") is None:
         pytest.skip("pip is missing")
@@ -24,8 +30,10 @@ def test_pip_installs_the_wheel_offline_and_it_can_be_imported(tmp_path, monkeyp
     name = backend.build_wheel(tmp_path)
     subprocess.run([sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--quiet", "--target", tmp_path / "site",
                     tmp_path / name], check=True)
-    installed = {path.name for path in (tmp_path / "site" / "baton").iterdir() if path.is_file()}
-    assert installed == {path.name for path in package.iterdir() if path.is_file()}
+    installed = contents(tmp_path / "site" / "baton")
+    assert installed == contents(package)
+    written = contents(source / "python" / "baton")
+    assert {name: installed.get(name) for name in written} == written
     program = "import baton; print(baton.__file__); print(baton.simulate('mlp:dim=16,depth=2', cluster='ideal', devices=1).time > 0)"
     said = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(tmp_path / "site")}, check=True,
                           capture_output=True, text=True).stdout.split()

@@ -35,5 +35,10 @@ inline ::testing::AssertionResult says(const std::string& sentence, const std::s
              ? ::testing::AssertionSuccess()
              : ::testing::AssertionFailure() << "'" << sentence << "' does not say '" << part << "'";
 }
+/// Whether it does not.
+inline ::testing::AssertionResult silent_on(const std::string& all, const std::string& part) {
+  return all.find(part) == std::string::npos ? ::testing::AssertionSuccess()
+                                             : ::testing::AssertionFailure() << "'" << all << "' says '" << part << "'";
+}
 
 }  // namespace baton::test

@@ -38,7 +38,7 @@ while IFS= read -r file; do
   case $file in
     src/baton/lab/experiments/*) include_as lab "lab::only_$own" "$file" >>"$work/upper.cpp" ;;  # all have names of the same kind
     bench/*) include_as main "main_of_$own" "$file" >>"$work/upper.cpp" ;;
-    src/baton/exercise/* | src/baton/lab/* | src/baton/report/* | src/baton/sheet/* | apps/*) include "$file" >>"$work/upper.cpp" ;;
+    src/baton/exercise/* | src/baton/lab/* | src/baton/predict/* | src/baton/report/* | src/baton/sheet/* | apps/*) include "$file" >>"$work/upper.cpp" ;;
     *) include "$file" >>"$work/lower.cpp" ;;
   esac
 done < <(find src apps -name '*.cpp' -not -path '*/baton/cuda/*' -not -name "$absent" | sort && find bench -name '*.cpp' -not -path '*/cuda/*' | sort)

@@ -74,7 +74,7 @@ void mark_row(Row& row, const fs::path& file, const ClassOptions& options) {
                                    std::to_string(options.limits.memory), "--json", "-"},
                                   compiling + 4 * options.limits.all_seconds, 0);
   row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const lab::Json json = lab::Json::parse(ended.printed, nullptr, false);
+  const job::Json json = job::Json::parse(ended.printed, nullptr, false);
   if (ended.late || ended.code > 1 || json.is_discarded()) {
     row.remark = ended.late ? "0 points: checking it took too long"
                             : "0 points: it could not be checked: " + on_one_line(ended.printed.substr(0, 300));

@@ -135,8 +135,8 @@ void remove_workshop() {
   }
 }
 
-lab::Json to_json(const Verdict& verdict) {
-  lab::Json parts = lab::Json::array();
+job::Json to_json(const Verdict& verdict) {
+  job::Json parts = job::Json::array();
   for (const Verdict::Of& part : verdict.parts) {
     parts.push_back({{"statement", part.statement}, {"points", part.points}, {"earned", part.earned}, {"sentence", part.sentence}});
   }
@@ -145,14 +145,14 @@ lab::Json to_json(const Verdict& verdict) {
           {"trouble", verdict.trouble},   {"printed", verdict.printed}, {"confined", verdict.confined}};
 }
 
-Verdict verdict_of(const lab::Json& json) {
+Verdict verdict_of(const job::Json& json) {
   Verdict verdict{.exercise = json.at("exercise"),
                   .seed = json.at("seed"),
                   .cases = json.at("cases"),
                   .trouble = json.at("trouble"),
                   .printed = json.at("printed"),
                   .confined = json.at("confined")};
-  for (const lab::Json& part : json.at("parts")) {
+  for (const job::Json& part : json.at("parts")) {
     verdict.parts.push_back({part.at("statement"), part.at("points"), part.at("earned"), part.at("sentence")});
   }
   return verdict;

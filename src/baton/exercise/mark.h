@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "baton/exercise/exercises.h"
-#include "baton/lab/json.h"
+#include "baton/job/json.h"
 
 namespace baton::exercise {
 
@@ -47,9 +47,9 @@ Verdict mark(const Submission& submission, std::uint64_t seed, const Limits& lim
 /// Removes the folder in which a submission is built: the process is about to end in the middle.
 void remove_workshop();
 
-lab::Json to_json(const Verdict& verdict);
+job::Json to_json(const Verdict& verdict);
 /// A usage error if it is none.
-Verdict verdict_of(const lab::Json& json);
+Verdict verdict_of(const job::Json& json);
 /// What is told a student: points, and a sentence for each part.
 std::string to_text(const Verdict& verdict);
 

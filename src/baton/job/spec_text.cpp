@@ -102,14 +102,14 @@ std::string flag_text(const op::RateSchedule& schedule) {
 
 std::string flag_text(const WhatIf& what_if) {
   std::string text;
-  for (const auto& [name, factor] :
-       {std::pair("compute", what_if.compute), std::pair("link", what_if.link), std::pair("latency", what_if.latency)}) {
-    if (factor != 1) {
-      append(text, fmt::format("{}={}x", name, factor));
+  const auto factor_text = [](double factor) { return factor == 1 ? "" : fmt::format("{}x", factor); };
+  const std::string longer = what_if.longer.count == 0 ? "" : "+" + time_text(what_if.longer);
+  for (const auto& [name, value] :
+       {std::pair("compute", factor_text(what_if.compute)), std::pair("link", factor_text(what_if.link)),
+        std::pair("latency", factor_text(what_if.latency) + longer)}) {
+    if (!value.empty()) {
+      append(text, fmt::format("{}={}", name, value));
     }
-  }
-  if (what_if.longer.count != 0) {
-    append(text, "latency=+" + time_text(what_if.longer));
   }
   return text;
 }

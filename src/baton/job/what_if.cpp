@@ -16,6 +16,19 @@ double parse_factor(std::string_view text, std::string_view key) {
   return parse_number(text.substr(0, text.size() - 1), key, 1e-6, 1e6);
 }
 
+/// "2x", "+10us" or "2x+10us".
+void set_latency(WhatIf& what_if, std::string_view value) {
+  const std::size_t both = value.find("x+");
+  if (value.starts_with('+') || both != std::string_view::npos) {
+    const std::size_t plus = value.starts_with('+') ? 0 : both + 1;
+    what_if.longer = parse_time(value.substr(plus + 1), "the latency of --what-if");
+    value = value.substr(0, plus);
+  }
+  if (!value.empty()) {
+    what_if.latency = parse_factor(value, "latency");
+  }
+}
+
 }  // namespace
 
 WhatIf parse_what_if(std::string_view text) {
@@ -28,12 +41,11 @@ WhatIf parse_what_if(std::string_view text) {
       what_if.compute = parse_factor(value, key);
     } else if (key == "link") {
       what_if.link = parse_factor(value, key);
-    } else if (key == "latency" && value.starts_with('+')) {
-      what_if.longer = parse_time(value.substr(1), "the latency of --what-if");
     } else if (key == "latency") {
-      what_if.latency = parse_factor(value, key);
+      set_latency(what_if, value);
     } else {
-      throw usage_error("--what-if has '{}', but takes compute=2x,link=0.5x,latency=+10us (or latency=2x)", setting);
+      throw usage_error("--what-if has '{}', but takes compute=2x,link=0.5x,latency=+10us (or latency=2x, or latency=2x+10us)",
+                        setting);
     }
   });
   return what_if;

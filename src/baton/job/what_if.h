@@ -19,7 +19,8 @@ struct WhatIf {
   bool operator==(const WhatIf&) const = default;
 };
 
-/// `compute=2x,link=0.5x,latency=+10us`; a latency may also be scaled: `latency=2x`. A usage error names what is wrong.
+/// `compute=2x,link=0.5x,latency=+10us`; a latency may also be scaled, `latency=2x`, or both, `latency=2x+10us`. A usage error
+/// names what is wrong.
 WhatIf parse_what_if(std::string_view text);
 
 /// The cluster with its links changed.

@@ -10,9 +10,9 @@
 #include "baton/cluster/gpu.h"
 #include "baton/exec/fingerprint.h"
 #include "baton/job/spec_text.h"
-#include "baton/lab/job.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/spec.h"
+#include "baton/training/job.h"
 
 namespace baton::lab {
 namespace {
@@ -43,8 +43,8 @@ Json contents_of(const std::vector<std::string>& words) {
 
 /// What a field of a job is that a spec does not give.
 std::string job_default(std::string_view name) {
-  const JobField* field = find_field(name);
-  return field == nullptr ? "" : field->text(JobSpec{});
+  const job::JobField* field = training::find_field(name);
+  return field == nullptr ? "" : field->text(job::JobSpec{});
 }
 
 /// The value of a key, also of a field of a job that is not given.
@@ -63,7 +63,7 @@ Json run_conditions(const Settings& settings) {
                   {"program", hash_text(exec::hash_program())},
                   {"preset", to_text(settings.preset)},
                   {"devices", settings.devices}};
-  const bool elsewhere = !settings.cluster.empty() && !is_this_machine(settings.cluster);
+  const bool elsewhere = !settings.cluster.empty() && !job::is_this_machine(settings.cluster);
   const std::string machine = fmt::format("{}, {}, {} cores", settings.machine.host, settings.machine.cpu,
                                           settings.machine.cores.size());
   conditions["machine"] = elsewhere ? "none: another one is simulated" : machine;

@@ -89,7 +89,7 @@ std::string_view to_text(Format format) {
 }
 
 std::string devices_for(const Settings& settings, std::int64_t count, std::int64_t most) {
-  if (!settings.cluster.empty() && !is_this_machine(settings.cluster)) {
+  if (!settings.cluster.empty() && !job::is_this_machine(settings.cluster)) {
     return fmt::format("{}", count);
   }
   if (cluster::names_gpus(settings.devices)) {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "baton/cluster/machine.h"
-#include "baton/lab/job.h"
 #include "baton/lab/json.h"
+#include "baton/training/job.h"
 
 namespace baton::lab {
 

@@ -54,7 +54,7 @@ std::optional<PartSlowdown> part_slowdown_of(const plan::Plan& plan, const cost:
   return sum.alone.count > 0 ? std::optional(sum) : std::nullopt;
 }
 
-std::optional<PartSlowdown> part_slowdown(const plan::Plan& plan, const Job& job) {
+std::optional<PartSlowdown> part_slowdown(const plan::Plan& plan, const training::Job& job) {
   const cluster::Cluster& cluster = job.cluster();
   const std::vector<DeviceId> parts = parts_of_a_gpu(cluster);
   if (parts.empty()) {

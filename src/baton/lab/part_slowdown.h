@@ -6,9 +6,9 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/cost/measured.h"
-#include "baton/lab/job.h"
 #include "baton/lab/json.h"
 #include "baton/plan/plan.h"
+#include "baton/training/job.h"
 
 /// How parts of one GPU slow each other down: each has multiprocessors of its own, but they share its memory, caches and power. It
 /// is measured with the tasks of the step itself: what is bound by arithmetic suffers less than what is bound by bytes.
@@ -31,7 +31,7 @@ std::optional<PartSlowdown> part_slowdown_of(const plan::Plan& plan, const cost:
 
 /// Of the parts of a GPU that the job runs on, by a calibration that is measured now or was kept. Nothing if there are none, or if
 /// it cannot be measured: it only adds to what a run says.
-std::optional<PartSlowdown> part_slowdown(const plan::Plan& plan, const Job& job);
+std::optional<PartSlowdown> part_slowdown(const plan::Plan& plan, const training::Job& job);
 
 /// For a record, as `beside`.
 Json to_json(const PartSlowdown& part_slowdown);

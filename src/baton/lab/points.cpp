@@ -36,7 +36,7 @@ Json parse_value(std::string_view text) {
 
 /// The name that values are set by: an axis that is a field of a job goes by any of its spellings.
 std::string set_name(std::string_view text) {
-  const JobField* field = find_field(text);
+  const job::JobField* field = training::find_field(text);
   return axis_name(field == nullptr ? text : field->name);
 }
 
@@ -88,7 +88,7 @@ void check_value(const Experiment& experiment, const Axis& axis, const Json& val
     return;
   }
   const auto is_number = [](const Json& one) { return one.is_number(); };
-  const JobField* field = find_field(name);
+  const job::JobField* field = training::find_field(name);
   const bool numeric = field != nullptr && field->numeric && contains(further_fields, name);
   if (std::all_of(axis.quick.begin(), axis.quick.end(), is_number) || numeric) {
     if (!value.is_number() || value < 0) {
@@ -101,7 +101,7 @@ void check_value(const Experiment& experiment, const Axis& axis, const Json& val
     return;
   }
   if (contains(judged_fields, name)) {
-    JobSpec spec;
+    job::JobSpec spec;
     field->set(spec, job::field_value(value));
     return;
   }
@@ -117,7 +117,7 @@ void check_value(const Experiment& experiment, const Axis& axis, const Json& val
   }
   const std::string wanted = canonical(word_of(value));
   const bool known = std::any_of(names.begin(), names.end(), [&](const std::string& one) { return canonical(one) == wanted; });
-  if (!known && !(name == "schedule" && is_schedule_file(word_of(value)))) {
+  if (!known && !(name == "schedule" && job::is_schedule_file(word_of(value)))) {
     std::vector<std::string> once;
     for (const std::string& one : names) {
       if (std::find(once.begin(), once.end(), one) == once.end()) {
@@ -167,9 +167,10 @@ std::vector<Point> points(const Experiment& experiment, Preset preset, const Axi
       for (const Axis& axis : experiment.axes) {
         names.push_back(axis.name);
       }
-      throw usage_error("experiment {} has no axis '{}'{}: it has {}{}", experiment.id, name, did_you_mean(name, names),
-                        names.empty() ? "none" : either(names),
-                        find_field(name) != nullptr && experiment.trains ? ", and chooses that of train's flags itself" : "");
+      throw usage_error(
+          "experiment {} has no axis '{}'{}: it has {}{}", experiment.id, name, did_you_mean(name, names),
+          names.empty() ? "none" : either(names),
+          training::find_field(name) != nullptr && experiment.trains ? ", and chooses that of train's flags itself" : "");
     }
   }
   for (const auto& [name, list] : own) {
@@ -198,8 +199,8 @@ Experiment extended(const Experiment& experiment, const std::vector<std::string>
   std::vector<std::string> added;
   for (const std::string& name : names) {
     if (axis_of(wider, name) == nullptr && can_take(experiment, name)) {
-      const Json usual = find_field(name)->text(JobSpec{});
-      wider.axes.insert(wider.axes.begin(), {name, find_field(name)->help, {usual}, {usual}});
+      const Json usual = training::find_field(name)->text(job::JobSpec{});
+      wider.axes.insert(wider.axes.begin(), {name, training::find_field(name)->help, {usual}, {usual}});
       added.push_back(name);
     }
   }

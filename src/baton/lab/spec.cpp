@@ -51,11 +51,11 @@ const toml::table& table_of(const toml::table& root, std::string_view name) {
 }
 
 /// What all points share.
-JobSpec job_of(const toml::table& root) {
-  JobSpec shared;
+job::JobSpec job_of(const toml::table& root) {
+  job::JobSpec shared;
   if (root.contains("job")) {
     for (const auto& [key, node] : table_of(root, "job")) {
-      set_field(shared, key.str(), job::field_value(to_value(node, key.str())));
+      job::set_field(shared, key.str(), job::field_value(to_value(node, key.str())));
     }
   }
   return shared;
@@ -191,7 +191,7 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
   }
   Experiment experiment{
       .id = id, .part = "", .title = text_of(root, "title", id), .task = text_of(root, "question", ""), .questions = {}};
-  const JobSpec shared = job_of(root);
+  const job::JobSpec shared = job_of(root);
   std::vector<std::string> names;
   std::int64_t points = 1;
   for (const auto& [key, node] : table_of(root, "axes")) {
@@ -240,9 +240,9 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
 }
 
 std::vector<std::pair<std::string, std::string>> spec_job(std::string_view toml) {
-  const JobSpec shared = job_of(parse_toml(toml, "the spec"));
+  const job::JobSpec shared = job_of(parse_toml(toml, "the spec"));
   std::vector<std::pair<std::string, std::string>> given;
-  for (const JobField& field : job_fields()) {
+  for (const job::JobField& field : training::job_fields()) {
     if (field.given(shared)) {
       given.emplace_back(field.name, field.text(shared));
     }

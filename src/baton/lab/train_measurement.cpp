@@ -11,7 +11,7 @@
 #include "baton/job/step_json.h"
 #include "baton/lab/part_slowdown.h"
 #include "baton/lab/rows.h"
-#include "baton/lab/training_json.h"
+#include "baton/training/training_json.h"
 
 namespace baton::lab {
 
@@ -36,7 +36,7 @@ Nanoseconds computed_between(const plan::Plan& plan, const trace::StepTrace& ste
 
 /// For each transfer and collective of the plan: how large it is, how long it took from when all had come (the median
 /// over the traced steps of the last run), and the share of that time in which its devices computed.
-Json messages(const Training& run) {
+Json messages(const training::Training& run) {
   const plan::Plan& plan = run.plan();
   Json list = Json::array();
   for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
@@ -78,9 +78,9 @@ Json kept_losses(const std::vector<double>& losses) {
 }
 
 /// A job as the settings want it: with the fields that they set, and simulated if the laboratory simulates.
-JobSpec as_set(JobSpec spec, const Settings& settings) {
+job::JobSpec as_set(job::JobSpec spec, const Settings& settings) {
   for (const auto& [name, value] : settings.fields) {
-    set_field(spec, name, value);
+    job::set_field(spec, name, value);
   }
   if (!settings.cluster.empty()) {
     spec.cluster = settings.cluster;
@@ -90,7 +90,7 @@ JobSpec as_set(JobSpec spec, const Settings& settings) {
 }
 
 /// "has 1 core", "is a GPU RTX-3090", "is 1/4 of GPU 0".
-std::string device_words(const Job& job) {
+std::string device_words(const training::Job& job) {
   const cluster::Device& device = job.cluster().devices()[0];
   if (job.imagined()) {
     return "is a simulated " + device.name.substr(0, device.name.find(':'));
@@ -103,8 +103,8 @@ std::string device_words(const Job& job) {
 }
 
 /// What was trained, and on devices of which kind.
-Json trained_json(const Training& run) {
-  const Job& job = run.job();
+Json trained_json(const training::Training& run) {
+  const training::Job& job = run.job();
   op::Optimizer optimizer = job.request().step.optimizer;
   double rate = 0;
   op::attributes(optimizer,
@@ -122,7 +122,7 @@ Json trained_json(const Training& run) {
 }
 
 /// By block: the gradients of a step that were not zero after rounding. Empty where nothing is rounded.
-Json gradients_left(const Training& run) {
+Json gradients_left(const training::Training& run) {
   std::vector<double> left(run.roundings().empty() ? 0 : run.job().model().blocks().size(), 0);
   for (const exec::RoundingTally& tally : run.roundings()) {
     if (tally.role == plan::Role::gradient && tally.block >= 0) {
@@ -134,7 +134,7 @@ Json gradients_left(const Training& run) {
 }
 
 /// What the drivers of GPUs say, of GPU 0 and of the others, as a table has it; empty without a GPU.
-Json gpu_summary(const Training& run) {
+Json gpu_summary(const training::Training& run) {
   Json summary = Json::object();
   std::vector<double> others;  // utilizations; one of 0 is of a window of the driver before the kernels that ran
   double watts = 0;
@@ -166,13 +166,13 @@ Json gpu_summary(const Training& run) {
 
 }  // namespace
 
-TrainMeasurement::TrainMeasurement(const JobSpec& spec, const Settings& settings, Options options)
-    : training_(std::make_unique<Training>(as_set(spec, settings), settings.machine, measure::Calibration::Progress{}, nullptr,
-                                           options.planner)),
+TrainMeasurement::TrainMeasurement(const job::JobSpec& spec, const Settings& settings, Options options)
+    : training_(std::make_unique<training::Training>(as_set(spec, settings), settings.machine, measure::Calibration::Progress{},
+                                                     nullptr, options.planner)),
       options_(std::move(options)),
       first_instance_(settings.instance == 0) {
   if (!training_->simulated()) {
-    const Job& job = training_->job();
+    const training::Job& job = training_->job();
     if (static_cast<std::int64_t>(job.cluster().size()) >= settings.most_devices) {  // there parts slow each other down most
       part_slowdown_ = part_slowdown(training_->plan(), job);
     }
@@ -203,8 +203,8 @@ void TrainMeasurement::round(Nanoseconds time) {
 }
 
 Json TrainMeasurement::record() const {
-  const Training& run = *training_;
-  Json record = measured_json(run);
+  const training::Training& run = *training_;
+  Json record = training::measured_json(run);
   record.update(kept_losses(run.losses()));
   const trace::DeviceTime mean = run.mean_time();
   const std::vector<Bytes> buffers = run.buffer_bytes();
@@ -223,25 +223,27 @@ Json TrainMeasurement::record() const {
     record["beside"] = to_json(*part_slowdown_);
   }
   if (!options_.timeline.empty()) {
-    record["timeline"] = timeline_json(run, options_.timeline);
+    record["timeline"] = training::timeline_json(run, options_.timeline);
   }
   return record;
 }
 
 Axis axis_of_field(std::string_view name, const std::vector<Json>& values) {
-  if (find_field(name) == nullptr) {
-    JobSpec probe;
-    set_field(probe, name, "");  // throws, with the names that there are
+  if (training::find_field(name) == nullptr) {
+    job::JobSpec probe;
+    job::set_field(probe, name, "");  // throws, with the names that there are
   }
   return {axis_name(name), "", values, values};
 }
 
-void take(JobSpec& spec, const Point& point, const std::string& axis) { set_field(spec, axis, job::field_value(point[axis])); }
+void take(job::JobSpec& spec, const Point& point, const std::string& axis) {
+  job::set_field(spec, axis, job::field_value(point[axis]));
+}
 
-JobSpec spec_at(const JobSpec& shared, const Point& point) {
-  JobSpec spec = shared;
+job::JobSpec spec_at(const job::JobSpec& shared, const Point& point) {
+  job::JobSpec spec = shared;
   for (const auto& [axis, value] : point.items()) {
-    set_field(spec, axis, job::field_value(value));
+    job::set_field(spec, axis, job::field_value(value));
   }
   return spec;
 }

@@ -6,7 +6,7 @@
 
 #include "baton/lab/experiment.h"
 #include "baton/lab/part_slowdown.h"
-#include "baton/lab/training.h"
+#include "baton/training/training.h"
 
 namespace baton::lab {
 
@@ -17,10 +17,10 @@ class TrainMeasurement : public Measurement {
     std::int64_t warmup = 5;        // steps at most; at least one if they would take half of the time
     std::int64_t least_steps = 10;  // timed in the first instance, whatever the time limit; two in the others
     std::string timeline;           // label of the timeline to keep; empty: none
-    Training::Planner planner = {};
+    training::Training::Planner planner = {};
   };
 
-  TrainMeasurement(const JobSpec& spec, const Settings& settings, Options options);
+  TrainMeasurement(const job::JobSpec& spec, const Settings& settings, Options options);
 
   void round(Nanoseconds time) override;
   /// What training_json.h has, where the step went (`compute_ns`, `communication_ns`, `exposed_ns`, `waiting_ns`, `delayed_ns`,
@@ -31,12 +31,12 @@ class TrainMeasurement : public Measurement {
   Json record() const override;
 
  protected:
-  const Training& training() const { return *training_; }
+  const training::Training& training() const { return *training_; }
   /// Trains this many steps more, of which the first `warmup` are not counted.
   void run(std::int64_t steps, std::int64_t warmup) { training_->run(steps, warmup); }
 
  private:
-  std::unique_ptr<Training> training_;
+  std::unique_ptr<training::Training> training_;
   Options options_;
   bool first_instance_;
   std::optional<PartSlowdown> part_slowdown_;
@@ -45,11 +45,11 @@ class TrainMeasurement : public Measurement {
 /// An axis whose values are those of a field of a job; a usage error if there is no such field.
 Axis axis_of_field(std::string_view name, const std::vector<Json>& values);
 /// Sets the field of a job that goes by the name of an axis to the value that the point has there.
-void take(JobSpec& spec, const Point& point, const std::string& axis);
+void take(job::JobSpec& spec, const Point& point, const std::string& axis);
 /// What all points share, with the fields that this one sets.
-JobSpec spec_at(const JobSpec& shared, const Point& point);
+job::JobSpec spec_at(const job::JobSpec& shared, const Point& point);
 
-inline std::unique_ptr<Measurement> measure_training(const JobSpec& spec, const Settings& settings,
+inline std::unique_ptr<Measurement> measure_training(const job::JobSpec& spec, const Settings& settings,
                                                      TrainMeasurement::Options options = {}) {
   return std::make_unique<TrainMeasurement>(spec, settings, std::move(options));
 }

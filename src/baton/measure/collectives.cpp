@@ -167,15 +167,21 @@ std::int64_t agreed(std::int64_t number, ranks::World* world) {
   return number;
 }
 
-plan::Move operation_by_name(std::string_view name) {
-  for (const plan::Move operation : all_operations) {
-    if (canonical(name) == canonical(to_text(operation))) {
-      return operation;
-    }
+std::vector<plan::Move> every_operation() {
+  std::vector<plan::Move> all;
+  for (const plan::MoveRule& rule : plan::move_rules) {
+    all.push_back(rule.move);
   }
+  return all;
+}
+
+plan::Move operation_by_name(std::string_view name) {
   std::vector<std::string> list;
-  for (const plan::Move operation : all_operations) {
-    list.emplace_back(to_text(operation));
+  for (const plan::MoveRule& rule : plan::move_rules) {
+    if (canonical(name) == canonical(rule.name)) {
+      return rule.move;
+    }
+    list.emplace_back(rule.name);
   }
   throw usage_error("there is no operation '{}'{}: choose {}", name, did_you_mean(name, list), either(list));
 }

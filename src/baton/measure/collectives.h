@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -16,15 +15,14 @@
 /// What messages between devices cost, measured by plans of nothing but one kind of meeting.
 namespace baton::measure {
 
-/// In the order in which they are measured and printed.
-constexpr std::array<plan::Move, 6> all_operations{plan::Move::all_reduce, plan::Move::reduce_scatter, plan::Move::all_gather,
-                                                   plan::Move::broadcast,  plan::Move::reduce,         plan::Move::copy};
-/// A usage error lists them.
+/// The plan's moves (plan/move.h), in the order of that table.
+std::vector<plan::Move> every_operation();
+/// One of them by its name there. A usage error lists them.
 plan::Move operation_by_name(std::string_view name);
 
 /// What is measured: float32 elements, by the size of the whole that is reduced, gathered or sent.
 struct BenchOptions {
-  std::vector<plan::Move> operations{all_operations.begin(), all_operations.end()};
+  std::vector<plan::Move> operations = every_operation();
   std::int64_t least = 8;  // bytes
   std::int64_t most = 64 << 20;
   std::int64_t factor = 4;        // from one size to the next

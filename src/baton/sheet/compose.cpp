@@ -126,7 +126,7 @@ std::string trained(const lab::Result& result) {
   } else if (has("model")) {
     model = list_of(rows, "model");
   }
-  const lab::JobSpec usual;
+  const job::JobSpec usual;
   for (const lab::Axis& axis : result.experiment->axes) {
     if (model.empty() && axis.name == "model") {  // rows that are of tasks do not repeat it
       model = lab::word_of((result.preset == lab::Preset::full ? axis.full : axis.quick).front());
@@ -189,7 +189,7 @@ bool answered_beside(const Task& task, const std::string& experiment, const Evid
 
 /// The constructor that spreads layers, cut out of the script that has the class.
 std::string split_constructor(const std::string& name) {
-  lab::JobSpec spec;
+  job::JobSpec spec;
   spec.strategy = "layers";
   spec.devices = "cuda";
   spec.model = "mlp:dim=1024,depth=20";
@@ -643,7 +643,7 @@ std::string job_of(const std::string& experiment, const lab::Point& point) {
   const auto word = [&](const char* key, const std::string& usual) {
     return point.contains(key) ? lab::word_of(point[key]) : usual;
   };
-  const lab::JobSpec usual;
+  const job::JobSpec usual;
   if (experiment == "split" || experiment == "depth" || experiment == "all-devices" || experiment == "transfers") {
     return fmt::format("layers of {}x{} on {}", word("dim", ""), word("depth", ""), word("devices", ""));
   }

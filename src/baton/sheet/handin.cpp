@@ -130,7 +130,7 @@ Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence
       }
       continue;
     }
-    lab::JobSpec spec = script.spec;
+    job::JobSpec spec = script.spec;
     spec.model = model_of(script, rows);
     const std::string command = "baton train " + job::flags_of(spec, [](const std::string& text) { return "'" + text + "'"; });
     files["code/" + script.file] = training_twin(

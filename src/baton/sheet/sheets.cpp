@@ -9,8 +9,8 @@
 namespace baton::sheet {
 namespace {
 
-lab::JobSpec job(const std::string& strategy, const std::string& model, std::vector<strategy::DelayRequest> delays = {}) {
-  lab::JobSpec spec;
+job::JobSpec job(const std::string& strategy, const std::string& model, std::vector<strategy::DelayRequest> delays = {}) {
+  job::JobSpec spec;
   spec.strategy = strategy;
   spec.model = model;
   spec.devices = "cuda";
@@ -166,7 +166,7 @@ Sheet model_parallelism() {
       .scripts = {{.file = "task1_split.py",
                    .spec =
                        [] {
-                         lab::JobSpec spec = job("layers", "mlp:dim=1024,depth=6");
+                         job::JobSpec spec = job("layers", "mlp:dim=1024,depth=6");
                          spec.devices = "cuda:0,1";
                          spec.split = {3, 3};
                          return spec;
@@ -183,7 +183,7 @@ Sheet model_parallelism() {
 }
 
 Sheet first_model_split() {
-  lab::JobSpec spec = job("layers", "first-split");
+  job::JobSpec spec = job("layers", "first-split");
   spec.devices = "cuda:0,1";
   spec.batch = 32;
   spec.samples = 160;

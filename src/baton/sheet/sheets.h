@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "baton/lab/job.h"
+#include "baton/training/job.h"
 
 namespace baton::sheet {
 
@@ -47,7 +47,7 @@ struct Task {
 /// A PyTorch script of a sheet: the words of its job; without steps the one that the experiment has of its own.
 struct Script {
   std::string file;
-  lab::JobSpec spec = {};
+  job::JobSpec spec = {};
   std::int64_t steps = 30;
   std::int64_t warmup = 5;
   std::string experiment = {};  // whose sizes it has; empty: those of its words

@@ -83,7 +83,7 @@ const std::vector<std::pair<std::string, std::string>>& kinds() {
   return list;
 }
 
-std::string kind_of(const lab::JobSpec& spec) {
+std::string kind_of(const job::JobSpec& spec) {
   const std::string name = spec.strategy.empty() ? "single" : strategy::strategy_by_name(spec.strategy).name;
   for (const auto& [ours, theirs] : kinds()) {
     if (ours == name) {
@@ -93,10 +93,10 @@ std::string kind_of(const lab::JobSpec& spec) {
   throw usage_error("there is a PyTorch twin of single, dp, ddp, layers and fsdp, but none of {}", name);
 }
 
-void require_twin(const lab::JobSpec& spec, const std::string& kind) {
+void require_twin(const job::JobSpec& spec, const std::string& kind) {
   for (const char* name : {"dp", "pp", "tp", "zero", "schedule", "chunks", "recompute", "balance", "link", "memory", "backend",
                            "loss-scale", "loss-scale-growth", "first-bucket-mb", "cluster", "what-if", "fold"}) {
-    const lab::JobField* field = lab::find_field(name);
+    const job::JobField* field = training::find_field(name);
     if (field->given(spec)) {
       throw usage_error("a PyTorch twin has no --{}: leave it out", name);
     }
@@ -205,9 +205,9 @@ std::vector<std::int64_t> widths_of(const model::Model& model) {
 }
 
 /// The fields that do not have their default values.
-std::string told(const lab::JobSpec& spec) {
+std::string told(const job::JobSpec& spec) {
   lab::Json list = lab::Json::object();
-  for (const lab::JobField& field : lab::job_fields()) {
+  for (const job::JobField& field : training::job_fields()) {
     if (field.given(spec)) {
       list[field.name] = field.text(spec);
     }
@@ -260,7 +260,7 @@ std::string delays_of(const std::vector<strategy::DelayRequest>& delays) {
 
 }  // namespace
 
-std::string twin_launch(const lab::JobSpec& spec, const std::string& file) {
+std::string twin_launch(const job::JobSpec& spec, const std::string& file) {
   const std::string kind = kind_of(spec);
   if (kind != "ddp" && kind != "fsdp") {
     return "python3 " + file;
@@ -270,15 +270,15 @@ std::string twin_launch(const lab::JobSpec& spec, const std::string& file) {
   return fmt::format("torchrun --nproc_per_node={} -- {}", count ? std::to_string(*count) : "gpu", file);
 }
 
-std::string training_twin(const lab::JobSpec& spec, const TwinRun& run) {
+std::string training_twin(const job::JobSpec& spec, const TwinRun& run) {
   const std::string kind = kind_of(spec);
   require_twin(spec, kind);
   const std::optional<std::int64_t> count = device_count(spec.devices);
   // The job is checked as one of a machine that has all kinds of devices, whatever there is here.
-  lab::JobSpec checked = spec;
+  job::JobSpec checked = spec;
   checked.cluster = "dgx-a100";
   checked.devices = kind == "single" ? 1 : count.value_or(1);
-  const lab::Job job(checked, {});
+  const training::Job job(checked, {});
   const strategy::Request& request = job.request();
   strategy::compile(request);
 
@@ -376,7 +376,7 @@ std::string training_twin(const lab::JobSpec& spec, const TwinRun& run) {
     say("MICRO_BATCHES", std::to_string(micro));
   }
   if (kind == "ddp") {
-    say("BUCKET_MB", lab::find_field("bucket-mb")->text(spec));
+    say("BUCKET_MB", training::find_field("bucket-mb")->text(spec));
   }
   if (conditions.contains("split")) {
     say("SPLIT", python_list(request.layout.split), "blocks per device");

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "baton/lab/job.h"
+#include "baton/training/job.h"
 
 namespace baton::sheet {
 
@@ -18,7 +18,7 @@ struct TwinRun {
 
 /// A PyTorch script that trains the same job and prints the same fields as `train --json`. A usage error names a strategy or flag
 /// that has no twin. GPUs need not be here.
-std::string training_twin(const lab::JobSpec& spec, const TwinRun& run);
+std::string training_twin(const job::JobSpec& spec, const TwinRun& run);
 
 /// The same for Aⁿ + Bⁿ of square matrices, on one GPU and on two.
 std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64_t seed,
@@ -29,6 +29,6 @@ std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64
 std::string four_way_split_twin(const std::string& resnet, std::int64_t batch, const std::string& file);
 
 /// How the script is started: with `torchrun` where it takes a process per device.
-std::string twin_launch(const lab::JobSpec& spec, const std::string& file);
+std::string twin_launch(const job::JobSpec& spec, const std::string& file);
 
 }  // namespace baton::sheet

@@ -52,18 +52,18 @@ TEST(PartsOfAGpu, AreNoneAmongCoresAndWholeGpus) {
 }
 
 TEST(PartSlowdown, IsNotAskedOfCores) {
-  JobSpec spec;
+  job::JobSpec spec;
   spec.model = "mlp:dim=8,depth=1";
   spec.devices = "cpu:2";
   spec.strategy = "ddp";
-  const Job job(spec, baton::test::small_machine());
+  const training::Job job(spec, baton::test::small_machine());
   EXPECT_FALSE(part_slowdown(job.compile(), job).has_value());
 }
 
 TEST(PartSlowdown, OfCoresNoRecordSpeaks) {
   Settings settings;
   settings.machine = baton::test::small_machine();
-  JobSpec spec;
+  job::JobSpec spec;
   spec.model = "mlp:dim=8,depth=1";
   spec.devices = "cpu:2";
   spec.strategy = "ddp";

@@ -225,5 +225,11 @@ TEST(Phrases, WhatWasTrainedListsWhatDiffers) {
   EXPECT_EQ(trained_line({Json::object()}), "");
 }
 
+TEST(OtherProcessesFinding, SaysBesideHowManyRowsOthersWorkedAndHowMuchAtMost) {
+  EXPECT_EQ(other_processes_finding({{{"others_share", 0.02}}, {{"time_per_step_ns", 5}}}), "");
+  const std::string said = other_processes_finding({{{"others_share", 0.25}}, {{"others_share", 0.5}}, {{"others_share", 0.02}}});
+  EXPECT_NE(said.find("beside 2 of 3 rows other processes used up to 50.0 % of its cores"), std::string::npos) << said;
+}
+
 }  // namespace
 }  // namespace baton::lab

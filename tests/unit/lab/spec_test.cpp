@@ -1,6 +1,5 @@
 #include "baton/lab/spec.h"
 
-#include "baton/lab/prediction.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/runner.h"
 #include "unit/lab/synthetic.h"
@@ -16,7 +15,6 @@ TEST(Spec, AnAxisIsNamedWithUnderscoresLikeEveryColumn) {
   EXPECT_EQ(experiment.axes[0].name, "bucket_mb");
   EXPECT_EQ(experiment.columns[0].key, "bucket_mb");
   EXPECT_EQ(experiment.axes[1].name, "micro_batches");
-  EXPECT_EQ(prediction({}, {{"bucket-mb", {1}}}).axes[0].name, "bucket_mb");
 }
 
 TEST(Spec, AnAxisMayHaveAnySpellingThatTrainTakes) {

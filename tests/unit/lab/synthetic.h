@@ -12,6 +12,7 @@
 namespace baton::lab::test {
 
 using baton::test::says;
+using baton::test::silent_on;
 using baton::test::usage_sentence;
 
 /// One device of a row; shares of the step and bytes per step.
@@ -125,11 +126,6 @@ inline std::string findings(const std::string& id, std::vector<Json> rows) {
     all += sentence + "\n";
   }
   return all;
-}
-
-inline ::testing::AssertionResult silent_on(const std::string& all, const std::string& part) {
-  return all.find(part) == std::string::npos ? ::testing::AssertionSuccess()
-                                             : ::testing::AssertionFailure() << "'" << all << "' says '" << part << "'";
 }
 
 }  // namespace baton::lab::test

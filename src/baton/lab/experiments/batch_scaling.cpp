@@ -17,7 +17,8 @@ namespace {
 /// of every size would have to be timed.
 class Saturated final : public TrainMeasurement {
  public:
-  Saturated(const JobSpec& spec, const Settings& settings) : TrainMeasurement(spec, settings, {}), machine_(settings.machine) {}
+  Saturated(const job::JobSpec& spec, const Settings& settings)
+      : TrainMeasurement(spec, settings, {}), machine_(settings.machine) {}
 
   Json record() const override {
     Json record = TrainMeasurement::record();
@@ -30,10 +31,10 @@ class Saturated final : public TrainMeasurement {
  private:
   /// Samples per second of a simulated step of this many.
   double rate_at(std::int64_t batch) const {
-    JobSpec spec = training().job().spec();
+    job::JobSpec spec = training().job().spec();
     spec.batch = batch;
     spec.memory = job::ample_memory;  // the question is one of time
-    Training run(spec, machine_);
+    training::Training run(spec, machine_);
     run.run(1, 0);
     return static_cast<double>(batch) * 1e9 / static_cast<double>(std::max<std::int64_t>(1, run.timed().back().count));
   }
@@ -62,7 +63,7 @@ class Saturated final : public TrainMeasurement {
 };
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  JobSpec spec;
+  job::JobSpec spec;
   spec.model = text(point, "model");
   take(spec, point, "batch");
   spec.strategy = "ddp";

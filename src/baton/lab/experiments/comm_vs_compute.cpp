@@ -33,7 +33,7 @@ std::string model_of(const std::string& size) {
 /// If simulated, it also looks for the batch at which computing takes as long as communicating.
 class Balanced final : public TrainMeasurement {
  public:
-  Balanced(const JobSpec& spec, const Settings& settings, Options options)
+  Balanced(const job::JobSpec& spec, const Settings& settings, Options options)
       : TrainMeasurement(spec, settings, std::move(options)), machine_(settings.machine) {}
 
   Json record() const override {
@@ -56,10 +56,10 @@ class Balanced final : public TrainMeasurement {
   };
   /// A simulated step of this many samples.
   Step simulated_at(std::int64_t batch) const {
-    JobSpec spec = training().job().spec();
+    job::JobSpec spec = training().job().spec();
     spec.batch = batch;
     spec.memory = job::ample_memory;  // the question is one of time
-    Training run(spec, machine_);
+    training::Training run(spec, machine_);
     run.run(1, 0);
     return {run.mean_time(), run.flops() / static_cast<double>(training().job().cluster().size())};
   }
@@ -97,7 +97,7 @@ class Balanced final : public TrainMeasurement {
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   const std::string size = text(point, "case");
-  JobSpec spec;
+  job::JobSpec spec;
   spec.model = model_of(size);
   take(spec, point, "batch");
   spec.strategy = "ddp";

@@ -18,7 +18,7 @@ constexpr std::int64_t every_device = -1;
 
 /// A delay before the backward of a device or of all, named in the report by `timeline`.
 std::unique_ptr<Measurement> open_delayed(const Point& point, const Settings& settings, std::int64_t device, std::string timeline) {
-  JobSpec spec;
+  job::JobSpec spec;
   spec.model = text(point, "model");
   spec.strategy = "ddp";
   spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);

@@ -15,17 +15,17 @@ namespace {
 /// If simulated, it also keeps how long a step of a much larger batch takes.
 class AtLargerBatch final : public TrainMeasurement {
  public:
-  AtLargerBatch(const JobSpec& spec, const Settings& settings, Options options)
+  AtLargerBatch(const job::JobSpec& spec, const Settings& settings, Options options)
       : TrainMeasurement(spec, settings, std::move(options)), machine_(settings.machine) {}
 
   Json record() const override {
     Json record = TrainMeasurement::record();
     if (training().simulated()) {
       const std::int64_t batch = larger * training().job().request().step.global_batch;
-      JobSpec spec = training().job().spec();
+      job::JobSpec spec = training().job().spec();
       spec.batch = batch;
       spec.memory = job::ample_memory;  // the question is one of time
-      Training run(spec, machine_);
+      training::Training run(spec, machine_);
       run.run(1, 0);
       record["larger_batch"] = batch;
       record["larger_batch_ns"] = run.timed().back().count;
@@ -39,7 +39,7 @@ class AtLargerBatch final : public TrainMeasurement {
 };
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  JobSpec spec;
+  job::JobSpec spec;
   spec.model = text(point, "model");
   take(spec, point, "strategy");
   spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);

@@ -110,7 +110,7 @@ class Logged final : public TrainMeasurement {
 constexpr std::int64_t fresh_steps = 1'000'000;
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  JobSpec spec;
+  job::JobSpec spec;
   spec.model = "first-split";
   spec.strategy = "layers";
   take(spec, point, "batch");

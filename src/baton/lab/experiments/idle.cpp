@@ -30,10 +30,10 @@ class IdleMeasurement final : public TrainMeasurement {
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   const std::string schedule = text(point, "schedule");
-  JobSpec spec;
+  job::JobSpec spec;
   spec.model = text(point, "model");
   take(spec, point, "batch");
-  if (is_schedule_file(schedule)) {  // a file says itself how many micro-batches there are
+  if (job::is_schedule_file(schedule)) {  // a file says itself how many micro-batches there are
     spec.schedule = schedule;
   } else {
     const std::string& named = schedule::schedule_by_name(schedule).name;

@@ -119,7 +119,7 @@ class SplitMeasurement final : public TrainMeasurement {
 };
 
 std::unique_ptr<Measurement> open_split(const std::string& model, std::int64_t devices, const Settings& settings,
-                                        TrainMeasurement::Options options, JobSpec spec = {}) {
+                                        TrainMeasurement::Options options, job::JobSpec spec = {}) {
   spec.model = model;
   spec.strategy = devices == 1 ? "single" : "layers";
   spec.devices = devices_for(settings, devices, 5);
@@ -838,7 +838,7 @@ Experiment four_way_split() {
           .plots = {devices},
           .open =
               [](const Point& point, const Settings& settings) {
-                JobSpec spec;
+                job::JobSpec spec;
                 take(spec, point, "batch");
                 // A step of ResNet-50 may take long: six of them show the loss after five.
                 TrainMeasurement::Options options{

@@ -139,8 +139,8 @@ class PowerMeasurement final : public TrainMeasurement {
   static std::int64_t size_of(const Point& point) { return whole(point, "size", 1, 65536); }
   static std::int64_t power_of(const Point& point) { return whole(point, "power", 1, 1 << 20); }
 
-  static JobSpec words_for(const Point& point, const Settings& settings) {
-    JobSpec spec;
+  static job::JobSpec words_for(const Point& point, const Settings& settings) {
+    job::JobSpec spec;
     spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
     take(spec, point, "precision");
     return spec;
@@ -149,7 +149,7 @@ class PowerMeasurement final : public TrainMeasurement {
   static Options options_for(const Point& point) {
     const std::int64_t size = size_of(point);
     const std::int64_t power = power_of(point);
-    return {.warmup = 1, .least_steps = 1, .timeline = "", .planner = [size, power](const Job& job) {
+    return {.warmup = 1, .least_steps = 1, .timeline = "", .planner = [size, power](const training::Job& job) {
               return measure::matrix_power_plan(size, power, job.cluster(), job.request().target, job.request().step.precision);
             }};
   }

@@ -38,21 +38,21 @@ class MemoryMeasurement final : public TrainMeasurement {
 /// What a case is, as fields of a job.
 struct MemoryCase {
   std::string name;
-  void (*set)(JobSpec& spec);
+  void (*set)(job::JobSpec& spec);
 };
 
 const std::vector<MemoryCase>& cases() {
   static const std::vector<MemoryCase> list{
-      {"single", [](JobSpec& spec) { spec.strategy = "single"; }},
-      {"ddp", [](JobSpec& spec) { spec.strategy = "ddp"; }},
-      {"zero-1", [](JobSpec& spec) { spec.strategy = "zero-1"; }},
-      {"zero-2", [](JobSpec& spec) { spec.strategy = "zero-2"; }},
-      {"zero-3", [](JobSpec& spec) { spec.strategy = "zero-3"; }},
-      {"tensor", [](JobSpec& spec) { spec.strategy = "tensor"; }},
-      {"gpipe", [](JobSpec& spec) { spec.strategy = "gpipe"; }},
-      {"1f1b", [](JobSpec& spec) { spec.strategy = "1f1b"; }},
-      {"single, recompute", [](JobSpec& spec) { spec.strategy = "single", spec.recompute = strategy::Recompute::all; }},
-      {"gpipe, recompute", [](JobSpec& spec) { spec.strategy = "gpipe", spec.recompute = strategy::Recompute::all; }},
+      {"single", [](job::JobSpec& spec) { spec.strategy = "single"; }},
+      {"ddp", [](job::JobSpec& spec) { spec.strategy = "ddp"; }},
+      {"zero-1", [](job::JobSpec& spec) { spec.strategy = "zero-1"; }},
+      {"zero-2", [](job::JobSpec& spec) { spec.strategy = "zero-2"; }},
+      {"zero-3", [](job::JobSpec& spec) { spec.strategy = "zero-3"; }},
+      {"tensor", [](job::JobSpec& spec) { spec.strategy = "tensor"; }},
+      {"gpipe", [](job::JobSpec& spec) { spec.strategy = "gpipe"; }},
+      {"1f1b", [](job::JobSpec& spec) { spec.strategy = "1f1b"; }},
+      {"single, recompute", [](job::JobSpec& spec) { spec.strategy = "single", spec.recompute = strategy::Recompute::all; }},
+      {"gpipe, recompute", [](job::JobSpec& spec) { spec.strategy = "gpipe", spec.recompute = strategy::Recompute::all; }},
   };
   return list;
 }
@@ -68,7 +68,7 @@ void check_case(const Json& value) {
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   const std::string wanted = text(point, "case");
   const auto found = std::find_if(cases().begin(), cases().end(), [&](const MemoryCase& one) { return one.name == wanted; });
-  JobSpec spec;
+  job::JobSpec spec;
   spec.model = text(point, "model");
   take(spec, point, "batch");
   take(spec, point, "optimizer");
@@ -76,7 +76,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   if (found != cases().end()) {
     found->set(spec);
   } else {
-    set_field(spec, "strategy", wanted);  // any strategy that a user names
+    job::set_field(spec, "strategy", wanted);  // any strategy that a user names
   }
   spec.devices = devices_for(settings, spec.strategy == "single" ? 1 : devices, devices);
   if (spec.strategy == "gpipe" || spec.strategy == "1f1b") {

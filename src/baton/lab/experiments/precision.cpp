@@ -29,13 +29,13 @@ std::int64_t batch_of(const std::string& model) {
 
 void check_batch(const Json& value) {
   if (value != usual_batch) {
-    JobSpec spec;
-    set_field(spec, "batch", job::field_value(value));
+    job::JobSpec spec;
+    job::set_field(spec, "batch", job::field_value(value));
   }
 }
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  JobSpec spec;
+  job::JobSpec spec;
   spec.model = text(point, "model");
   if (text(point, "batch") == usual_batch) {
     spec.batch = batch_of(spec.model);

@@ -115,7 +115,7 @@ class Profiled final : public TrainMeasurement {
 };
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  JobSpec spec;
+  job::JobSpec spec;
   spec.model = text(point, "model");
   take(spec, point, "strategy");
   spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);

@@ -14,7 +14,7 @@ namespace baton::lab {
 namespace {
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  JobSpec spec;
+  job::JobSpec spec;
   spec.model = text(point, "model");
   take(spec, point, "batch");
   spec.strategy = "ddp";

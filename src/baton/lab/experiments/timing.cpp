@@ -41,7 +41,7 @@ class EveryStep final : public TrainMeasurement {
 };
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  JobSpec spec;
+  job::JobSpec spec;
   spec.model = text(point, "model");
   spec.strategy = "ddp";
   spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);

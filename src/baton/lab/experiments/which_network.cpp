@@ -39,7 +39,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   const Network& network = network_of(point["network"]);
   const bool quick = settings.preset == Preset::quick;
   const std::int64_t devices = whole(point, "devices", 1, 4096);
-  JobSpec spec;
+  job::JobSpec spec;
   spec.model = quick ? network.quick : network.full;
   // A replica needs a sample at least; all numbers of devices share one batch.
   spec.batch = std::max({quick ? network.quick_batch : network.full_batch, devices, settings.most_devices});

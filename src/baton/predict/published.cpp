@@ -1,0 +1,743 @@
+#include "baton/predict/published.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/cluster/blueprint.h"
+#include "baton/model/zoo.h"
+
+namespace baton::predict {
+namespace {
+
+std::string trimmed(std::string_view text) {
+  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
+  while (!text.empty() && blank(text.front())) {
+    text.remove_prefix(1);
+  }
+  while (!text.empty() && blank(text.back())) {
+    text.remove_suffix(1);
+  }
+  return std::string(text);
+}
+
+/// "SeqLen (T)" is seqlen_t: letters and digits, with one underscore for whatever stands between.
+std::string plain(std::string_view text) {
+  std::string name;
+  for (const char c : canonical(text)) {
+    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
+      name += c;
+    } else if (!name.empty() && name.back() != '_') {
+      name += '_';
+    }
+  }
+  while (!name.empty() && name.back() == '_') {
+    name.pop_back();
+  }
+  return name;
+}
+
+/// The same without what stands between.
+std::string squeezed(std::string_view text) {
+  std::string name = plain(text);
+  std::erase(name, '_');
+  return name;
+}
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+/// One record of a CSV text from `at` on, which moves after it.
+std::vector<std::string> next_record(std::string_view text, std::size_t& at, std::size_t& line, char separator) {
+  std::vector<std::string> cells(1);
+  bool quoted = false;
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    line += c == '\n' ? 1 : 0;
+    if (quoted) {
+      if (c != '"') {
+        cells.back() += c;
+      } else if (at + 1 < text.size() && text[at + 1] == '"') {
+        cells.back() += c;
+        ++at;
+      } else {
+        quoted = false;
+      }
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == separator) {
+      cells.emplace_back();
+    } else if (c == '\n') {
+      ++at;
+      break;
+    } else {
+      cells.back() += c;
+    }
+  }
+  std::transform(cells.begin(), cells.end(), cells.begin(), [](const std::string& cell) { return trimmed(cell); });
+  return cells;
+}
+
+/// The number that a cell begins with: "1,024", "55.0 %", "8k", "1024 (not stated)".
+std::optional<double> leading_number(std::string_view cell) {
+  std::string digits;
+  std::size_t i = 0;
+  for (; i < cell.size(); ++i) {
+    const bool separator = cell[i] == ',' && i + 3 < cell.size() && std::isdigit(static_cast<unsigned char>(cell[i + 1])) != 0;
+    if (!separator) {
+      if (std::string_view("+-.0123456789eE").find(cell[i]) == std::string_view::npos) {
+        break;
+      }
+      digits += cell[i];
+    }
+  }
+  double value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end == digits.data() || !std::isfinite(value)) {
+    return std::nullopt;
+  }
+  const std::string_view behind = cell.substr(std::min(i, cell.size()));
+  const bool alone = behind.size() == 1 || (behind.size() > 1 && std::isalpha(static_cast<unsigned char>(behind[1])) == 0);
+  if (alone && (behind[0] == 'k' || behind[0] == 'K')) {
+    return value * (behind[0] == 'K' || std::fmod(value, 1) == 0 ? 1024 : 1000);
+  }
+  return value;
+}
+
+/// What a column may be called.
+using Names = std::vector<std::string_view>;
+
+/// A row with its columns by meaning.
+class Reader {
+ public:
+  Reader(const PublishedTable& table) : table_(table) {
+    for (const std::string& column : table.columns) {
+      names_.push_back(plain(column));
+    }
+  }
+
+  void row(const PublishedTable::Row& row) { row_ = &row; }
+
+  /// The first column of these names that the table has.
+  std::optional<std::size_t> column(const Names& names) const {
+    for (const std::string_view name : names) {
+      const auto found = std::find(names_.begin(), names_.end(), name);
+      if (found != names_.end()) {
+        return static_cast<std::size_t>(found - names_.begin());
+      }
+    }
+    return std::nullopt;
+  }
+  bool has(const Names& names) const { return column(names).has_value(); }
+
+  /// Empty where there is no such column, or nothing in it.
+  std::string text(const Names& names) const {
+    for (const std::string_view name : names) {
+      for (std::size_t i = 0; i < names_.size() && i < row_->cells.size(); ++i) {
+        if (names_[i] == name && !row_->cells[i].empty()) {
+          return row_->cells[i];
+        }
+      }
+    }
+    return "";
+  }
+  std::optional<double> number(const Names& names) const {
+    const std::string cell = text(names);
+    return cell.empty() ? std::nullopt : leading_number(cell);
+  }
+  /// A count; `otherwise` where the cell is empty. A usage error where it is no whole number above zero.
+  std::int64_t count(const Names& names, std::int64_t otherwise) const {
+    const std::string cell = text(names);
+    if (cell.empty() || cell == "-" || canonical(cell) == "n/a") {
+      return otherwise;
+    }
+    const std::optional<double> value = leading_number(cell);
+    if (!value || *value < 1 || *value > 1e15 || std::fmod(*value, 1) != 0) {
+      throw usage_error("'{}' in the column {} is no whole number above zero", cell, *names.begin());
+    }
+    return static_cast<std::int64_t>(*value);
+  }
+  std::int64_t needed(const Names& names) const {
+    const std::int64_t value = count(names, 0);
+    if (value == 0) {
+      throw usage_error("the column {} is empty", *names.begin());
+    }
+    return value;
+  }
+  const std::string& source() const { return table_.source; }
+
+ private:
+  const PublishedTable& table_;
+  std::vector<std::string> names_;
+  const PublishedTable::Row* row_ = nullptr;
+};
+
+const Names hidden_names{"hidden", "hidden_size", "d_model", "dim", "h"};
+const Names layer_names{"layers", "num_layers", "n_layers", "depth", "l"};
+const Names head_names{"heads", "num_heads", "attention_heads", "num_attention_heads", "n_heads", "a"};
+const Names gpu_count_names{"gpus", "num_gpus", "n_gpus", "gpu_count", "number_of_gpus", "devices", "world_size", "ngpus", "n"};
+const Names gpu_names{"gpu", "gpu_name", "gpu_type", "system", "hardware", "device", "accelerator", "section"};
+const Names model_names{"model", "model_name"};
+const Names batch_names{"global_batch", "global_batch_size", "globalbatchsize", "gbs", "batch_size", "batch"};
+const Names micro_names{"micro_batch", "micro_batch_size", "microbatchsize", "mbs", "local_batch", "local_batch_size"};
+const Names parts_names{"micro_batches", "gradaccum", "grad_accum", "gradient_accumulation", "gas", "num_microbatches"};
+const Names sequence_names{"seq", "seq_len", "seqlen", "seqlen_t", "sequence_length", "seq_length", "sequence", "context"};
+const Names token_rate_names{"throughput_t_s", "tokens_per_s", "tokens_s", "tokens_sec", "tok_s", "tokens_per_second"};
+const Names device_token_names{
+    "tokens_per_s_per_gpu", "throughput_t_s_gpu",        "tokens_s_gpu", "tokens_sec_gpu",           "tps",
+    "wps_per_gpu",          "tokens_per_second_per_gpu", "tok_s_gpu",    "median_tokens_second_gpu", "tokens_per_sec_per_gpu"};
+const Names sample_rate_names{"throughput_s_s", "samples_per_s", "samples_s", "samples_sec", "sequences_per_s"};
+const Names image_rate_names{"images_per_s", "images_s", "images_sec", "img_s"};
+const Names millisecond_names{"iteration_ms", "step_ms", "iteration_time_ms", "step_time_ms", "time_per_step_ms"};
+const Names second_names{"iteration_s", "iteration_s_derived", "step_s",    "iteration_time_s",
+                         "step_time_s", "time_per_step_s",     "step_time", "iteration_time"};
+const Names bus_names{"busbw_gbps", "busbw", "bus_bandwidth_gbps", "busbw_gb_s"};
+const Names collective_time_names{"time_us", "out_of_place_time_us", "latency_us"};
+
+std::string cluster_for(const Reader& row, const PublishedDefaults& defaults) {
+  std::string known = cluster_of_device(row.text({"cluster"}));
+  for (const std::string_view name : gpu_names) {
+    if (known.empty()) {
+      known = cluster_of_device(row.text({name}));
+    }
+  }
+  known = known.empty() ? defaults.cluster : known;
+  known = known.empty() ? cluster_of_device(row.source()) : known;
+  if (known.empty()) {
+    const std::string given = row.text(gpu_names);
+    if (!given.empty()) {
+      throw usage_error("no cluster is known for the GPU '{}': add --cluster", given);
+    }
+    throw usage_error("no column, and not the file's name, says which GPU it ran on: add --cluster");
+  }
+  return known;
+}
+
+/// MPT of a size that llm-foundry gives by name.
+std::string mpt(std::string_view size, std::int64_t sequence) {
+  struct Size {
+    std::string_view name;
+    int depth, heads, dim;
+  };
+  constexpr std::array<Size, 9> sizes{{{"125m", 12, 12, 768},
+                                       {"350m", 24, 16, 1024},
+                                       {"760m", 24, 12, 1536},
+                                       {"1b", 24, 16, 2048},
+                                       {"3b", 32, 20, 2560},
+                                       {"7b", 32, 32, 4096},
+                                       {"13b", 40, 40, 5120},
+                                       {"30b", 48, 56, 7168},
+                                       {"70b", 80, 64, 8192}}};
+  for (const Size& one : sizes) {
+    if (size == one.name) {
+      return fmt::format("gpt:depth={},heads={},dim={},context={},vocab=50368", one.depth, one.heads, one.dim, sequence);
+    }
+  }
+  return "";
+}
+
+/// A model that a table calls by name; empty if the name says nothing.
+std::string model_by_name(std::string_view given, std::int64_t sequence, bool foundry) {
+  const std::string name = squeezed(given);
+  if (foundry || name.starts_with("mpt")) {
+    return mpt(name.starts_with("mpt") ? std::string_view(name).substr(3) : name, sequence);
+  }
+  const auto llama = [&](const char* sizes) { return fmt::format("llama:{},context={}", sizes, sequence); };
+  if (contains(name, "llama3")) {
+    for (const auto& [size, model] :
+         {std::pair("405b", "llama3-405b"), std::pair("70b", "llama3-70b"), std::pair("8b", "llama3-8b")}) {
+      if (contains(name, size)) {
+        return fmt::format("{}:context={}", model, sequence);
+      }
+    }
+  }
+  if (contains(name, "llama2") || contains(name, "llama7b") || contains(name, "llama13b") || contains(name, "llama70b")) {
+    if (contains(name, "70b")) {
+      return llama("depth=80,heads=64,kv-heads=8,dim=8192,hidden=28672,vocab=32000");
+    }
+    if (contains(name, "13b")) {
+      return llama("depth=40,heads=40,kv-heads=40,dim=5120,hidden=13824,vocab=32000");
+    }
+    return llama("depth=32,heads=32,kv-heads=32,dim=4096,hidden=11008,vocab=32000");
+  }
+  if (contains(name, "gpt3") && contains(name, "175b")) {
+    return fmt::format("gpt:depth=96,heads=96,dim=12288,context={},vocab=51200", sequence);
+  }
+  if (contains(name, "gpt2xl")) {
+    return fmt::format("gpt2-xl:context={}", sequence);
+  }
+  return "";
+}
+
+/// The sizes of a GPT by columns, or a model by name. `layers` is how many it has.
+std::string model_of(const Reader& row, std::int64_t sequence, bool foundry, std::int64_t vocabulary_multiple,
+                     std::int64_t& layers) {
+  const std::string name = row.text(model_names);
+  std::string model;
+  if (row.has(hidden_names) && !row.text(hidden_names).empty()) {
+    layers = row.needed(layer_names);
+    const std::int64_t vocabulary = row.count({"vocab", "vocab_size", "vocabulary"}, 51200);
+    const std::int64_t kv_heads = row.count({"kv_heads", "num_kv_heads", "query_groups"}, 0);
+    const std::int64_t inner = row.count({"ffn_hidden", "ffn_hidden_size", "intermediate_size"}, 0);
+    const std::int64_t rounded = (vocabulary + vocabulary_multiple - 1) / vocabulary_multiple * vocabulary_multiple;
+    if (contains(squeezed(name), "llama")) {
+      return fmt::format("llama:depth={},heads={},kv-heads={},dim={},hidden={},context={},vocab={}", layers, row.needed(head_names),
+                         kv_heads == 0 ? row.needed(head_names) : kv_heads, row.needed(hidden_names),
+                         inner == 0 ? row.needed(hidden_names) * 4 : inner, sequence, rounded);
+    }
+    return fmt::format("gpt:depth={},heads={},dim={},context={},vocab={}{}", layers, row.needed(head_names),
+                       row.needed(hidden_names), sequence, rounded, inner == 0 ? "" : fmt::format(",hidden={}", inner));
+  }
+  model = model_by_name(name, sequence, foundry);
+  if (model.empty()) {
+    throw usage_error("the model '{}' is not known by name, and the table has no columns hidden, layers and heads", name);
+  }
+  const model::Model parsed = model::parse_model(model);
+  layers = (static_cast<std::int64_t>(parsed.blocks().size()) - 2) / 2;
+  return model;
+}
+
+/// Seconds per step, by whichever column says.
+double seconds_per_step(const Reader& row, double batch, double sequence, double devices) {
+  const auto positive = [](std::optional<double> value) { return value && *value > 0; };
+  if (const auto ms = row.number(millisecond_names); positive(ms)) {
+    return *ms * 1e-3;
+  }
+  if (const auto s = row.number(second_names); positive(s)) {
+    return *s;
+  }
+  if (const auto rate = row.number(device_token_names); positive(rate)) {
+    return batch * sequence / (*rate * devices);
+  }
+  if (const auto rate = row.number(token_rate_names); positive(rate)) {
+    return batch * sequence / *rate;
+  }
+  if (const auto rate = row.number(image_rate_names); positive(rate)) {
+    return batch / *rate;
+  }
+  if (const auto rate = row.number({"images_per_s_per_gpu"}); positive(rate)) {
+    return batch / (*rate * devices);
+  }
+  if (const auto rate = row.number(sample_rate_names); positive(rate)) {
+    return batch / *rate;
+  }
+  throw usage_error("no column says how long a step takes, or how many tokens, samples or images per second there are");
+}
+
+/// How many layers each stage has, as blocks: an embedding before the first, scores after the last.
+std::vector<std::int64_t> split_of(std::int64_t layers, std::int64_t stages) {
+  if (layers % stages != 0) {
+    throw usage_error("{} layers cannot be divided evenly over {} stages", layers, stages);
+  }
+  std::vector<std::int64_t> blocks;
+  for (std::int64_t s = 0; s < stages; ++s) {
+    blocks.push_back(2 * layers / stages + (s == 0 ? 1 : 0) + (s + 1 == stages ? 1 : 0));
+  }
+  return blocks;
+}
+
+std::string software_for(const Reader& row, const PublishedDefaults& defaults, const std::string& cluster, bool foundry) {
+  if (!defaults.software.empty()) {
+    return defaults.software;
+  }
+  if (const std::string named = canonical(row.text({"software", "framework"})); !named.empty()) {
+    for (const cost::Software& known : cost::software_profiles()) {
+      if (contains(named, known.name)) {
+        return known.name;
+      }
+    }
+    for (const char* family : {"torchtitan", "nemo", "megatron", "fsdp", "foundry"}) {
+      if (contains(named, family)) {
+        return family == std::string("torchtitan")                                 ? "torchtitan"
+               : family == std::string("fsdp") || family == std::string("foundry") ? "fsdp"
+                                                                                   : "megatron-core";
+      }
+    }
+  }
+  if (contains(squeezed(row.source()), "vtrain") || contains(squeezed(row.source()), "deepspeed")) {
+    return "megatron-deepspeed";  // what vTrain measured; its columns do not say
+  }
+  if (row.has(image_rate_names) || row.has({"images_per_s_per_gpu"})) {
+    return "mxnet-resnet";
+  }
+  if (foundry) {
+    return "fsdp";
+  }
+  if (row.has({"techniques"}) || row.has({"fsdp"})) {
+    const std::string techniques = canonical(row.text({"techniques", "technique"}));
+    return techniques.empty() || contains(techniques, "compile") ? "torchtitan" : "torchtitan-eager";
+  }
+  return contains(cluster, "a100") || contains(cluster, "v100") || contains(cluster, "dgx-2") ? "megatron-2021" : "megatron-core";
+}
+
+std::string precision_of(const std::string& text, const std::string& software, const std::string& cluster, bool& fp8) {
+  const std::string name = canonical(text);
+  fp8 = contains(name, "fp8") || contains(name, "float8") || contains(name, "f8");
+  if (fp8) {
+    return "bf16";
+  }
+  for (const char* known : {"bf16", "fp16", "tf32", "fp32"}) {
+    if (contains(name, known)) {
+      return known;
+    }
+  }
+  if (name == "mixed" || name == "half" || name == "float16") {
+    return "fp16";
+  }
+  if (name == "bfloat16") {
+    return "bf16";
+  }
+  if (!name.empty()) {
+    throw usage_error("the precision '{}' is not known", text);
+  }
+  return contains(software, "2021") || contains(cluster, "v100") || contains(software, "resnet") ? "fp16" : "bf16";
+}
+
+void refuse_unknown_axes(const Reader& row) {
+  for (const Names& names :
+       {Names{"cp", "context_parallel", "context_parallel_size"}, Names{"ep", "expert_parallel", "expert_parallel_size"}}) {
+    if (row.count(names, 1) > 1) {
+      throw usage_error("it divides the work along {}, an axis that Baton does not have", *names.begin());
+    }
+  }
+  if (contains(squeezed(row.text({"techniques"})), "asynctp")) {
+    throw usage_error("asynchronous tensor parallelism cuts products into pieces, which Baton's plans do not");
+  }
+  if (const std::string offload = canonical(row.text({"activation_cpuoffload"})); offload == "true") {
+    throw usage_error("it keeps activations in the memory of the host, which Baton's plans do not");
+  }
+}
+
+bool is_full(const std::string& recompute) { return recompute.starts_with("full") || recompute == "true" || recompute == "yes"; }
+
+/// Whether every layer was computed twice, of a table that has no column for that but gives arithmetic per second beside the time:
+/// by the formulas of Megatron-LM's papers a step of a GPT has 72 B s l h² (1 + s/6h + V/12lh) floating-point operations, and 96 B
+/// s l h² (1 + s/6h + V/16lh) with recomputation. The one that gives the table's own figure within 2 % is taken.
+bool says_recomputed(const Reader& row, double seconds, double batch, double sequence, double devices) {
+  const std::optional<double> rate = row.number({"tflops_per_gpu", "tflops_gpu", "tflop_s_per_gpu", "tflops"});
+  if (!rate || row.text(hidden_names).empty() || row.text(layer_names).empty()) {
+    return false;
+  }
+  const auto h = static_cast<double>(row.needed(hidden_names));
+  const auto l = static_cast<double>(row.needed(layer_names));
+  const auto vocabulary = static_cast<double>(row.count({"vocab", "vocab_size", "vocabulary"}, 51200));
+  const double done = *rate * 1e12 * seconds * devices;
+  const double layers = batch * sequence * l * h * h;
+  const double twice = 96 * layers * (1 + sequence / (6 * h) + vocabulary / (16 * l * h));
+  return std::abs(done / twice - 1) < 0.02;
+}
+
+/// A training step.
+void read_training(const Reader& row, const PublishedDefaults& defaults, PublishedCase& one) {
+  const bool foundry = row.has({"sharding_strategy"}) && row.has({"gradaccum"});
+  const bool images = row.has(image_rate_names) || row.has({"images_per_s_per_gpu"});
+  refuse_unknown_axes(row);
+  job::JobSpec spec;
+  spec.cluster = cluster_for(row, defaults);
+  spec.software = software_for(row, defaults, spec.cluster, foundry);
+  bool fp8 = false;
+  spec.precision = strategy::precision_by_name(
+      precision_of(row.text({"precision", "dtype", "data_type"}), spec.software, spec.cluster, fp8));
+  const std::int64_t devices = row.needed(gpu_count_names);
+  const std::int64_t tp = row.count({"tp", "tensor_parallel", "tensor_parallel_size", "t"}, 1);
+  const std::int64_t pp = row.count({"pp", "pipeline_parallel", "pipeline_parallel_size", "p"}, 1);
+  const std::int64_t sharded = row.count({"fsdp", "dp_shard"}, 0);
+  const std::int64_t dp = row.count({"dp", "data_parallel", "data_parallel_size", "d"},
+                                    sharded > 0 ? sharded : std::max<std::int64_t>(1, devices / (tp * pp)));
+  if (dp * tp * pp != devices) {
+    throw usage_error("dp {} x pp {} x tp {} is not its {} GPUs", dp, pp, tp, devices);
+  }
+  const std::int64_t sequence = images ? 1 : row.count(sequence_names, 2048);
+  std::int64_t layers = 0;
+  const cost::Software software = cost::software_by_name(spec.software);
+  spec.model = images ? "resnet50:group=1"
+                      : model_of(row, sequence, foundry,
+                                 tp == 1 && !software.pads_alone ? 1 : software.vocabulary * (software.vocabulary > 1 ? tp : 1),
+                                 layers);
+  const std::int64_t micro = row.count(micro_names, 0);
+  std::int64_t parts = row.count(parts_names, 0);
+  const std::int64_t batch = row.count(batch_names, micro * std::max<std::int64_t>(1, parts) * dp);
+  if (batch == 0) {
+    throw usage_error("no column says how large the batch is");
+  }
+  one.seconds = seconds_per_step(row, static_cast<double>(batch), static_cast<double>(sequence), static_cast<double>(devices));
+  one.memory = row.number({"memory_gib", "peak_memory_gib", "memory_gb"});
+  if (batch % dp != 0) {
+    throw usage_error("a batch of {} cannot be divided over {} replicas", batch, dp);
+  }
+  spec.devices = devices;
+  spec.batch = batch;
+  spec.dp = dp;
+  spec.pp = pp;
+  spec.tp = tp;
+  spec.fold = job::Fold::always;
+  const std::string sharding = canonical(row.text({"sharding_strategy", "zero"}));
+  if (sharding == "shard-grad-op" || sharding == "2") {
+    spec.zero = 2;
+  } else if (sharding == "full-shard" || sharding == "3" || sharded > 0) {
+    spec.zero = 3;
+  } else if (sharding == "1") {
+    spec.zero = 1;
+  }
+  const std::string recompute = canonical(row.text({"recompute", "activation_checkpointing", "recomputation", "ac"}));
+  const bool twice = recompute.empty() && says_recomputed(row, one.seconds, static_cast<double>(batch),
+                                                          static_cast<double>(sequence), static_cast<double>(devices));
+  spec.recompute = is_full(recompute) || twice ? strategy::Recompute::full : spec.recompute;
+  if (!recompute.starts_with("selective") && contains(spec.software, "torchtitan")) {
+    spec.software += "+keep";  // what it computes twice is said by `recompute` alone
+  }
+  if (tp > 1 && contains(spec.software, "torchtitan")) {
+    spec.sp = true;  // parallelize_llama.py: norms are SequenceParallel wherever tensors are divided
+  }
+  spec.software += fp8 ? "+fp8" : "";
+  if (pp > 1) {
+    const std::string schedule = canonical(row.text({"schedule", "pipeline_schedule"}));
+    const std::int64_t chunks = row.count({"vp", "virtual_pipeline", "chunks", "vpp"}, schedule.starts_with("interleaved") ? 2 : 1);
+    spec.schedule = chunks > 1 ? "interleaved" : schedule.empty() ? "1f1b" : schedule;
+    spec.chunks = chunks > 1 ? std::optional(chunks) : std::nullopt;
+    spec.split = split_of(layers, pp * chunks);
+  }
+  const std::int64_t of_replica = batch / dp;
+  PublishedJobs jobs;
+  if (micro > 0 || parts > 0) {
+    const std::int64_t each = micro > 0 ? micro : of_replica / parts;
+    if (each == 0 || of_replica % each != 0) {
+      throw usage_error("the {} samples of a replica cannot be divided into micro-batches of {}", of_replica, each);
+    }
+    spec.micro_batches = of_replica / each;
+    jobs.push_back(spec);
+  } else if (images) {
+    spec.micro_batches = 1;
+    jobs.push_back(spec);
+  } else {
+    const std::int64_t largest = pp > 1 ? std::max<std::int64_t>(1, of_replica / (4 * pp)) : 16;  // so that few stages idle
+    for (std::int64_t each = 1; each <= largest && of_replica % each == 0; each *= 2) {
+      spec.micro_batches = of_replica / each;
+      jobs.push_back(spec);
+    }
+  }
+  one.what = fmt::format(
+      "{}{} on {} {}, dp {} pp {} tp {}, batch {}{}{}", spec.model, fp8 ? " fp8" : "", devices, spec.cluster, dp, pp, tp, batch,
+      micro > 0 ? fmt::format(", micro-batch {}", micro) : "",
+      spec.recompute == strategy::Recompute::none ? "" : fmt::format(", recompute {}", strategy::to_text(spec.recompute)));
+  one.job = std::move(jobs);
+}
+
+void read_all_reduce(const Reader& row, const PublishedDefaults& defaults, PublishedCase& one) {
+  if (const std::string kind = squeezed(row.text({"collective", "operation"})); !kind.empty() && kind != "allreduce") {
+    throw usage_error("the collective '{}' is not compared", row.text({"collective", "operation"}));
+  }
+  PublishedAllReduce job{cluster_for(row, defaults), row.needed(gpu_count_names),
+                         row.needed({"bytes", "size", "size_b", "message_bytes"}),
+                         squeezed(row.text({"algorithm", "algo"})) == "ring"};
+  const auto n = static_cast<double>(job.devices);
+  if (const auto time = row.number(collective_time_names); time && *time > 0) {
+    one.seconds = *time * 1e-6;
+  } else if (const auto rate = row.number(bus_names); rate && *rate > 0) {
+    one.seconds = static_cast<double>(job.bytes) * 2 * (n - 1) / n / (*rate * 1e9);
+  } else {
+    throw usage_error("no column says how long it takes, or at which bus bandwidth");
+  }
+  one.what = fmt::format("all_reduce of {} between {} devices of {}{}", to_text(Bytes(job.bytes)), job.devices, job.cluster,
+                         job.ring ? ", ring" : "");
+  one.job = job;
+}
+
+/// One case for the forward and one for the backward.
+void read_kernels(const Reader& row, const PublishedDefaults& defaults, PublishedCase one, std::vector<PublishedCase>& cases) {
+  const bool norm = row.has({"norm_type"});
+  PublishedKernel job;
+  try {
+    job.cluster = cluster_for(row, defaults);
+    const std::string type = canonical(row.text({"data_type", "precision", "dtype"}));
+    if (contains(type, "fp8") || contains(type, "float8")) {
+      throw usage_error("a kernel in fp8 has no op here");
+    }
+    job.precision = contains(type, "bf") ? "bf16" : contains(type, "16") ? "fp16" : "fp32";
+    const std::string backend = canonical(row.text({"backend", "software", "implementation"}));
+    job.software = !defaults.software.empty() ? defaults.software : backend.empty() ? "cudnn" : backend;
+    if (norm) {
+      const std::string kind = squeezed(row.text({"norm_type"}));
+      job.kind = kind == "rmsnorm" ? PublishedKernel::Kind::rms_norm : PublishedKernel::Kind::layer_norm;
+      job.positions = row.needed({"n", "rows", "tokens"});
+      job.features = row.needed({"c", "features", "hidden"});
+      one.what = fmt::format("{} of {} x {}, {}, {}", row.text({"norm_type"}), job.positions, job.features, job.software,
+                             job.precision);
+    } else {
+      job.batch = row.count({"batch_size", "batch", "b"}, 1);
+      job.positions = row.needed({"q_seqlen", "seqlen", "seq", "seq_len"});
+      if (row.count({"kv_seqlen"}, job.positions) != job.positions) {
+        throw usage_error("attention over more keys than queries has no op here");
+      }
+      if (row.count({"sliding_window_size", "window"}, 0) > 0) {
+        throw usage_error("attention within a sliding window has no op here");
+      }
+      job.heads = row.needed({"num_q_heads", "heads", "num_heads"});
+      job.kv_heads = row.count({"num_kv_heads", "kv_heads"}, job.heads);
+      job.features = row.needed({"head_dim_qk", "head_dim", "d"});
+      const std::string mask = canonical(row.text({"attn_mask", "mask", "causal"}));
+      job.causal = !(contains(mask, "no") || mask == "false" || mask == "full");
+      one.what = fmt::format("attention of {} x {} positions, {} heads of {}, {}{}", job.batch, job.positions, job.heads,
+                             job.features, job.precision, job.causal ? ", causal" : "");
+    }
+  } catch (const Error& error) {
+    one.reason = error.what();
+    cases.push_back(one);
+    return;
+  }
+  bool any = false;
+  for (const bool backward : {false, true}) {
+    const auto ms = backward ? row.number({"bwd_time_ms", "backward_ms"}) : row.number({"fwd_time_ms", "forward_ms"});
+    if (ms && *ms > 0) {
+      PublishedCase part = one;
+      job.backward = backward;
+      part.seconds = *ms * 1e-3;
+      part.what = (backward ? "backward: " : "forward: ") + one.what;
+      part.job = job;
+      cases.push_back(std::move(part));
+      any = true;
+    }
+  }
+  if (!any) {
+    one.reason = "it has no time";
+    cases.push_back(one);
+  }
+}
+
+enum class TableKind : std::uint8_t { training, all_reduce, kernels };
+
+TableKind kind_of(const Reader& table, const std::string& source) {
+  const bool times = table.has({"fwd_time_ms", "forward_ms", "bwd_time_ms", "backward_ms"});
+  if (times && (table.has({"norm_type"}) || table.has({"head_dim_qk", "head_dim"}))) {
+    return TableKind::kernels;
+  }
+  if (table.has({"bytes", "size", "size_b", "message_bytes"}) && (table.has(bus_names) || table.has(collective_time_names))) {
+    return TableKind::all_reduce;
+  }
+  const bool timed = table.has(millisecond_names) || table.has(second_names) || table.has(token_rate_names) ||
+                     table.has(device_token_names) || table.has(sample_rate_names) || table.has(image_rate_names) ||
+                     table.has({"images_per_s_per_gpu"});
+  const bool sized = table.has(model_names) || (table.has(hidden_names) && table.has(layer_names) && table.has(head_names)) ||
+                     table.has(image_rate_names) || table.has({"images_per_s_per_gpu"});
+  std::vector<std::string> missing;
+  if (!sized) {
+    missing.emplace_back("the model (hidden, layers and heads, or model)");
+  }
+  if (!table.has(gpu_count_names)) {
+    missing.emplace_back("the number of GPUs (gpus)");
+  }
+  if (!timed) {
+    missing.emplace_back("a time or a rate (iteration_ms, step_ms, tokens_per_s, tokens_per_s_per_gpu, images_per_s, ...)");
+  }
+  if (!missing.empty()) {
+    std::string list;
+    for (std::size_t i = 0; i < missing.size(); ++i) {
+      list += (i == 0 ? "" : i + 1 == missing.size() ? " and " : ", ") + missing[i];
+    }
+    throw usage_error(
+        "the table {} has no column for {}; a table of collectives has bytes, gpus and busbw_GBps or time_us, one of kernels "
+        "fwd_time_ms with norm_type or head_dim_qk",
+        source, list);
+  }
+  return TableKind::training;
+}
+
+}  // namespace
+
+PublishedTable parse_table(std::string_view text, std::string source) {
+  if (text.starts_with("\xef\xbb\xbf")) {
+    text.remove_prefix(3);
+  }
+  if (!is_utf8(text)) {
+    throw usage_error("the table {} is no text in UTF-8", source);
+  }
+  const std::string_view first = text.substr(0, text.find('\n'));
+  char separator = ',';
+  for (const char other : {';', '\t'}) {
+    if (std::count(first.begin(), first.end(), other) > std::count(first.begin(), first.end(), separator)) {
+      separator = other;
+    }
+  }
+  PublishedTable table{.source = std::move(source), .columns = {}, .rows = {}};
+  std::size_t at = 0;
+  std::size_t line = 1;
+  table.columns = next_record(text, at, line, separator);
+  if (table.columns.size() < 2) {
+    throw usage_error("the table {} has no line of column names separated by commas", table.source);
+  }
+  while (at < text.size()) {
+    PublishedTable::Row row{.line = line, .cells = {}};
+    row.cells = next_record(text, at, line, separator);
+    if (std::all_of(row.cells.begin(), row.cells.end(), [](const std::string& cell) { return cell.empty(); })) {
+      continue;
+    }
+    if (row.cells.size() > table.columns.size()) {
+      throw usage_error("line {} of the table {} has {} cells, but there are {} columns", row.line, table.source, row.cells.size(),
+                        table.columns.size());
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+std::string cluster_of_device(std::string_view text) {
+  for (const cluster::Blueprint& known : cluster::catalogue()) {
+    if (known.in_node > 0 && known.name == canonical(text)) {
+      return known.name;
+    }
+  }
+  const std::string name = squeezed(text);
+  for (const char* newer : {"h200", "h100", "a100", "v100"}) {
+    if (contains(name, newer)) {
+      if (newer == std::string_view("h100") && contains(name, "96gb")) {
+        return "h100-96gb";
+      }
+      if (newer == std::string_view("a100") && contains(name, "40gb")) {
+        return "dgx-a100-40gb";
+      }
+      if (newer == std::string_view("v100") && contains(name, "dgx2")) {
+        return "dgx-2";
+      }
+      return fmt::format("dgx-{}", newer);
+    }
+  }
+  return contains(name, "dgx2") ? "dgx-2" : "";
+}
+
+std::vector<PublishedCase> published_cases(const PublishedTable& table, const PublishedDefaults& defaults) {
+  Reader reader(table);
+  const TableKind kind = kind_of(reader, table.source);
+  std::vector<PublishedCase> cases;
+  for (std::size_t r = 0; r < table.rows.size(); ++r) {
+    reader.row(table.rows[r]);
+    PublishedCase one{.source = table.source,
+                      .line = table.rows[r].line,
+                      .what = {},
+                      .memory = {},
+                      .fitted = r % 10 == 0,
+                      .job = PublishedJobs{},
+                      .reason = {}};
+    if (kind == TableKind::kernels) {
+      read_kernels(reader, defaults, std::move(one), cases);
+      continue;
+    }
+    try {
+      kind == TableKind::all_reduce ? read_all_reduce(reader, defaults, one) : read_training(reader, defaults, one);
+    } catch (const Error& error) {
+      if (error.kind() != Error::Kind::usage) {
+        throw;
+      }
+      one.reason = error.what();
+    }
+    cases.push_back(std::move(one));
+  }
+  return cases;
+}
+
+}  // namespace baton::predict

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "baton/job/choice.h"
+#include "baton/trace/analysis.h"
+#include "baton/training/job.h"
+
+namespace baton::predict {
+
+/// A way of splitting a job over a cluster, and what a simulated step of it costs.
+struct Found {
+  job::JobSpec spec;
+  job::Choice choice = {};
+  std::string name;  // as plans are described, "dp 4 × pp 2, 1f1b, 8 micro-batches", and whether it recomputes
+  Nanoseconds step;
+  Bytes memory;                     // of the device that needs most
+  trace::DeviceTime time;           // where the step went, the mean over devices
+  bool from_shorter_steps = false;  // two steps of fewer micro-batches were simulated, the rest is in proportion
+};
+
+struct SearchResult {
+  std::vector<Found> ranked;                   // the fastest first
+  std::vector<std::size_t> frontier;           // into `ranked`: none that was simulated is both faster and smaller
+  std::size_t considered = 0;                  // all splits: each is in one of the next five, or simulated and refused or too large
+  std::size_t tried = 0;                       // simulated
+  std::size_t pruned = 0;                      // not simulated: cannot be faster than the fastest
+  std::size_t left_out = 0;                    // not simulated: others are priced faster
+  std::size_t too_long = 0;                    // not simulated: the plan would have more tasks than a search compiles
+  std::size_t too_large = 0;                   // for the devices' memory,
+  Bytes least_too_large;                       // of which the smallest needs no less than this
+  std::size_t refused = 0;                     // that the model or the batch does not allow,
+  std::map<std::string, std::size_t> reasons;  // how many for which reason
+  std::optional<Found> one_device;             // without micro-batches, whether it fits or not; nothing if it was not reached
+  std::int64_t devices = 1;                    // that there are
+  Bytes device_memory;
+  bool complete = true;
+
+  void note_too_large(double bytes);
+};
+
+/// Called before each try; false: stop with what there is.
+using SearchProgress = std::function<bool(std::size_t done, std::size_t total)>;
+
+/// Prices every split of the job over the devices and over fewer (job/choice.h says which there are), and simulates about 50: the
+/// most promising by price of different divisions of the devices, then those that are best by prices corrected by what was found.
+/// If plans are small, so is every other one simulated that could be faster than the fastest. `shared` is what all have in common:
+/// model, batch, cluster, devices, optimizer; a usage error names what is asked for there although the search chooses it. `own` may
+/// hold a model and costs.
+SearchResult search(const job::JobSpec& shared, const cluster::Machine& machine, const SearchProgress& progress = {},
+                    const training::Own& own = {});
+
+/// Whether the fastest split beats one device, and by how much; empty if one device was not reached.
+std::string against_one_device(const SearchResult& result);
+
+/// Whether a smaller number of devices is faster than all of them; empty if there is one device.
+std::string against_all_devices(const SearchResult& result);
+
+/// Why the second lost: what part of the difference lies in computing, in exposed communication, in waiting and in the rest.
+std::string why_not(const Found& best, const Found& second);
+
+}  // namespace baton::predict

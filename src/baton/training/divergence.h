@@ -1,0 +1,25 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "baton/checkpoint/checkpoint.h"
+#include "baton/training/job.h"
+
+namespace baton::training {
+
+/// Where a training first had values that are no numbers.
+struct Divergence {
+  std::int64_t step = 0;
+  std::string where;  // "linear in the backward of block 3"
+};
+
+/// Trains the job again on one device, from a checkpoint or, if there is none, from the start, and looks at every value that a
+/// step leaves, up to and with step `last`. Nothing where all of them are finite, or `go_on` said no after
+/// some step. One device sums in another order than several do, so it may part from them by a step where
+/// values are about to overflow.
+std::optional<Divergence> find_divergence(JobSpec spec, const cluster::Machine& machine, const checkpoint::Source* from,
+                                          std::int64_t last, const std::function<bool()>& go_on);
+
+}  // namespace baton::training

@@ -1,0 +1,217 @@
+#include "baton/training/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/cluster/blueprint.h"
+#include "baton/cuda/cuda.h"
+#include "baton/devices/backends.h"
+#include "baton/devices/devices.h"
+#include "baton/job/setup.h"
+#include "baton/model/zoo.h"
+
+namespace baton::training {
+namespace {
+
+std::string list_backends() {
+  std::vector<std::string> forms;
+  for (const devices::BackendKind& kind : devices::backends()) {
+    forms.push_back(fmt::format("{} ({})", kind.name, kind.summary));
+  }
+  return either(forms);
+}
+
+cluster::Cluster make_cluster(const JobSpec& spec, const cluster::Machine& machine, ranks::World* world) {
+  if (job::is_imagined(spec)) {
+    return job::imagine(spec);
+  }
+  const std::string devices = spec.devices.text();
+  return cluster::Cluster(world == nullptr ? devices::open_devices(devices, machine, spec.memory)
+                                           : devices::open_devices_of_ranks(devices, machine, spec.memory, *world),
+                          spec.link);
+}
+
+/// A strategy of the program's own has no name that a specification could have.
+JobSpec without_strategy(JobSpec spec, const Own& own) {
+  if (own.strategy) {
+    spec.strategy.clear();
+  }
+  return spec;
+}
+
+/// A model that leaves its vocabulary open takes that of the data.
+JobSpec with_vocabulary(JobSpec spec, const Own& own) {
+  if (own.model || !model::lacks_vocabulary(spec.model) || (!own.data && (spec.data.empty() || data::is_random(spec.data)))) {
+    return spec;
+  }
+  const data::Parts parts = own.data
+                                ? *own.data
+                                : data::open(spec.data,
+                                             {.tokenizer = spec.tokenizer, .given_tokenizer = {}, .token_type = spec.token_type});
+  const data::Source& source = parts.train ? *parts.train : *parts.test;
+  if (const std::int64_t vocabulary = source.description().vocabulary; vocabulary > 0) {
+    spec.model += fmt::format(",vocab={}", vocabulary);
+  }
+  return spec;
+}
+
+}  // namespace
+
+const std::vector<JobField>& job_fields() {
+  static const std::vector<JobField> fields = [] {
+    std::vector<JobField> list = job::fields();
+    for (JobField& field : list) {
+      if (field.name == "backend") {
+        field.help = list_backends() + " (default: the fastest one for the devices)";
+        field.values = devices::backend_names;
+      }
+    }
+    return list;
+  }();
+  return fields;
+}
+
+const JobField* find_field(std::string_view name) { return job::find_field(job_fields(), name); }
+
+Job::Job(const JobSpec& given, cluster::Machine machine, ranks::World* world, Own own)
+    : Job(Ready{}, with_vocabulary(with_software(given), own), std::move(machine), world, std::move(own)) {}
+
+Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, ranks::World* world, Own own)
+    : spec_(spec),
+      own_(std::move(own)),
+      world_(world),
+      machine_(world == nullptr ? std::move(machine) : devices::share_of(machine, *world)),
+      model_(own_.model ? own_.model->with_seed(spec.seed) : job::make_model(spec)),
+      cluster_(make_cluster(spec, machine_, world)),
+      backend_(devices::make_backend(devices::backend_for(cluster_.devices(), spec.backend))),
+      software_(cost::software_by_name(spec.software)),
+      fold_beyond_(job::fold_beyond(spec)),
+      request_(job::make_request(without_strategy(spec, own_), model_, cluster_,
+                                 job::is_imagined(spec) ? job::imagined_target() : backend_->target())) {
+  spec_.backend = backend_->name();
+  spec_.loss = request_.step.loss;
+  if (own_.model) {
+    spec_.model = own_.model->name();
+  }
+  if (own_.strategy) {
+    spec_.strategy = request_.strategy = own_.strategy->name;
+  } else if (own_.schedule && spec_.strategy.empty()) {
+    request_.strategy = "product";
+  }
+  if (own_.duration && !imagined()) {
+    throw usage_error("a cost model of your own is for a simulated machine: name one with --cluster, \"ideal\" if none is meant");
+  }
+  take_schedule();
+  job::require_sense(spec_, request_);
+  if (!imagined() && request_.step.precision == strategy::Precision::fp64 && spec_.backend == "cpu") {
+    throw usage_error(
+        "the cpu backend has no kernels for fp64: --backend reference computes it, slowly, or choose another --precision");
+  }
+  open_data();
+}
+
+const strategy::Strategy& Job::strategy() const {
+  return own_.strategy ? *own_.strategy : strategy::strategy_by_name(request_.strategy);
+}
+
+void Job::take_schedule() {
+  if (!own_.schedule) {
+    return;
+  }
+  const strategy::NamedLayout* named = strategy().layout();
+  if (named == nullptr) {
+    throw usage_error("strategy {} has no pipeline, so it takes no schedule", request_.strategy);
+  }
+  strategy::Layout& layout = request_.layout;
+  const auto devices = static_cast<std::int64_t>(cluster_.size());
+  const std::int64_t others = std::max<std::int64_t>(layout.dp, 1) * std::max<std::int64_t>(layout.tp, 1);
+  layout.pp = layout.pp > 0 ? layout.pp : std::max<std::int64_t>(devices / others, 1);
+  const std::int64_t pieces = layout.micro_batches > 0 ? layout.micro_batches : 2 * layout.pp;
+  layout.grid = own_.schedule({.devices = layout.pp, .chunks = std::max<std::int64_t>(layout.chunks, 1), .micro_batches = pieces});
+  layout.schedule.clear();
+  layout.chunks = 0;
+}
+
+void Job::open_data() {
+  if (!own_.data && (spec_.data.empty() || data::is_random(spec_.data))) {
+    for (const JobField& field : job_fields()) {
+      if (field.topic == job::Topic::data && field.name != "data" && field.given(spec_)) {
+        throw usage_error("--{} says how data is read, and there is none: give some with --data", field.name);
+      }
+    }
+    return;
+  }
+  if (simulated()) {
+    throw usage_error("a simulated step reads no data: leave out --data");
+  }
+  if (samples() > 0) {
+    throw usage_error("--samples counts random samples, and --data brings its own: leave out one of them");
+  }
+  data_ = std::make_unique<JobData>(spec_, model_, request_.step.loss, request_.step.global_batch, seed(), own_.data);
+  request_.step.loads_ahead = true;
+}
+
+std::optional<strategy::Folded> Job::fold() const {
+  return imagined() && cluster_.size() > fold_beyond_ ? strategy::fold(request_, strategy()) : std::nullopt;
+}
+
+bool Job::imagined() const { return job::is_imagined(spec_); }
+
+plan::Limits Job::limits(const plan::Plan& plan) const {
+  plan::Limits limits = exec::limits(plan, cluster_, *backend_);
+  if (imagined()) {
+    limits.has_kernel = nullptr;
+  }
+  return limits;
+}
+
+std::optional<double> peak_flops(const Job& job) {
+  const strategy::Precision precision = job.request().step.precision;
+  const std::string type(precision == strategy::Precision::tf32 ? "tf32" : to_text(strategy::dtype_of(precision)));
+  double sum = 0;
+  for (const cluster::Device& device : job.cluster().devices()) {
+    if (!device.gpu) {
+      return std::nullopt;
+    }
+    const std::vector<cluster::Gpu> gpus = cuda::find_gpus();
+    const auto ordinal = static_cast<std::size_t>(device.gpu->ordinal);
+    const cluster::Speed* speed = nullptr;
+    const std::vector<cluster::Blueprint>& known = cluster::catalogue();
+    for (const cluster::Blueprint& blueprint : known) {
+      const std::string model = "NVIDIA " + blueprint.device.name;
+      if (ordinal < gpus.size() && (gpus[ordinal].name == model || gpus[ordinal].name.starts_with(model + " "))) {
+        speed = &blueprint.device.speed;
+      }
+    }
+    const auto rate = speed == nullptr ? decltype(speed->rates.end())() : speed->rates.find(type);
+    if (speed == nullptr || rate == speed->rates.end()) {
+      return std::nullopt;
+    }
+    sum += rate->second / device.gpu->of;
+  }
+  return sum;
+}
+
+std::string Job::oversubscription() const {
+  if (const std::size_t ranks = cluster_.most_ranks_on_a_gpu(); ranks > 1) {
+    return fmt::format(
+        "{} ranks share a GPU: their kernels take turns on it, so this run is real but slower than on GPUs of their own", ranks);
+  }
+  if (!cluster_.oversubscribed()) {
+    return {};
+  }
+  std::set<std::pair<int, int>> cores;
+  for (const cluster::Device& device : cluster_.devices()) {
+    for (const int core : device.cores) {
+      cores.emplace(device.machine, core);
+    }
+  }
+  return fmt::format("{} devices share {} core{}: they take turns, so this run is real but slower than on cores of their own",
+                     cluster_.size(), cores.size(), cores.size() == 1 ? "" : "s");
+}
+
+}  // namespace baton::training

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/cluster/cluster.h"
+#include "baton/cluster/machine.h"
+#include "baton/cost/software.h"
+#include "baton/exec/backend.h"
+#include "baton/exec/run.h"
+#include "baton/job/spec.h"
+#include "baton/job/what_if.h"
+#include "baton/model/model.h"
+#include "baton/ranks/world.h"
+#include "baton/strategy/fold.h"
+#include "baton/strategy/strategy.h"
+#include "baton/training/job_data.h"
+#include "baton/training/own.h"
+
+namespace baton::training {
+
+using job::changed;
+using job::is_schedule_file;
+using job::is_this_machine;
+using job::JobField;
+using job::JobSpec;
+using job::parse_what_if;
+using job::set_field;
+using job::this_machine;
+using job::WhatIf;
+using job::with_software;
+
+/// All options, in the order of the help, and with the backends that there are here.
+const std::vector<JobField>& job_fields();
+/// The field with this spelling, in which dashes and underscores are the same; nullptr if there is none.
+const JobField* find_field(std::string_view name);
+
+/// The job that a specification describes. The constructor checks everything, before anything starts.
+class Job {
+ public:
+  /// With several ranks every rank makes the job, and its devices are those of all ranks.
+  Job(const JobSpec& spec, cluster::Machine machine, ranks::World* world = nullptr, Own own = {});
+
+  Job(const Job&) = delete;  // the request refers to the model and the cluster
+  Job& operator=(const Job&) = delete;
+
+  const JobSpec& spec() const { return spec_; }
+  const cluster::Machine& machine() const { return machine_; }
+  const model::Model& model() const { return model_; }
+  const cluster::Cluster& cluster() const { return cluster_; }
+  const exec::Backend& backend() const { return *backend_; }
+  /// The ranks that run it together; nullptr if this process runs it alone.
+  ranks::World* world() const { return world_; }
+  const strategy::Request& request() const { return request_; }
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(spec_.seed); }
+  std::int64_t samples() const { return spec_.samples; }
+  /// What it is trained on; null if that is random numbers.
+  const JobData* data() const { return data_.get(); }
+  exec::DataOptions data_options() const {
+    return {.seed = seed(), .samples = samples(), .feed = data_ ? &data_->training() : nullptr};
+  }
+  /// What the program that made it gave itself.
+  const Own& own() const { return own_; }
+  /// The strategy: the one that the specification names, or the program's own.
+  const strategy::Strategy& strategy() const;
+  plan::Plan compile() const { return strategy::compile(request_, strategy()); }
+  /// Whether the job is simulated,
+  bool simulated() const { return !spec_.cluster.empty(); }
+  /// and whether the simulated machine is another one than this.
+  bool imagined() const;
+  /// The program that is simulated on it.
+  const cost::Software& software() const { return software_; }
+  /// Changes to the simulated machine.
+  const WhatIf& what_if() const { return spec_.what_if; }
+  /// The plan of one replica that stands for all; nullopt if the replicas differ or folding is off.
+  std::optional<strategy::Folded> fold() const;
+  /// If another machine is simulated: above this number of devices, identical replicas are folded into one.
+  std::size_t fold_beyond() const { return fold_beyond_; }
+  /// The limits that its plan is checked against: memory, and for a run on this machine the kernels.
+  plan::Limits limits(const plan::Plan& plan) const;
+  /// "4 devices share 2 cores ..."; empty if they do not share.
+  std::string oversubscription() const;
+
+ private:
+  struct Ready {};
+  Job(Ready ready, const JobSpec& spec, cluster::Machine machine, ranks::World* world, Own own);
+  void take_schedule();
+  void open_data();
+
+  JobSpec spec_;
+  Own own_;
+  ranks::World* world_;
+  cluster::Machine machine_;
+  model::Model model_;
+  cluster::Cluster cluster_;
+  std::unique_ptr<exec::Backend> backend_;
+  cost::Software software_;
+  std::size_t fold_beyond_;  // number of devices
+  strategy::Request request_;
+  std::unique_ptr<JobData> data_;
+};
+
+/// What the devices of a job could compute at most per second, in its precision, by the data sheets of clusters/; nothing if
+/// those do not know one of them, as the cores of this machine.
+std::optional<double> peak_flops(const Job& job);
+
+}  // namespace baton::training

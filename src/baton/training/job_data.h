@@ -1,0 +1,71 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "baton/data/open.h"
+#include "baton/data/order.h"
+#include "baton/data/source.h"
+#include "baton/exec/feed.h"
+#include "baton/job/spec.h"
+#include "baton/model/model.h"
+#include "baton/strategy/step.h"
+
+namespace baton::training {
+
+using job::JobSpec;
+
+/// What one sample of a model is to a source of data, and what its output is compared with.
+data::Form form_of(const model::Model& model, strategy::Loss loss);
+
+/// The samples of a source in an order, as rows of batches.
+class SampleFeed final : public exec::Feed {
+ public:
+  /// In the order of training, or as they stand in the source where they are only evaluated: then there is no augmentation either.
+  /// A usage error says why the source does not fit the model.
+  enum class Use : std::uint8_t { training, evaluation };
+  SampleFeed(std::shared_ptr<const data::Source> source, const JobSpec& spec, const data::Form& form, std::int64_t batch,
+             std::uint64_t seed, Use use);
+
+  const data::Source& source() const { return *source_; }
+  const data::Order& order() const { return order_; }
+
+  std::int64_t input_elements() const override { return form_.input.elements(); }
+  std::int64_t target_elements() const override { return form_.target.elements(); }
+  void input(std::int64_t step, std::int64_t row, std::span<float> out) const override;
+  void input(std::int64_t step, std::int64_t row, std::span<std::int32_t> out) const override;
+  void target(std::int64_t step, std::int64_t row, std::span<float> out) const override;
+  void target(std::int64_t step, std::int64_t row, std::span<std::int32_t> out) const override;
+  std::uint64_t fingerprint() const override;
+
+ private:
+  std::shared_ptr<const data::Source> source_;
+  data::Form form_;
+  std::unique_ptr<data::Samples> samples_;
+  data::Order order_;
+};
+
+/// What --data and the flags beside it name, opened.
+class JobData {
+ public:
+  /// Of `own` where that is given, and nothing is opened.
+  JobData(const JobSpec& spec, const model::Model& model, strategy::Loss loss, std::int64_t batch, std::uint64_t seed,
+          const std::optional<data::Parts>& own = {});
+
+  const SampleFeed& training() const { return *training_; }
+  /// What to evaluate on: what `text` names, or where that is empty the test part of the data. Null if there is none.
+  std::unique_ptr<SampleFeed> evaluation(const std::string& text) const;
+
+ private:
+  const JobSpec& spec_;
+  data::Form form_;
+  std::int64_t batch_;
+  data::Parts parts_;
+  std::unique_ptr<SampleFeed> training_;
+};
+
+/// The tokens that a model reads are below this; 1 where it reads none.
+std::int64_t tokens_of(const model::Model& model);
+
+}  // namespace baton::training

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "baton/archive/safetensors.h"
+#include "baton/base/ids.h"
+#include "baton/base/units.h"
+#include "baton/data/open.h"
+#include "baton/model/model.h"
+#include "baton/plan/plan.h"
+#include "baton/schedule/schedule.h"
+#include "baton/strategy/strategy.h"
+
+namespace baton::training {
+
+/// What a program gives to a job itself, because no field names it. Each replaces what the specification says; empty: that holds.
+struct Own {
+  std::shared_ptr<const model::Model> model;
+  std::optional<strategy::Strategy> strategy;
+  /// Makes the schedule, from the pipeline that the specification describes. It needs its number of micro-batches, or takes twice
+  /// as many as there are devices.
+  std::function<schedule::Grid(const schedule::Pipeline&)> schedule;
+  std::optional<data::Parts> data;
+  /// The weights before the first step, under the names of a checkpoint. Those that it does not hold are refused.
+  std::shared_ptr<const archive::Source> weights;
+  /// How long a Compute or an Update takes on its device, and what is said of where that comes from. For simulated clusters.
+  std::function<Nanoseconds(const plan::Plan&, TaskId)> duration;
+  std::string duration_origin;
+};
+
+}  // namespace baton::training

@@ -1,0 +1,161 @@
+#include "baton/training/recompute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "baton/base/error.h"
+#include "baton/base/stop.h"
+#include "baton/cluster/gpu.h"
+#include "baton/cuda/cuda.h"
+#include "baton/training/training.h"
+#include "baton/training/training_json.h"
+
+namespace baton::training {
+
+using job::Json;
+
+namespace {
+
+constexpr double allowed_across_devices = 1e-4;
+
+std::int64_t whole_number(const Json& result, const char* key) {
+  if (!result.contains(key) || !result[key].is_number_integer()) {
+    throw usage_error("the result has no {}, so that it cannot be done again: it is no result of train --json", key);
+  }
+  return result[key].get<std::int64_t>();
+}
+
+std::vector<double> losses_in(const Json& result) {
+  if (!result.contains("losses") || !result["losses"].is_array()) {
+    throw usage_error("the result has no losses, so that there is nothing to compare: it is no result of train --json");
+  }
+  std::vector<double> losses;
+  for (const Json& loss : result["losses"]) {
+    losses.push_back(loss.is_number() ? loss.get<double>() : std::nan(""));
+  }
+  return losses;
+}
+
+JobSpec spec_in(const Json& result) {
+  if (!result.contains("settings") || !result["settings"].is_object()) {
+    throw usage_error("the result has no settings, so that it cannot be done again: it is no result of train --json");
+  }
+  JobSpec spec;
+  for (const auto& [name, value] : result["settings"].items()) {
+    if (!value.is_string()) {
+      throw usage_error("the setting {} of the result is no text", name);
+    }
+    set_field(spec, name, value.get<std::string>());
+  }
+  return spec;
+}
+
+/// What the result says twice must be the same both times.
+void require_consistent(const Json& result, const JobSpec& spec, std::size_t losses) {
+  if (!spec.cluster.empty()) {
+    throw usage_error("the result was simulated on {}, and a simulation has no losses", spec.cluster);
+  }
+  if (whole_number(result, "steps_before") != 0) {
+    throw usage_error("the result continues a checkpoint after {} steps: only a run from its first step can be done again",
+                      whole_number(result, "steps_before"));
+  }
+  if (const std::int64_t steps = whole_number(result, "steps"); steps < 1 || static_cast<std::size_t>(steps) != losses) {
+    throw usage_error("the result says that it has {} steps, and has {} losses", steps, losses);
+  }
+  if (whole_number(result, "seed") != spec.seed) {
+    throw usage_error("the result says that its seed is {}, and its settings say {}", whole_number(result, "seed"), spec.seed);
+  }
+}
+
+/// What the result says of its job beside its settings must follow from them.
+void require_the_same_job(const Json& result, const Training& run) {
+  const Json ours = result_json(run, "");
+  for (const char* key : {"model", "parameters", "strategy", "loss", "optimizer", "precision", "global_batch"}) {
+    if (result.contains(key) && result[key] != ours[key]) {
+      throw usage_error("the result says that its {} is {}, and its settings give {}", key, result[key].dump(), ours[key].dump());
+    }
+  }
+}
+
+bool same_bits(double a, double b) {
+  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b) || (std::isnan(a) && std::isnan(b));
+}
+
+/// None if there are none, or if this program cannot use them.
+std::vector<cluster::Gpu> gpus_here() {
+  try {
+    return cuda::find_gpus();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// Where it is done again: on as many devices, in one process. Says why bits may differ, if they may.
+std::string choose_devices(const Json& result, JobSpec& spec) {
+  const std::size_t devices = result.contains("device_list") && result["device_list"].is_array() ? result["device_list"].size() : 0;
+  const bool ranks = result.contains("ranks") && result["ranks"].is_array() && result["ranks"].size() > 1;
+  if (!cluster::names_gpus(spec.devices.text())) {
+    spec.devices = ranks && devices > 0 ? job::DeviceList(fmt::format("cpu:{}", devices)) : spec.devices;
+    return "";
+  }
+  const std::string theirs = result.contains("gpu") && result["gpu"].is_string() ? result["gpu"].get<std::string>() : "a GPU";
+  const std::vector<cluster::Gpu> gpus = gpus_here();
+  if (gpus.empty()) {
+    spec.devices = fmt::format("cpu:{}", std::max<std::size_t>(devices, 1));
+    spec.backend.clear();
+    return fmt::format("it was computed on {}, and here there are CPUs only", theirs);
+  }
+  return gpus[0].name == theirs ? "" : fmt::format("it was computed on {}, and here is {}", theirs, gpus[0].name);
+}
+
+}  // namespace
+
+std::string Recomputed::sentence() const {
+  const std::string of = steps == 1 ? "the loss of its step" : fmt::format("the losses of all {} steps", steps);
+  if (differing == 0) {
+    return fmt::format("Yes: {} are the same bit by bit when the training is done again.", of);
+  }
+  const std::string by = fmt::format("{} of {} losses have other bits, from step {} on, by at most {:.2g} of their size", differing,
+                                     steps, first, worst);
+  if (allowed == 0) {
+    return fmt::format("No: {} when the training is done again, and they should be the same bit by bit.", by);
+  }
+  return fmt::format("{}: {}; {} {:g} is allowed, because {}.", agrees() ? "Yes" : "No", by, agrees() ? "up to" : "only", allowed,
+                     why_allowed);
+}
+
+Recomputed recompute(const Json& result, const cluster::Machine& machine,
+                     const std::function<bool(std::int64_t, std::int64_t)>& go_on) {
+  if (!result.is_object()) {
+    throw usage_error("this is no result of train --json");
+  }
+  const std::vector<double> claimed = losses_in(result);
+  JobSpec spec = spec_in(result);
+  require_consistent(result, spec, claimed.size());
+  Recomputed compared{.steps = static_cast<std::int64_t>(claimed.size())};
+  compared.why_allowed = choose_devices(result, spec);
+  compared.allowed = compared.why_allowed.empty() ? 0 : allowed_across_devices;
+  Training run(spec, machine);
+  run.run(compared.steps, 0, [&](std::int64_t done, const exec::RunResult&) { return !go_on || go_on(done, compared.steps); });
+  if (run.losses().size() < claimed.size()) {
+    throw Stopped(
+        fmt::format("interrupted after {} of {} steps, so that nothing is verified", run.losses().size(), claimed.size()));
+  }
+  require_the_same_job(result, run);
+  for (std::size_t s = 0; s < claimed.size(); ++s) {
+    const double ours = run.losses()[s];
+    if (same_bits(claimed[s], ours)) {
+      continue;
+    }
+    compared.first = compared.differing++ == 0 ? static_cast<std::int64_t>(s) : compared.first;
+    const double size = std::max(std::abs(ours), std::abs(claimed[s]));
+    const double difference = std::abs(claimed[s] - ours) / size;
+    compared.worst = std::max(compared.worst, std::isfinite(difference) ? difference : 1.0);
+  }
+  return compared;
+}
+
+}  // namespace baton::training

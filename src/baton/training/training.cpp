@@ -1,0 +1,213 @@
+#include "baton/training/training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/checkpoint/pretrained.h"
+#include "baton/plan/memory.h"
+
+namespace baton::training {
+namespace {
+
+/// What changes the course of a training beside model, seed and optimizer. How it is split does not.
+constexpr std::array<std::string_view, 19> settings_of_a_checkpoint{
+    "batch",       "loss",      "label-smoothing", "samples",           "lr",   "momentum",  "weight-decay", "decay",
+    "lr-schedule", "precision", "loss-scale",      "loss-scale-growth", "clip", "gradients", "data",         "tokenizer",
+    "token-type",  "normalize", "augment"};
+
+/// "0.10" and "1e-1" are the same.
+bool same_value(const std::string& a, const std::string& b) {
+  const auto number = [](const std::string& text) -> std::optional<double> {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+  };
+  return canonical(a) == canonical(b) || (number(a) && number(a) == number(b));
+}
+
+}  // namespace
+
+Training::Training(const JobSpec& spec, const cluster::Machine& machine, const measure::Calibration::Progress& progress,
+                   ranks::World* world, const Planner& planner, Own own)
+    : job_(std::make_unique<Job>(spec, machine, world, std::move(own))) {
+  if (job_->simulated()) {
+    open_simulation(progress, planner);
+  } else {
+    plan_ = std::make_unique<plan::Plan>(planner ? planner(*job_) : job_->compile());
+    executor_ = std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(), job_->data_options(), world);
+    peak_ = executor_->peak();
+    for (const plan::Totals& device : plan::totals_by_device(*plan_)) {
+      totals_ += device;
+      flops_ += static_cast<double>(device.work.flops.count);
+    }
+    scaler_ = read_scaler();
+    take_pretrained(*job_, *plan_, *executor_);
+  }
+  study_ = std::make_unique<job::Study>(*plan_, copies_, simulated() ? trace::Origin::simulated : trace::Origin::measured);
+}
+
+void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& executor) {
+  if (const Own& own = job.own(); own.weights) {
+    const Bytes size = checkpoint::room_for(checkpoint::tensors_of(plan));
+    std::vector<std::byte> room(static_cast<std::size_t>(size.count));
+    checkpoint::restore_weights(plan, executor, *own.weights, room);
+  } else if (own.model) {
+    return;
+  } else if (const std::optional<model::ModelPath> path = model::path_of(job.spec().model)) {
+    checkpoint::load_pretrained(*path, job.model(), plan, executor, job.world());
+  }
+}
+
+void Training::open_simulation(const measure::Calibration::Progress& progress, const Planner& planner) {
+  const auto limits = [&](const plan::Plan& plan) { return job_->limits(plan); };
+  job::Laid laid = planner ? job::lay_out(planner(*job_), limits)
+                           : job::lay_out(job_->request(), job_->strategy(),
+                                          job_->imagined() ? job_->fold_beyond() : job::never_fold, limits);
+  plan_ = std::make_unique<plan::Plan>(std::move(laid.plan));
+  copies_ = laid.copies();
+  totals_ = laid.totals;
+  flops_ = laid.flops;
+  peak_ = std::move(laid.peak);
+  simulation_ = std::make_unique<Simulation>(*job_, *plan_, std::move(laid.stands_for), progress);
+}
+
+void Training::make_room_for_checkpoints() {
+  check(executor_ != nullptr, "a simulated training has no weights");
+  checkpoint::require_readable(tensors(), metadata());
+  const Bytes room = checkpoint::room_for(tensors());
+  for (std::size_t d = 0; d < peak_.size(); ++d) {
+    const cluster::Device& device = job_->cluster().devices()[d];
+    if (!device.gpu && peak_[d] + room > device.memory) {
+      throw usage_error("{} needs {}, and {} more to save checkpoints, but has {}", device.name, to_text(peak_[d]), to_text(room),
+                        to_text(device.memory));
+    }
+  }
+  room_size_ = static_cast<std::size_t>(room.count);
+  room_.reset(new std::byte[room_size_]);
+}
+
+checkpoint::Tensors Training::tensors() const { return checkpoint::tensors_of(*plan_); }
+
+checkpoint::Metadata Training::metadata() const {
+  checkpoint::Progress progress{.step = steps_before_ + static_cast<std::int64_t>(losses_.size()),
+                                .seed = job_->seed(),
+                                .model = job_->model().name(),
+                                .optimizer = job_->spec().optimizer,
+                                .settings = {}};
+  for (const JobField& field : job_fields()) {
+    for (const std::string_view name : settings_of_a_checkpoint) {
+      if (field.name == name && !(field.topic == job::Topic::data && job_->data() == nullptr)) {
+        progress.settings[field.name] = field.text(job_->spec());
+      }
+    }
+  }
+  return checkpoint::to_metadata(progress);
+}
+
+std::string Training::save(const std::function<void(std::span<const std::byte> tensor)>& visit) const {
+  return checkpoint::for_each_tensor(*plan_, *executor_, std::span(room_.get(), room_size_), visit);
+}
+
+std::vector<std::string> Training::restore(const checkpoint::Source& source) {
+  check(executor_ != nullptr && losses_.empty(), "a training that has started cannot be restored from a checkpoint");
+  const checkpoint::Progress progress = checkpoint::restore(*plan_, *executor_, source, std::span(room_.get(), room_size_));
+  if (progress.seed != job_->seed()) {
+    throw usage_error("the checkpoint was trained on the data of seed {}, but --seed is {}", progress.seed, job_->seed());
+  }
+  if (canonical(progress.optimizer) != canonical(job_->spec().optimizer)) {
+    throw usage_error("the checkpoint was trained with --optimizer {}, but this run has {}", progress.optimizer,
+                      job_->spec().optimizer);
+  }
+  std::vector<std::string> differences;
+  if (canonical(progress.model) != canonical(job_->model().name())) {  // the same weights in another network: dropout, heads
+    differences.push_back(fmt::format("--model was {} and is {}", progress.model, job_->model().name()));
+  }
+  for (const JobField& field : job_fields()) {
+    const auto then = progress.settings.find(field.name);
+    const std::string now = field.text(job_->spec());
+    const auto shown = [](const std::string& value) { return value.empty() ? "its default" : value; };
+    if (then != progress.settings.end() && !same_value(then->second, now)) {
+      if (field.name == "batch" && job_->data() != nullptr) {
+        throw usage_error("the checkpoint's place in the data is counted in batches of {}: keep --batch {}", shown(then->second),
+                          shown(then->second));
+      }
+      differences.push_back(fmt::format("--{} was {} and is {}", field.name, shown(then->second), shown(now)));
+    }
+  }
+  steps_before_ = progress.step;
+  scaler_ = read_scaler();
+  return differences;
+}
+
+std::optional<Evaluation> Training::evaluate(Forward& forward, const SampleFeed& feed,
+                                             const std::function<bool(std::int64_t done, std::int64_t of)>& go_on) {
+  forward.take_weights(*plan_, *executor_);
+  std::optional<Evaluation> evaluation = training::evaluate(forward, *job_, feed, go_on);
+  if (evaluation) {
+    evaluation->step = steps_before_ + static_cast<std::int64_t>(losses_.size());
+    evaluations_.push_back(*evaluation);
+  }
+  return evaluation;
+}
+
+exec::RunResult Training::simulate() const {
+  exec::RunResult result;
+  result.trace.origin = trace::Origin::simulated;
+  result.trace.steps.push_back(simulation_->step());
+  result.step_times.push_back(result.trace.steps[0].duration);
+  return result;
+}
+
+void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress, bool for_keeps) {
+  warmup = simulated() ? 0 : warmup;
+  exec::RunResult result = simulated() ? simulate()
+                                       : executor_->run({.steps = steps, .warmup = warmup, .for_keeps = for_keeps}, progress);
+  const std::size_t dropped = std::min<std::size_t>(static_cast<std::size_t>(warmup), result.step_times.size());
+  losses_.insert(losses_.end(), result.losses.begin(), result.losses.end());
+  step_times_.insert(step_times_.end(), result.step_times.begin(), result.step_times.end());
+  data_waits_.insert(data_waits_.end(), result.data_waits.begin(), result.data_waits.end());
+  timed_.insert(timed_.end(), result.step_times.begin() + static_cast<std::ptrdiff_t>(dropped), result.step_times.end());
+  warmup_ += static_cast<std::int64_t>(dropped);
+  gpus_ = result.gpus;
+  for (const exec::RoundingTally& tally : result.roundings) {
+    exec::add(roundings_, tally);
+  }
+  for (const trace::StepTrace& step : result.trace.steps) {
+    study_->add(step);
+  }
+  trace_ = std::move(result.trace);
+  clocks_ = std::move(result.clocks);
+  scaler_ = read_scaler();
+}
+
+std::vector<Bytes> Training::buffer_bytes() const {
+  std::vector<plan::Task> tasks = plan_->tasks();
+  for (plan::Task& task : tasks) {
+    task.workspace = Bytes(0);
+  }
+  const plan::Plan bare(plan_->title(), plan_->devices(), plan_->buffers(), std::move(tasks));
+  return plan::plan_memory(bare, plan::order(bare)).peak;
+}
+
+bool Training::emulated() const {
+  return !job_->imagined() && !job_->backend().is_native(strategy::dtype_of(job_->request().step.precision));
+}
+
+std::optional<op::ScaleState> Training::read_scaler() const {
+  for (std::size_t b = 0; b < plan_->buffers().size() && !simulated(); ++b) {
+    if (std::holds_alternative<plan::LossScaler>(plan_->buffers()[b].content)) {
+      const std::vector<double> state = executor_->read(BufferId(b));
+      return op::ScaleState{static_cast<float>(state[0]), static_cast<float>(state[1]), static_cast<float>(state[2]),
+                            static_cast<float>(state[3])};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace baton::training

@@ -1,0 +1,139 @@
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "baton/checkpoint/checkpoint.h"
+#include "baton/exec/executor.h"
+#include "baton/job/study.h"
+#include "baton/op/loss_scale.h"
+#include "baton/trace/analysis.h"
+#include "baton/training/evaluation.h"
+#include "baton/training/job.h"
+#include "baton/training/simulation.h"
+
+namespace baton::training {
+
+/// A job being trained and measured, in one run or in several that continue each other; or, if its specification names a cluster,
+/// simulated: then one step stands for all, and there are no losses.
+class Training {
+ public:
+  /// Makes the plan of a job where that is not what its strategy compiles to.
+  using Planner = std::function<plan::Plan(const Job& job)>;
+
+  /// Compiles and verifies the plan and takes the memory; a usage error says why it cannot be run. `progress` is told of
+  /// what a simulation of this machine has to time first.
+  /// Among several ranks all make one and call the same in the same order; each has losses and step times, 0 has the rest too.
+  Training(const JobSpec& spec, const cluster::Machine& machine, const measure::Calibration::Progress& progress = {},
+           ranks::World* world = nullptr, const Planner& planner = {}, Own own = {});
+
+  const Job& job() const { return *job_; }
+  const plan::Plan& plan() const { return *plan_; }
+
+  bool simulated() const { return simulation_ != nullptr; }
+  /// How many devices each one of the plan stands for: one, unless equal replicas were folded.
+  std::int64_t copies() const { return copies_; }
+  /// Only for a simulated job.
+  const Simulation& simulation() const { return *simulation_; }
+
+  /// Steps done before the first run: those of the checkpoint that it continued from.
+  std::int64_t steps_before() const { return steps_before_; }
+  /// Takes the memory that saving and restoring need, so that neither fails for want of it; a usage error if a device's limit has
+  /// no room for it, or if no checkpoint of the model could be read again.
+  void make_room_for_checkpoints();
+  /// What a checkpoint of the state as it is now holds.
+  checkpoint::Tensors tensors() const;
+  checkpoint::Metadata metadata() const;
+  /// Weights and optimizer state as they are now, tensor by tensor, as `checkpoint::for_each_tensor` has it.
+  std::string save(const std::function<void(std::span<const std::byte> tensor)>& visit) const;
+  /// Goes on from a checkpoint, whatever strategy it was saved under; a usage error says why it cannot. Returns what the run was
+  /// given then and is given otherwise now, in words.
+  std::vector<std::string> restore(const checkpoint::Source& source);
+
+  /// Evaluates the weights as they are now, and keeps the result; nothing if `go_on` says no.
+  std::optional<Evaluation> evaluate(Forward& forward, const SampleFeed& feed,
+                                     const std::function<bool(std::int64_t done, std::int64_t of)>& go_on = {});
+  const std::vector<Evaluation>& evaluations() const { return evaluations_; }
+
+  /// Trains `steps` more, of which the first `warmup` are not counted.
+  /// `for_keeps` as in `exec::RunOptions`.
+  void run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress = {}, bool for_keeps = false);
+
+  const std::vector<double>& losses() const { return losses_; }               // of every step
+  const std::vector<Nanoseconds>& step_times() const { return step_times_; }  // of every step
+  const std::vector<Nanoseconds>& timed() const { return timed_; }            // of those after a warm-up
+  const std::vector<Nanoseconds>& data_waits() const { return data_waits_; }  // of every step
+  const std::vector<Bytes>& peak() const {
+    return peak_;
+  }  // by device: what the plan lays out, of replicas that are folded the most
+  /// By device: what the plan takes by itself, without the workspace of the kernels that run it here.
+  std::vector<Bytes> buffer_bytes() const;
+  std::int64_t warmup() const { return warmup_; }
+  /// What a step does and moves on all devices, those that were folded away among them.
+  const plan::Totals& totals() const { return totals_; }
+  /// Its flops, also where they are more than 64 bits hold.
+  double flops() const { return flops_; }
+  /// By device, summed over the traced steps, and how long those took together.
+  const std::vector<trace::DeviceTime>& device_times() const { return study_->device_times(); }
+  /// Where a step of median length went: the mean over devices and traced steps.
+  trace::DeviceTime mean_time() const { return study_->mean_time(trace::spread(timed_).median); }
+  Nanoseconds traced() const { return study_->traced(); }
+  std::int64_t traced_steps() const { return study_->traced_steps(); }
+  /// Of the traced steps' critical paths, by kind of segment.
+  const std::array<Nanoseconds, trace::PathSegment::kinds>& path() const { return study_->path(); }
+  /// How devices came to collectives, in the mean over the traced steps; empty if fewer than two devices meet.
+  std::vector<findings::ArrivalStats> arrival_stats() const { return study_->arrival_stats(); }
+  const job::Study& study() const { return *study_; }
+  /// What rounding to 16-bit types did, over all steps.
+  const std::vector<exec::RoundingTally>& roundings() const { return roundings_; }
+  /// Whether its 16-bit format is rounded to, and not computed in.
+  bool emulated() const;
+  /// The current state of the loss scaler; nullopt if the loss is not scaled.
+  std::optional<op::ScaleState> scaler() const { return scaler_; }
+  /// What the drivers of its GPUs said during the last run.
+  const std::vector<exec::GpuReading>& gpus() const { return gpus_; }
+  /// By rank, the offset of its clock from rank 0's during the last run; empty if one process ran.
+  const std::vector<ranks::ClockFit>& clocks() const { return clocks_; }
+  /// Of the last run.
+  const trace::Trace& trace() const { return trace_; }
+
+ private:
+  std::optional<op::ScaleState> read_scaler() const;
+  void open_simulation(const measure::Calibration::Progress& progress, const Planner& planner);
+  exec::RunResult simulate() const;
+
+  std::unique_ptr<Job> job_;
+  std::unique_ptr<plan::Plan> plan_;
+  std::unique_ptr<exec::Executor> executor_;  // of the two, one
+  std::unique_ptr<Simulation> simulation_;
+  std::int64_t copies_ = 1;
+  std::vector<double> losses_;
+  std::vector<Nanoseconds> step_times_;
+  std::vector<Nanoseconds> timed_;
+  std::vector<Nanoseconds> data_waits_;
+  std::vector<Evaluation> evaluations_;
+  std::vector<Bytes> peak_;
+  plan::Totals totals_;
+  double flops_ = 0;
+  std::vector<exec::RoundingTally> roundings_;
+  std::vector<exec::GpuReading> gpus_;
+  std::vector<ranks::ClockFit> clocks_;  // by rank, of the last run
+  std::optional<op::ScaleState> scaler_;
+  std::int64_t warmup_ = 0;
+  std::int64_t steps_before_ = 0;
+  std::unique_ptr<job::Study> study_;
+  trace::Trace trace_;
+  std::unique_ptr<std::byte[]> room_;  // for one tensor; untouched until something is saved
+  std::size_t room_size_ = 0;
+};
+
+/// Puts the weights into an executor of a job that has some of its own, or whose model is a folder or file that holds some; all
+/// ranks call it.
+void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& executor);
+
+}  // namespace baton::training

@@ -1,0 +1,191 @@
+#include "baton/predict/published.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "baton/base/error.h"
+#include "baton/predict/validation.h"
+#include "baton/training/simulation.h"
+#include "support/machine.h"
+#include "support/own_folder.h"
+
+namespace baton::predict {
+namespace {
+
+std::vector<PublishedCase> cases_of(const std::string& text, const PublishedDefaults& defaults = {}) {
+  return published_cases(parse_table(text, "mine"), defaults);
+}
+
+std::string sentence_of(const std::string& text) {
+  try {
+    cases_of(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+const job::JobSpec& first_job(const PublishedCase& one) { return std::get<PublishedJobs>(one.job).at(0); }
+
+TEST(PublishedTable, QuotedCellsBlankLinesAndOtherSeparatorsAreRead) {
+  const PublishedTable table = parse_table("\xef\xbb\xbf\"a;b\";c\r\n\"x \"\"y\"\"\";2\r\n\r\n3\r\n", "mine");
+  EXPECT_EQ(table.columns, (std::vector<std::string>{"a;b", "c"}));
+  ASSERT_EQ(table.rows.size(), 2U);
+  EXPECT_EQ(table.rows[0].cells, (std::vector<std::string>{"x \"y\"", "2"}));
+  EXPECT_EQ(table.rows[1].line, 4U);
+}
+
+TEST(PublishedTable, ARowOfMoreCellsThanColumnsIsNamed) {
+  EXPECT_NE(sentence_of("a,b\n1,2,3\n").find("line 2 of the table mine has 3 cells"), std::string::npos);
+}
+
+TEST(PublishedCases, ATableWithoutTimesOrDevicesSaysWhatItLacks) {
+  const std::string sentence = sentence_of("hidden,layers,heads\n64,2,2\n");
+  EXPECT_NE(sentence.find("gpus"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("iteration_ms"), std::string::npos) << sentence;
+}
+
+TEST(PublishedCases, ARowOfAGptIsAJobWithItsLayout) {
+  const auto cases = cases_of(
+      "Hidden,Heads,Layers,Seq,Vocab,# GPUs,GPU,TP,PP,DP,global_batch,micro_batch,recompute,precision,iteration_ms\n"
+      "256,4,8,128,1000,8,A100-SXM-80GB,2,2,2,\"1,024\",16,full,fp16,100\n");
+  ASSERT_EQ(cases.size(), 1U);
+  EXPECT_EQ(cases[0].reason, "");
+  EXPECT_EQ(cases[0].seconds, 0.1);
+  const job::JobSpec& spec = first_job(cases[0]);
+  EXPECT_EQ(spec.cluster, "dgx-a100");
+  EXPECT_EQ(spec.model, "gpt:depth=8,heads=4,dim=256,context=128,vocab=1024") << "rounded up to 128 times the tensor ranks";
+  EXPECT_EQ(spec.batch, 1024);
+  EXPECT_EQ(spec.micro_batches, 32);
+  EXPECT_EQ(spec.split, (std::vector<std::int64_t>{9, 9})) << "an embedding before the first layer, scores behind the last";
+  EXPECT_EQ(spec.recompute, strategy::Recompute::full);
+}
+
+TEST(PublishedCases, ATableWhoseArithmeticPerSecondCountsLayersTwiceRecomputedThem) {
+  const auto spec_of = [](const std::string& tflops) {
+    return first_job(cases_of("hidden,heads,layers,gpus,gpu,tp,dp,global_batch,seq,iteration_ms,tflops_per_gpu\n"
+                              "1920,15,24,1,A100,1,1,16,1024,1076," +
+                              tflops + "\n")
+                         .at(0));
+  };
+  EXPECT_EQ(spec_of("149.8").recompute, strategy::Recompute::full);
+  EXPECT_EQ(spec_of("114.6").recompute, strategy::Recompute::none);
+}
+
+TEST(PublishedCases, DividedTensorsOfTorchtitanDivideTheSequenceToo) {
+  const std::string columns = "model,gpus,gpu,fsdp,tp,local_batch,seq,recompute,techniques,tokens_per_s_per_gpu\n";
+  EXPECT_TRUE(first_job(cases_of(columns + "llama3.1-8B,64,H100,8,8,2,8192,selective,2D+compile,4000\n").at(0)).sp);
+  EXPECT_FALSE(first_job(cases_of(columns + "llama3.1-8B,8,H100,8,1,2,8192,selective,FSDP+compile,4000\n").at(0)).sp);
+}
+
+TEST(PublishedCases, RatesBecomeSecondsPerStep) {
+  const auto cases = cases_of("model,gpus,gpu,fsdp,local_batch,seq,tokens_per_s_per_gpu\nllama3-8b,8,H100,8,2,4096,8192\n");
+  ASSERT_EQ(cases[0].reason, "");
+  EXPECT_DOUBLE_EQ(cases[0].seconds, 2.0 * 4096 / 8192);
+  EXPECT_EQ(first_job(cases[0]).zero, 3);
+}
+
+TEST(PublishedCases, RowsWithoutAnAxisOrWithAnImpossibleLayoutAreNamed) {
+  const std::string head = "hidden,heads,layers,gpus,gpu,tp,pp,dp,cp,global_batch,micro_batch,iteration_ms\n";
+  EXPECT_NE(cases_of(head + "64,4,8,8,a100,2,1,2,2,16,1,5\n")[0].reason.find("along cp"), std::string::npos);
+  EXPECT_NE(cases_of(head + "64,4,8,8,a100,2,1,2,1,16,1,5\n")[0].reason.find("is not its 8 GPUs"), std::string::npos);
+  EXPECT_NE(cases_of(head + "64,4,7,8,a100,1,4,2,1,16,1,5\n")[0].reason.find("7 layers cannot be divided evenly"),
+            std::string::npos);
+  EXPECT_NE(cases_of(head + "64,4,8,8,a100,1,1,8,1,12,1,5\n")[0].reason.find("over 8 replicas"), std::string::npos);
+  EXPECT_NE(cases_of(head + "64,4,8,8,abacus,1,1,8,1,16,1,5\n")[0].reason.find("the GPU 'abacus': add --cluster"),
+            std::string::npos);
+  EXPECT_NE(cases_of(head + "64,4,,8,a100,1,1,8,1,16,1,5\n")[0].reason.find("layers"), std::string::npos);
+}
+
+TEST(PublishedCases, EveryTenthRowFromTheFirstOnIsFitted) {
+  std::string text = "gpu,gpus,bytes,busbw_GBps\n";
+  for (int i = 0; i < 12; ++i) {
+    text += "a100,2,1048576,20\n";
+  }
+  const auto cases = cases_of(text);
+  EXPECT_TRUE(cases[0].fitted && cases[10].fitted);
+  EXPECT_FALSE(cases[1].fitted || cases[11].fitted);
+}
+
+TEST(Validation, TwiceTheBytesTakeAboutTwiceTheTimeOnceTheyAreMany) {
+  const double one = simulated_time(
+      PublishedAllReduce{.cluster = "dgx-h200", .devices = 8, .bytes = std::int64_t{1} << 32, .ring = true});
+  const double two = simulated_time(
+      PublishedAllReduce{.cluster = "dgx-h200", .devices = 8, .bytes = std::int64_t{1} << 33, .ring = true});
+  const double summed = simulated_time(PublishedAllReduce{.cluster = "dgx-h200", .devices = 8, .bytes = std::int64_t{1} << 33});
+  EXPECT_NEAR(two / one, 2, 0.01);
+  EXPECT_LT(summed, two) << "the switch sums faster than a ring";
+}
+
+TEST(Validation, AStepOfManyMicroBatchesIsThatOfTwoShorterOnesContinued) {
+  job::JobSpec spec;
+  spec.model = "gpt:depth=8,heads=8,dim=512,context=256,vocab=1024";
+  spec.cluster = "dgx-a100";
+  spec.software = "megatron-2021";
+  spec.devices = "8";
+  spec.pp = 4;
+  spec.tp = 2;
+  spec.dp = 1;
+  spec.schedule = "1f1b";
+  spec.micro_batches = spec.batch = 40;
+  spec.precision = strategy::Precision::fp16;
+  spec.recompute = strategy::Recompute::full;
+  const training::Job job(spec, baton::test::small_machine());
+  const plan::Plan plan = job.compile();
+  const double whole = static_cast<double>(training::Simulation(job, plan).step().duration.count) * 1e-9;
+  EXPECT_NEAR(simulated_step(spec, baton::test::small_machine()) / whole, 1, 0.01);
+}
+
+class ValidationOfFiles : public baton::test::OwnFolder {};
+
+TEST_F(ValidationOfFiles, AClusterWithoutAFigureThatAStepNeedsIsNamed) {
+  const auto reason = [&](const std::string& text) {
+    const std::string file = (folder_ / "mine.toml").string();
+    std::ofstream(file) << text;
+    std::vector<PublishedCase> cases = cases_of(
+        "hidden,heads,layers,gpus,tp,pp,dp,global_batch,micro_batch,seq,vocab,iteration_ms\n64,4,2,2,1,1,2,4,1,16,100,5\n",
+        {.cluster = file, .software = ""});
+    return validated(std::move(cases[0]), baton::test::small_machine()).published.reason;
+  };
+  const std::string device = "[device]\ncount = 2\n";
+  EXPECT_NE(reason(device).find("no [device.rates]"), std::string::npos);
+  const std::string rates = "[device.rates]\nf32 = \"1Tflop/s\"\nbf16 = \"2Tflop/s\"\n";
+  EXPECT_NE(reason(device + rates).find("no memory_bandwidth"), std::string::npos);
+  const std::string memory = device + "memory_bandwidth = \"1TB/s\"\n" + rates;
+  EXPECT_NE(reason(memory).find("no [port] bandwidth"), std::string::npos);
+  EXPECT_EQ(reason(memory + "[port]\nbandwidth = \"10GB/s\"\n"), "");
+}
+
+TEST(Validation, TheListOfErrorsBeginsWithTheLargestAndHasTheCommandOfEachStepButNoMeasuredTime) {
+  std::vector<ValidatedPoint> points(3);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    points[i].published.source = "mine";
+    points[i].published.line = i + 2;
+    points[i].published.seconds = 0.1234;
+  }
+  points[0].seconds = 0.1234 * 1.05;
+  points[1].seconds = 0.1234 * 0.8;
+  points[1].spec.cluster = "dgx-a100";
+  points[2].published.reason = "no such axis";
+  EXPECT_EQ(to_error_list(points),
+            "error,memory_error,source,line,fitted,what,command\n"
+            "-20.0 %,,mine,3,no,,./baton simulate --cluster dgx-a100\n"
+            "+5.0 %,,mine,2,no,,\n"
+            ",,mine,4,no,not simulated: no such axis,\n");
+}
+
+TEST(Validation, ErrorsAreCountedPerSourceAndRefusedRowsApart) {
+  std::vector<PublishedCase> cases = cases_of(
+      "gpu,gpus,bytes,busbw_GBps,collective\na100,8,1073741824,229,all_reduce\na100,8,4096,1,all_to_all\n");
+  const auto points = validate(std::move(cases), baton::test::small_machine(), [](std::size_t, std::size_t) { return true; });
+  const auto errors = errors_by_source(points, false);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_EQ(errors[0].points, 1U);
+  EXPECT_EQ(errors[0].refused, 1U);
+  EXPECT_EQ(errors[0].mean, std::abs(points[0].error()));
+  EXPECT_NE(to_csv(points).find("all_to_all"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace baton::predict

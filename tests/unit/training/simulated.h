@@ -1,0 +1,17 @@
+#pragma once
+
+#include "baton/training/job.h"
+
+namespace baton::training::test {
+
+/// A small job on so many devices of a cluster; on this machine where none is named.
+inline JobSpec spec_on(const std::string& cluster, const std::string& strategy, const std::string& devices) {
+  JobSpec spec;
+  spec.model = "mlp:dim=64,depth=4";
+  spec.strategy = strategy;
+  spec.devices = devices;
+  spec.cluster = cluster;
+  return spec;
+}
+
+}  // namespace baton::training::test
