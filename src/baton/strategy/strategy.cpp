@@ -575,9 +575,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   if (precision == Precision::tf32) {
     draft = use_tf32(std::move(draft));
   }
-  if (target.tiled_weights) {
-    draft = tile_weights(std::move(draft));
-  }
+  draft = set_layouts(std::move(draft), target);
   draft = inject_delays(std::move(draft), request.delays);
   if (request.step.loads_ahead && target.loads) {
     draft = load_ahead(std::move(draft));
