@@ -369,9 +369,9 @@ std::vector<std::pair<double, double>> moments_of(const schedule::Grid& grid, st
     double forward = 0;
     double halves = 0;
     for (const std::optional<schedule::Action>& action : row) {
-      if (action && action->kind != schedule::Kind::backward_weight) {
-        forward += action->kind == schedule::Kind::forward ? 1 : -1;
-        halves += action->kind == schedule::Kind::backward_input ? 1 : 0;
+      if (action && action->kind != schedule::Computation::backward_weight) {
+        forward += action->kind == schedule::Computation::forward ? 1 : -1;
+        halves += action->kind == schedule::Computation::backward_input ? 1 : 0;
         list.emplace_back(forward / static_cast<double>(chunks), halves / static_cast<double>(chunks));
       } else if (action) {
         halves -= 1;

@@ -39,33 +39,33 @@ std::vector<Cell> sorted_cells(const Grid& grid) {
 
 /// What is wrong with the actions of one stage and micro-batch: [begin, end) of the sorted cells.
 std::optional<std::string> flaw_of_one(std::int32_t stage, std::int32_t micro_batch, const Cell* begin, const Cell* end) {
-  const auto find = [&](Kind kind) {
+  const auto find = [&](Computation kind) {
     const Cell* cell = std::find_if(begin, end, [&](const Cell& c) { return c.action.kind == kind; });
     return cell == end ? nullptr : cell;
   };
-  const auto name = [&](Kind kind) { return to_text(Action{stage, kind, micro_batch}); };
+  const auto name = [&](Computation kind) { return to_text(Action{stage, kind, micro_batch}); };
   for (const Cell* cell = begin; cell != end && cell + 1 != end; ++cell) {
     if (cell[0].action == cell[1].action) {
       return fmt::format("{} is there twice", to_text(cell->action));
     }
   }
-  const Cell* forward = find(Kind::forward);
-  const Cell* whole = find(Kind::backward);
-  const Cell* input = find(Kind::backward_input);
-  const Cell* weight = find(Kind::backward_weight);
+  const Cell* forward = find(Computation::forward);
+  const Cell* whole = find(Computation::backward);
+  const Cell* input = find(Computation::backward_input);
+  const Cell* weight = find(Computation::backward_weight);
   if (forward == nullptr) {
-    return fmt::format("{} is missing", name(Kind::forward));
+    return fmt::format("{} is missing", name(Computation::forward));
   }
   if (whole != nullptr && (input != nullptr || weight != nullptr)) {
-    return fmt::format("{} is the whole backward, so {} does part of it twice", name(Kind::backward),
+    return fmt::format("{} is the whole backward, so {} does part of it twice", name(Computation::backward),
                        to_text((input != nullptr ? input : weight)->action));
   }
   if (whole == nullptr && input == nullptr && weight == nullptr) {
-    return fmt::format("{} is missing, or {} and {} in its place", name(Kind::backward), name(Kind::backward_input),
-                       name(Kind::backward_weight));
+    return fmt::format("{} is missing, or {} and {} in its place", name(Computation::backward), name(Computation::backward_input),
+                       name(Computation::backward_weight));
   }
   if (whole == nullptr && (input == nullptr || weight == nullptr)) {
-    return fmt::format("{} is missing", name(input == nullptr ? Kind::backward_input : Kind::backward_weight));
+    return fmt::format("{} is missing", name(input == nullptr ? Computation::backward_input : Computation::backward_weight));
   }
   const Cell* backward = whole != nullptr ? whole : input;
   for (const auto& [first, second] : {std::pair{forward, backward}, std::pair{backward, weight}}) {
@@ -201,9 +201,9 @@ std::vector<std::int64_t> in_flight(const Grid& grid) {
     std::int64_t alive = 0;
     std::int64_t peak = 0;
     for (const std::optional<Action>& cell : row) {
-      if (cell && cell->kind == Kind::forward) {
+      if (cell && cell->kind == Computation::forward) {
         peak = std::max(peak, ++alive);
-      } else if (cell && cell->kind != Kind::backward_input) {
+      } else if (cell && cell->kind != Computation::backward_input) {
         --alive;
       }
     }

@@ -7,15 +7,15 @@
 
 namespace baton::schedule {
 
-std::int64_t Costs::of(Kind kind) const {
+std::int64_t Costs::of(Computation kind) const {
   switch (kind) {
-    case Kind::forward:
+    case Computation::forward:
       return forward;
-    case Kind::backward:
+    case Computation::backward:
       return backward;
-    case Kind::backward_input:
+    case Computation::backward_input:
       return backward_input;
-    case Kind::backward_weight:
+    case Computation::backward_weight:
       return backward_weight;
   }
   check(false, "no kind of action has the number {}", static_cast<int>(kind));

@@ -99,10 +99,10 @@ bool in_causal_order(const std::vector<Action>& actions, std::int64_t stage_coun
   return std::all_of(actions.begin(), actions.end(), [&](const Action& action) {
     const auto [stage, kind, k] = action;
     switch (kind) {
-      case Kind::forward:
+      case Computation::forward:
         forward.insert({stage, k});
         return stage == 0 || forward.contains({stage - 1, k});
-      case Kind::backward_weight:
+      case Computation::backward_weight:
         return back.contains({stage, k});
       default:
         back.insert({stage, k});
@@ -139,7 +139,7 @@ TEST(Theory, GradientsOfAStageAddUpInTheOrderOfTheMicroBatches) {
     for_all_pipelines(schedule.name, {schedule.default_chunks}, [](const Pipeline& pipeline, const Grid& grid) {
       std::vector<std::int32_t> next(static_cast<std::size_t>(pipeline.stages()));
       for (const Action& action : sequence(grid)) {
-        if (action.kind == Kind::backward || action.kind == Kind::backward_weight) {
+        if (action.kind == Computation::backward || action.kind == Computation::backward_weight) {
           EXPECT_EQ(action.micro_batch, next[static_cast<std::size_t>(action.stage)]++);
         }
       }
