@@ -48,10 +48,7 @@ std::int64_t Timing::bubble(std::size_t device) const {
 }
 
 Timing replay(const Grid& grid, const Costs& costs) {
-  if (const std::optional<std::string> reason = flaw(grid)) {
-    throw usage_error("this schedule cannot run: {}", *reason);
-  }
-  Timing timing{.rows = run(orders_of(grid), costs).rows};
+  Timing timing{.rows = run_sound(grid, costs).rows};
   for (const std::vector<Placed>& row : timing.rows) {
     timing.makespan = std::max(timing.makespan, row.empty() ? 0 : row.back().end);
   }

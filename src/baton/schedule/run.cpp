@@ -35,6 +35,18 @@ Orders orders_of(const Grid& grid) {
   return orders;
 }
 
+std::vector<std::int32_t> device_of_stage_unchecked(const Grid& grid) {
+  std::vector<std::int32_t> devices(static_cast<std::size_t>(stages(grid)));
+  for (std::size_t d = 0; d < grid.rows.size(); ++d) {
+    for (const std::optional<Action>& cell : grid.rows[d]) {
+      if (cell) {
+        devices[static_cast<std::size_t>(cell->stage)] = static_cast<std::int32_t>(d);
+      }
+    }
+  }
+  return devices;
+}
+
 Run run(const Orders& orders, const Costs& costs) {
   std::int32_t stage_count = 0;
   std::int32_t micro_batch_count = 0;

@@ -277,5 +277,26 @@ TEST(Replay, TransfersTakeTheirTimeBetweenDevicesAndNoneWithinOne) {
 
 TEST(Replay, OneDeviceWithTwoStagesNeverWaits) { EXPECT_EQ(replay(parse_csv("0F0,1F0,1B0,0B0"), {.transfer = 100}).makespan, 6); }
 
+TEST(Theory, FormulasOfASchedulesWaitingAndMemoryAreThoseOfItsGrids) {
+  for (const Schedule& schedule : schedules()) {
+    for_all_pipelines(schedule.name, chunks_of(schedule), [&](const Pipeline& pipeline, const Grid& grid) {
+      const Formulas& formulas = schedule.formulas;
+      const auto chunks = static_cast<double>(pipeline.chunks);
+      if (formulas.kept != nullptr && (pipeline.chunks == 1 || pipeline.micro_batches % pipeline.devices == 0)) {
+        const double most = std::min(formulas.kept(pipeline), static_cast<double>(pipeline.micro_batches));
+        EXPECT_DOUBLE_EQ(static_cast<double>(most_in_flight(grid)) / chunks, most);
+      }
+      const bool halves = std::any_of(grid.rows[0].begin(), grid.rows[0].end(), [](const std::optional<Action>& cell) {
+        return cell && cell->kind == Computation::backward_weight;
+      });
+      EXPECT_EQ(formulas.kept == nullptr, halves);
+      if (formulas.overlaps && pipeline.micro_batches >= 2 * pipeline.devices && pipeline.micro_batches % pipeline.devices == 0) {
+        const auto of_1f1b = static_cast<double>(3 * (pipeline.devices - 1));
+        EXPECT_DOUBLE_EQ(static_cast<double>(largest_bubble(grid)), formulas.waiting * of_1f1b);
+      }
+    });
+  }
+}
+
 }  // namespace
 }  // namespace baton::schedule
