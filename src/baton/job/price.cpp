@@ -46,7 +46,7 @@ double bytes_of(const model::Value& value, std::int64_t rows, const strategy::St
 }
 
 /// The schedule that a choice has, which is a pipeline's.
-const schedule::Schedule& schedule_of(const Choice& choice) {
+const schedule::Schedule& chosen_schedule(const Choice& choice) {
   return schedule::schedules()[static_cast<std::size_t>(choice.schedule)];
 }
 
@@ -344,7 +344,7 @@ double Pricer::in_flight(const Choice& choice) const {
   if (choice.pp == 1) {
     return 1;
   }
-  const double most = schedule_of(choice).formulas.kept({choice.pp, choice.chunks, choice.micro_batches});
+  const double most = chosen_schedule(choice).formulas.kept({choice.pp, choice.chunks, choice.micro_batches});
   return std::min(static_cast<double>(choice.micro_batches), most);
 }
 
@@ -377,7 +377,7 @@ std::vector<std::pair<double, double>> moments_of(const schedule::Grid& grid, st
 /// What micro-batches keep of the device that keeps most. Where the backward is in halves, what has had the first is kept for the
 /// second, recomputed or not. Long pipelines are taken for shorter ones in proportion.
 double Pricer::kept_at_most(const Choice& choice, const Pipe& pipe) {
-  if (choice.pp == 1 || schedule_of(choice).formulas.kept != nullptr) {
+  if (choice.pp == 1 || chosen_schedule(choice).formulas.kept != nullptr) {
     return in_flight(choice) * pipe.kept;
   }
   constexpr std::int64_t longest = 16;
@@ -389,7 +389,7 @@ double Pricer::kept_at_most(const Choice& choice, const Pipe& pipe) {
   const auto [found, added] = moments_.try_emplace({choice.schedule, choice.chunks, devices, count});
   if (added) {
     try {
-      found->second = moments_of(schedule_of(choice).grid({devices, choice.chunks, count}), choice.chunks);
+      found->second = moments_of(chosen_schedule(choice).grid({devices, choice.chunks, count}), choice.chunks);
     } catch (const Error&) {
       found->second = {{static_cast<double>(devices), 0}};  // the schedule says itself why it cannot be
     }
@@ -468,7 +468,7 @@ Price Pricer::price(const Choice& choice) {
 
   double time = pieces * pipe.longest;
   if (choice.pp > 1) {
-    const schedule::Formulas& formulas = schedule_of(choice).formulas;
+    const schedule::Formulas& formulas = chosen_schedule(choice).formulas;
     const double message = message_time(pipe.message, choice.dp, choice.tp);
     if (!formulas.overlaps) {
       time = pieces * (pipe.whole + 2 * (pp - 1) * message);

@@ -132,7 +132,7 @@ TEST(PlanText, TellsPlansApartExactlyWhenTheyDiffer) {
   differs([](std::string&, Names& devices, Buffers&, Tasks&) { devices[1] = "tpu"; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].persistent = false; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].dtype = DType::i32; });
-  differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].layout = "tiled"; });
+  differs([](std::string&, Names&, Buffers& b, Tasks&) { b[1].layout = "column_major"; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].content = BatchRows{0, 4}; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].content = std::monostate(); });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].label = ""; });

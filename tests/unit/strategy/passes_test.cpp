@@ -540,7 +540,7 @@ TEST(Passes, LeaveADraftThatFinishesToALawfulPlan) {
       updated(add_transfers(two_stages()), op::Sgd{.momentum = 0.9})};
   for (const Draft& draft : drafts) {
     for (const plan::Target& target : {plan::Target{}, all}) {
-      const plan::Plan finished = plan::finish(tile_weights(fuse(draft, target)));
+      const plan::Plan finished = plan::finish(set_layouts(fuse(draft, target), {.layout = test::tiled_weights}));
       const plan::Verdict verdict = plan::verify(finished);
       EXPECT_TRUE(verdict.holds()) << verdict.violations.front().text;
     }
