@@ -64,7 +64,7 @@ Json about() {
     schedules.push_back({{"name", schedule.name}, {"summary", schedule.summary}});
   }
   Json models = Json::array();
-  for (const model::Kind& kind : model::zoo()) {
+  for (const model::Family& kind : model::zoo()) {
     Json presets = Json::array();
     for (const model::Preset& preset : kind.presets) {
       presets.push_back(preset.name);
@@ -120,7 +120,7 @@ Json timeline(const job::Scenario& scenario, std::size_t shown) {
   const trace::StepTrace& step = scenario.step();
   std::vector<bool> critical(plan.tasks().size(), false);
   for (const trace::PathSegment& segment : trace::critical_path(plan, step)) {
-    critical[segment.task.index()] = critical[segment.task.index()] || segment.kind != trace::PathSegment::Kind::overhead;
+    critical[segment.task.index()] = critical[segment.task.index()] || segment.kind != trace::PathSegment::SpentOn::overhead;
   }
   shown = std::min(shown, plan.devices().size());
   Texts names;

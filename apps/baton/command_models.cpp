@@ -59,7 +59,7 @@ Flops forward_flops(const model::Model& model) {
 
 void list_models() {
   report::Table table({"model", "parameters", "forward per sample", "kept per sample"});
-  for (const model::Kind& kind : model::zoo()) {
+  for (const model::Family& kind : model::zoo()) {
     for (const model::Preset& preset : kind.presets) {
       const model::Model model = model::parse_model(preset.name);
       Bytes kept;
@@ -73,7 +73,7 @@ void list_models() {
   fmt::print(
       "kept: activations of one sample, in fp32, that the forward pass leaves for the backward pass without recomputation.\n\n");
   fmt::print("Any size can be asked for:\n");
-  for (const model::Kind& kind : model::zoo()) {
+  for (const model::Family& kind : model::zoo()) {
     fmt::print("  {}\n", kind.forms);
   }
 }

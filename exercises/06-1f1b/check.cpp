@@ -23,7 +23,8 @@ schedule::Grid read_rows(Reader& answer, std::string& flaw) {
         flaw = fmt::format("device {} has an action '{}' of micro-batch {}: actions are F and B", d,
                            kind == "F" || kind == "B" ? kind : "?", micro_batch);
       }
-      cell = schedule::Action{static_cast<std::int32_t>(d), kind == "F" ? schedule::Kind::forward : schedule::Kind::backward,
+      cell = schedule::Action{static_cast<std::int32_t>(d),
+                              kind == "F" ? schedule::Computation::forward : schedule::Computation::backward,
                               static_cast<std::int32_t>(micro_batch)};
     }
   }

@@ -110,10 +110,11 @@ class Judge {
 
 /// The rows as a grid of Baton's.
 schedule::Grid grid_of_answer(Reader& answer, std::int64_t devices, std::string& flaw) {
-  static constexpr std::array<std::pair<std::string_view, schedule::Kind>, 4> kinds{{{"F", schedule::Kind::forward},
-                                                                                     {"B", schedule::Kind::backward},
-                                                                                     {"I", schedule::Kind::backward_input},
-                                                                                     {"W", schedule::Kind::backward_weight}}};
+  static constexpr std::array<std::pair<std::string_view, schedule::Computation>, 4> kinds{
+      {{"F", schedule::Computation::forward},
+       {"B", schedule::Computation::backward},
+       {"I", schedule::Computation::backward_input},
+       {"W", schedule::Computation::backward_weight}}};
   schedule::Grid grid;
   grid.rows.resize(answer.count());
   if (static_cast<std::int64_t>(grid.rows.size()) != devices) {

@@ -378,7 +378,7 @@ void bind_model(py::module_& module) {
       "model_forms",
       [] {
         std::vector<std::pair<std::string, std::string>> list;
-        for (const model::Kind& kind : model::zoo()) {
+        for (const model::Family& kind : model::zoo()) {
           list.emplace_back(kind.name, kind.forms);
         }
         return list;

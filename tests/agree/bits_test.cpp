@@ -213,9 +213,7 @@ plan::Plan gradients_only(plan::Draft draft, const exec::Backend& backend) {
   plan::Target target = backend.target();
   target.gradient_with_sgd = false;
   draft = strategy::fuse(std::move(draft), target);
-  if (target.tiled_weights) {
-    draft = strategy::tile_weights(std::move(draft));
-  }
+  draft = strategy::set_layouts(std::move(draft), target);
   for (plan::Buffer& buffer : draft.buffers) {
     if (buffer.role == plan::Role::gradient && std::holds_alternative<plan::ParameterPart>(buffer.content)) {
       buffer.persistent = true;

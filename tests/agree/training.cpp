@@ -213,9 +213,10 @@ Weights Training::weights() const {
     std::vector<bool> known(whole.size(), false);
     for (const BufferId copy : copies) {
       const std::vector<double> values = executor_->read(copy);
-      const exec::PlaceInParameter place((*plan_)[copy]);
+      const exec::PlaceInParameter place((*plan_)[copy], executor_->layouts());
       for (std::size_t i = 0; i < values.size(); ++i) {
-        const auto at = static_cast<std::size_t>(place(exec::element_offset((*plan_)[copy], static_cast<std::int64_t>(i))));
+        const std::int64_t position = exec::element_offset((*plan_)[copy], static_cast<std::int64_t>(i), executor_->layouts());
+        const auto at = static_cast<std::size_t>(place(position));
         if (known[at] && std::bit_cast<std::uint64_t>(whole[at]) != std::bit_cast<std::uint64_t>(values[i])) {
           ADD_FAILURE() << name << " differs between devices, on " << (*plan_)[copy].device.value << " at " << at;
           break;

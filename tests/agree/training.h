@@ -147,6 +147,7 @@ class WrappedBackend final : public exec::HostBackend {
     target.narrow_gradient_with_sgd = target.narrow_gradient_with_sgd || steps_fused;
     return target;
   }
+  std::vector<exec::MemoryLayout> layouts() const override { return inner_->layouts(); }
   bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override { return inner_->has_kernel(plan, task); }
   int team_size(int cores) const override { return inner_->team_size(cores); }
   std::unique_ptr<exec::Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& addresses,

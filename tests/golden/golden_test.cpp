@@ -15,13 +15,14 @@
 #include "baton/strategy/fold.h"
 #include "baton/strategy/strategy.h"
 #include "support/devices.h"
+#include "support/tiled_weights.h"
 
 /// What each strategy compiles to, as text. A change shows here as a difference to be reviewed; an intended one is
 /// blessed with `./baton test --bless`.
 namespace baton::strategy {
 namespace {
 
-const plan::Target cpu_target{.joined = op::joint_ops(), .gradient_with_sgd = true, .tiled_weights = true};
+const plan::Target cpu_target{.joined = op::joint_ops(), .gradient_with_sgd = true, .layout = test::tiled_weights};
 
 struct Golden {
   std::string file;

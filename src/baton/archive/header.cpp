@@ -22,7 +22,7 @@ constexpr std::size_t most_axes = 64;
 constexpr std::uint64_t most_elements = std::uint64_t{1} << 48;
 
 /// Where in the header the next event stands.
-enum class Place { before, top, remarks, entry, type, shape, offsets, ignored };
+enum class ParserState { before, top, remarks, entry, type, shape, offsets, ignored };
 
 class Reader : public nlohmann::json_sax<Json> {
  public:
@@ -37,7 +37,7 @@ class Reader : public nlohmann::json_sax<Json> {
   bool binary(binary_t&) override { return unsuitable(); }
 
   bool number_unsigned(number_unsigned_t number) override {
-    if (place_ == Place::shape && in_list_) {
+    if (state_ == ParserState::shape && in_list_) {
       if (entry().shape.size() == most_axes || number > most_elements / std::max<std::uint64_t>(1, entry().elements)) {
         return fail(fmt::format("{} has a shape that no tensor has", entry().name));
       }
@@ -45,7 +45,7 @@ class Reader : public nlohmann::json_sax<Json> {
       entry().shape.push_back(static_cast<std::int64_t>(number));
       return true;
     }
-    if (place_ == Place::offsets && in_list_ && offsets_ < 2) {
+    if (state_ == ParserState::offsets && in_list_ && offsets_ < 2) {
       (offsets_++ == 0 ? entry().begin : entry().end) = number;
       return true;
     }
@@ -53,7 +53,7 @@ class Reader : public nlohmann::json_sax<Json> {
   }
 
   bool string(string_t& text) override {
-    if (place_ == Place::remarks && !remark_.empty()) {
+    if (state_ == ParserState::remarks && !remark_.empty()) {
       if (header_.metadata.size() == most_remarks) {
         return fail(fmt::format("it has more than {} remarks", most_remarks));
       }
@@ -62,20 +62,20 @@ class Reader : public nlohmann::json_sax<Json> {
       }
       return true;
     }
-    if (place_ != Place::type) {
+    if (state_ != ParserState::type) {
       return unsuitable();
     }
     if (const std::optional<ElementType> type = ElementType::by_name(text)) {
       entry().dtype = *type;
-      place_ = Place::entry;
+      state_ = ParserState::entry;
       return true;
     }
     return fail(fmt::format("{} is of the type {}, which is not known here", entry().name, text.substr(0, 40)));
   }
 
   bool start_object(std::size_t) override {
-    if (place_ == Place::before) {
-      place_ = Place::top;
+    if (state_ == ParserState::before) {
+      state_ = ParserState::top;
       return true;
     }
     const bool begins = std::exchange(opening_, false);
@@ -83,29 +83,29 @@ class Reader : public nlohmann::json_sax<Json> {
   }
 
   bool key(string_t& name) override {
-    if (place_ == Place::top) {
+    if (state_ == ParserState::top) {
       opening_ = true;
       if (name == "__metadata__") {
-        place_ = Place::remarks;
+        state_ = ParserState::remarks;
         return true;
       }
       if (header_.entries.size() == most_tensors) {
         return fail(fmt::format("it holds more than {} tensors", most_tensors));
       }
       header_.entries.push_back({.name = std::move(name)});
-      place_ = Place::entry;
+      state_ = ParserState::entry;
       known_ = {};
       return true;
     }
-    if (place_ == Place::remarks) {
+    if (state_ == ParserState::remarks) {
       remark_ = std::move(name);
       return !remark_.empty() || fail("it has a remark without a name");
     }
-    constexpr std::array<std::pair<std::string_view, Place>, 3> fields{
-        {{"dtype", Place::type}, {"shape", Place::shape}, {"data_offsets", Place::offsets}}};
+    constexpr std::array<std::pair<std::string_view, ParserState>, 3> fields{
+        {{"dtype", ParserState::type}, {"shape", ParserState::shape}, {"data_offsets", ParserState::offsets}}};
     for (std::size_t i = 0; i < fields.size(); ++i) {
       if (name == fields[i].first && !std::exchange(known_[i], true)) {
-        place_ = fields[i].second;
+        state_ = fields[i].second;
         offsets_ = 0;
         return true;
       }
@@ -114,26 +114,26 @@ class Reader : public nlohmann::json_sax<Json> {
   }
 
   bool end_object() override {
-    if (place_ == Place::entry && known_ != std::array{true, true, true}) {
+    if (state_ == ParserState::entry && known_ != std::array{true, true, true}) {
       return unsuitable();
     }
-    place_ = place_ == Place::top ? Place::ignored : Place::top;
+    state_ = state_ == ParserState::top ? ParserState::ignored : ParserState::top;
     return true;
   }
 
   bool start_array(std::size_t) override {
-    if ((place_ != Place::shape && place_ != Place::offsets) || std::exchange(in_list_, true)) {
+    if ((state_ != ParserState::shape && state_ != ParserState::offsets) || std::exchange(in_list_, true)) {
       return unsuitable();
     }
     return true;
   }
 
   bool end_array() override {
-    if (place_ == Place::offsets && offsets_ != 2) {
+    if (state_ == ParserState::offsets && offsets_ != 2) {
       return unsuitable();
     }
     in_list_ = false;
-    place_ = Place::entry;
+    state_ = ParserState::entry;
     return true;
   }
 
@@ -145,14 +145,14 @@ class Reader : public nlohmann::json_sax<Json> {
     return false;
   }
   bool unsuitable() {
-    return place_ == Place::before    ? fail("its header is not JSON that begins with {")
-           : place_ == Place::remarks ? fail("its remarks are no texts")
-                                      : fail(fmt::format("its entry of {} is not one", entry().name.substr(0, 200)));
+    return state_ == ParserState::before    ? fail("its header is not JSON that begins with {")
+           : state_ == ParserState::remarks ? fail("its remarks are no texts")
+                                            : fail(fmt::format("its entry of {} is not one", entry().name.substr(0, 200)));
   }
   Entry& entry() { return header_.entries.back(); }
 
   Header& header_;
-  Place place_ = Place::before;
+  ParserState state_ = ParserState::before;
   bool opening_ = false;  // an object must begin
   bool in_list_ = false;
   int offsets_ = 0;              // of the two, this many are known

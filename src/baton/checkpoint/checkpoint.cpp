@@ -110,11 +110,12 @@ std::map<std::string, Kept> kept_by(const plan::Plan& plan) {
 /// Of a buffer's memory, in runs of a bounded size: visit(begin, run, elements), where `begin` counts bytes, `run` is room for
 /// them, and elements(each) calls each(address in the run, place in the tensor, in bytes).
 template <typename Visit>
-void for_each_run(const plan::Buffer& buffer, const model::StoredTensor& stored, std::size_t part, Visit visit) {
+void for_each_run(const plan::Buffer& buffer, exec::MemoryLayouts layouts, const model::StoredTensor& stored, std::size_t part,
+                  Visit visit) {
   constexpr std::int64_t most_elements = 1 << 17;
   std::optional<exec::PlaceInParameter> place;
   if (std::holds_alternative<ParameterPart>(buffer.content)) {
-    place.emplace(buffer);
+    place.emplace(buffer, layouts);
   }
   const std::int64_t size = size_of(buffer.dtype);
   std::vector<std::byte> run;
@@ -133,10 +134,11 @@ void for_each_run(const plan::Buffer& buffer, const model::StoredTensor& stored,
 void gather(const plan::Plan& plan, const exec::Executor& executor, const Kept& kept, std::span<std::byte> tensor) {
   const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
   for (const Holder& holder : kept.parts) {
-    for_each_run(plan[holder.id], kept.stored, holder.part, [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
+    const auto visit = [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
       executor.read(holder.id, begin, run);
       elements([&](const std::byte* element, std::int64_t place) { std::copy_n(element, size, tensor.data() + place); });
-    });
+    };
+    for_each_run(plan[holder.id], executor.layouts(), kept.stored, holder.part, visit);
   }
 }
 
@@ -144,10 +146,11 @@ void gather(const plan::Plan& plan, const exec::Executor& executor, const Kept& 
 void scatter(const plan::Plan& plan, exec::Executor& executor, const Kept& kept, std::span<const std::byte> tensor) {
   const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
   for (const Holder& holder : kept.all) {
-    for_each_run(plan[holder.id], kept.stored, holder.part, [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
+    const auto visit = [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
       elements([&](std::byte* element, std::int64_t place) { std::copy_n(tensor.data() + place, size, element); });
       executor.write(holder.id, begin, run);
-    });
+    };
+    for_each_run(plan[holder.id], executor.layouts(), kept.stored, holder.part, visit);
   }
 }
 

@@ -132,7 +132,7 @@ class FolderSource final : public Source {
  public:
   FolderSource(const fs::path& folder, const model::Model& model) : folder_(folder), wanted_(wanted_by(model)) {
     const WeightFiles files = files_of(folder);
-    std::map<std::string, Place> there;
+    std::map<std::string, TensorLocation> there;
     for (const fs::path& path : files.paths) {
       archives_.push_back(std::make_unique<ArchiveReader>(path, "the file"));
       for (const auto& [tensor, info] : archives_.back()->tensors()) {
@@ -141,7 +141,7 @@ class FolderSource final : public Source {
           throw usage_error("{} holds {}, which its index does not say", path.string(), tensor);
         }
         const std::string name = model::with_base_name(model, tensor);
-        if (!model::is_no_weight(model, name) && !there.emplace(name, Place{archives_.back().get(), tensor}).second) {
+        if (!model::is_no_weight(model, name) && !there.emplace(name, TensorLocation{archives_.back().get(), tensor}).second) {
           throw usage_error("{} holds {} twice", folder.string(), tensor);
         }
       }
@@ -175,13 +175,13 @@ class FolderSource final : public Source {
   }
 
  private:
-  struct Place {
+  struct TensorLocation {
     const ArchiveReader* archive;
     std::string tensor;
   };
 
   /// Finds each tensor of the model among those that are there.
-  void match(const model::Model& model, std::map<std::string, Place>& there) {
+  void match(const model::Model& model, std::map<std::string, TensorLocation>& there) {
     std::vector<std::string> missing;
     for (const auto& [name, info] : wanted_.tensors) {
       const std::string in_folder = model::name_in_folder(model, name);
@@ -208,7 +208,7 @@ class FolderSource final : public Source {
     }
   }
 
-  void require_fit(const std::string& name, const TensorInfo& wanted, const Place& place) const {
+  void require_fit(const std::string& name, const TensorInfo& wanted, const TensorLocation& place) const {
     const TensorInfo& info = place.archive->tensors().at(place.tensor);
     const bool count = wanted.dtype == DType::i32;
     const bool type_fits = count ? info.dtype == DType::i32 || info.dtype.name() == "I64" : is_floating(info.dtype);
@@ -228,7 +228,7 @@ class FolderSource final : public Source {
   Wanted wanted_;
   Metadata metadata_;
   std::vector<std::unique_ptr<ArchiveReader>> archives_;
-  std::map<std::string, Place> places_;  // by tensor of the model
+  std::map<std::string, TensorLocation> places_;  // by tensor of the model
 };
 
 class OnnxSource final : public Source {

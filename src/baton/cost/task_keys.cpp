@@ -30,8 +30,7 @@ std::string shapes_text(const plan::Plan& plan, std::span<const BufferId> ids) {
   for (const BufferId id : ids) {
     const plan::Buffer& buffer = plan[id];
     text += fmt::format("{}{}{}[{}]", text.empty() ? "" : " ", to_text(buffer.dtype),
-                        buffer.layout == plan::MemoryLayout::row_major ? "" : fmt::format(" {} ", to_text(buffer.layout)),
-                        to_text(buffer.shape));
+                        buffer.layout.empty() ? "" : fmt::format(" {} ", buffer.layout), to_text(buffer.shape));
   }
   return text;
 }

@@ -143,10 +143,10 @@ class CudaEngine final : public exec::Engine {
  private:
   /// What one of the steps under way needs on the host.
   struct Slot {
-    Event start{Event::Kind::timed};
-    Event end{Event::Kind::timed};
-    Event over{Event::Kind::order};  // its loss has come to the host
-    std::int64_t losses = 0;         // offsets in pinned memory
+    Event start{Event::Purpose::timed};
+    Event end{Event::Purpose::timed};
+    Event over{Event::Purpose::order};  // its loss has come to the host
+    std::int64_t losses = 0;            // offsets in pinned memory
     std::int64_t inputs = 0;
   };
   struct Run {
@@ -186,7 +186,7 @@ class CudaEngine final : public exec::Engine {
         if (used || (d == 0 && static_cast<Lane>(lane) == Lane::compute)) {
           enter(DeviceId(d));
           lanes_.push_back({DeviceId(d), slice_.place(DeviceId(d)).stream(static_cast<Lane>(lane)),
-                            std::make_unique<Event>(Event::Kind::order), nullptr});
+                            std::make_unique<Event>(Event::Purpose::order), nullptr});
         }
       }
     }
@@ -403,7 +403,7 @@ class CudaEngine final : public exec::Engine {
     for (LaneEnd& lane : lanes_) {
       if (known.insert(slice_.place(lane.device).ordinal()).second) {
         enter(lane.device);
-        lane.start = std::make_unique<Event>(Event::Kind::timed);
+        lane.start = std::make_unique<Event>(Event::Purpose::timed);
       }
     }
     if (!enqueued_anew_) {

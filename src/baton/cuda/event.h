@@ -12,10 +12,11 @@ namespace baton::cuda {
 /// A point in a stream, of the place that is entered when it is made.
 class Event {
  public:
-  enum class Kind { order, timed };
+  enum class Purpose { order, timed };
 
-  explicit Event(Kind kind) {
-    require(cudaEventCreateWithFlags(&event_, kind == Kind::order ? cudaEventDisableTiming : cudaEventDefault), "making an event");
+  explicit Event(Purpose purpose) {
+    require(cudaEventCreateWithFlags(&event_, purpose == Purpose::order ? cudaEventDisableTiming : cudaEventDefault),
+            "making an event");
   }
   ~Event() { cudaEventDestroy(event_); }
   Event(const Event&) = delete;

@@ -103,8 +103,8 @@ GpuPlace::GpuPlace(int ordinal, std::unique_ptr<Partition> partition, std::share
   enter();
   if (carrier_ != nullptr) {
     carrying_ = std::make_unique<Stream>(carrier_.get(), 0);
-    fork_ = std::make_unique<Event>(Event::Kind::order);
-    join_ = std::make_unique<Event>(Event::Kind::order);
+    fork_ = std::make_unique<Event>(Event::Purpose::order);
+    join_ = std::make_unique<Event>(Event::Purpose::order);
   }
   open_streams();
 }

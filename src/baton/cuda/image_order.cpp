@@ -26,7 +26,7 @@ class Agreements {
     for (std::size_t b = 0; b < parent_.size(); ++b) {
       const plan::Buffer& buffer = plan.buffers()[b];
       fixed_[b] = buffer.shape.rank() != 4 || buffer.persistent || !is_narrow(buffer.dtype) ||
-                  buffer.shape[1] % whole_channels != 0 || buffer.layout != plan::MemoryLayout::row_major;
+                  buffer.shape[1] % whole_channels != 0 || !buffer.layout.empty();
     }
   }
 

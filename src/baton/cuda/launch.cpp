@@ -409,7 +409,7 @@ bool has_launch(const plan::Plan& plan, const Task& task) {
     for (const BufferId id : *list) {
       const plan::Buffer& buffer = plan[id];
       const bool of_loss = buffer.role == plan::Role::loss || buffer.role == plan::Role::communication;
-      if ((buffer.dtype == DType::f64 && !of_loss) || buffer.layout != plan::MemoryLayout::row_major) {
+      if ((buffer.dtype == DType::f64 && !of_loss) || !buffer.layout.empty()) {
         return false;
       }
     }

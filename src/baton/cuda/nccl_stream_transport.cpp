@@ -43,7 +43,7 @@ class NcclStreamExchange final : public StreamExchange {
   NcclStreamTransport& all_;
   NcclMeeting& meeting_;
   cudaStream_t stream_;
-  Event come_{Event::Kind::order};
+  Event come_{Event::Purpose::order};
 };
 
 class NcclStreamTransport final : public StreamTransport, private exec::Joiner {

@@ -499,7 +499,7 @@ class RankEngine final : public exec::Engine {
       StartTime& start = start_times_[place.ordinal()];
       place.enter();
       if (!start.event) {
-        start.event = std::make_unique<Event>(Event::Kind::timed);
+        start.event = std::make_unique<Event>(Event::Purpose::timed);
         start.event->record(place.stream(Lane::compute));  // what comes first may wait until it is set up
         start.event->synchronize();
       }

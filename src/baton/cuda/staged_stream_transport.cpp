@@ -68,7 +68,7 @@ class StagedStreamExchange final : public StreamExchange {
   std::vector<Stage> in_;
   Launch afterwards_;  // may be empty
   std::unique_ptr<exec::Exchange> exchange_;
-  Event come_{Event::Kind::order};
+  Event come_{Event::Purpose::order};
   bool posted_ = false;
 };
 

@@ -14,14 +14,14 @@ StreamWalk::StreamWalk(const Slice& slice, const Meetings& meetings)
 
 void StreamWalk::add(TaskId id, bool comes) {
   if (comes) {
-    events_[id.index()].come = std::make_unique<Event>(Event::Kind::order);
+    events_[id.index()].come = std::make_unique<Event>(Event::Purpose::order);
   }
-  events_[id.index()].done = std::make_unique<Event>(Event::Kind::order);
+  events_[id.index()].done = std::make_unique<Event>(Event::Purpose::order);
 }
 
 void StreamWalk::add_times(TaskId id) {
-  events_[id.index()].start = std::make_unique<Event>(Event::Kind::timed);
-  events_[id.index()].end = std::make_unique<Event>(Event::Kind::timed);
+  events_[id.index()].start = std::make_unique<Event>(Event::Purpose::timed);
+  events_[id.index()].end = std::make_unique<Event>(Event::Purpose::timed);
 }
 
 void StreamWalk::add_meeting(MeetingId meeting) {

@@ -41,8 +41,8 @@ class Timer {
   }
 
  private:
-  Event begin_{Event::Kind::timed};
-  Event end_{Event::Kind::timed};
+  Event begin_{Event::Purpose::timed};
+  Event end_{Event::Purpose::timed};
 };
 
 }  // namespace baton::cuda

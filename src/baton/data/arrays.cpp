@@ -126,7 +126,7 @@ class ArraySamples final : public Samples {
 class ArraysSource final : public Source {
  public:
   ArraysSource(Array inputs, Array targets) : inputs_(std::move(inputs)), targets_(std::move(targets)) {
-    description_.kind = Kind::arrays;
+    description_.kind = ContentType::arrays;
     description_.count = inputs_.samples();
     description_.sample = sample_of(inputs_);
     if (targets_.integers()) {

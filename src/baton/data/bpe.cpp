@@ -130,13 +130,13 @@ void Bpe::encode_piece(std::string_view piece, std::vector<std::int32_t>& out) c
 
 void Bpe::encode(std::string_view text, std::vector<std::int32_t>& out) const {
   // Words come again and again: what a piece becomes is remembered, as a place in `out`.
-  struct Place {
+  struct TokenRun {
     std::size_t begin;
     std::size_t count;
   };
   constexpr std::size_t most_remembered = 1 << 18;
   constexpr std::size_t longest_remembered = 64;
-  std::unordered_map<std::string_view, Place> known;
+  std::unordered_map<std::string_view, TokenRun> known;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = end_of_piece(text, at, parts_.splitting);
     const std::string_view piece = text.substr(at, end - at);
@@ -151,7 +151,7 @@ void Bpe::encode(std::string_view text, std::vector<std::int32_t>& out) const {
     const std::size_t begin = out.size();
     encode_piece(piece, out);
     if (piece.size() <= longest_remembered && known.size() < most_remembered) {
-      known.emplace(piece, Place{begin, out.size() - begin});
+      known.emplace(piece, TokenRun{begin, out.size() - begin});
     }
   }
 }

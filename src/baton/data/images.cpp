@@ -105,7 +105,7 @@ class ImagesSource final : public Source {
  public:
   ImagesSource(std::unique_ptr<const Pictures> pictures, Description description) : pictures_(std::move(pictures)) {
     description_ = std::move(description);
-    description_.kind = Kind::images;
+    description_.kind = ContentType::images;
   }
 
   std::unique_ptr<Samples> samples(const Form& form, const Preparation& preparation) const override {

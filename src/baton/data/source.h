@@ -14,10 +14,10 @@ namespace baton::data {
 class Tokenizer;
 
 /// What a source holds.
-enum class Kind : std::uint8_t { tokens, images, arrays };
+enum class ContentType : std::uint8_t { tokens, images, arrays };
 
 struct Description {
-  Kind kind = Kind::arrays;
+  ContentType kind = ContentType::arrays;
   std::string format;                         // for people: "60000 images of 1x28x28 in 10 classes (IDX)"
   std::int64_t count = 0;                     // of tokens, of images, of samples
   std::int64_t vocabulary = 0;                // tokens are below this; 0: the source does not say

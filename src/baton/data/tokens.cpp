@@ -104,7 +104,7 @@ class TokensSource final : public Source {
   TokensSource(std::vector<TokenFile> files, std::int64_t vocabulary, std::string format,
                std::shared_ptr<const Tokenizer> tokenizer)
       : files_(std::move(files)) {
-    description_.kind = Kind::tokens;
+    description_.kind = ContentType::tokens;
     for (const TokenFile& file : files_) {
       description_.count += file.count();
     }

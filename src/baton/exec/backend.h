@@ -2,9 +2,11 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "baton/base/units.h"
 #include "baton/cluster/cluster.h"
+#include "baton/exec/memory_layout.h"
 #include "baton/plan/plan.h"
 #include "baton/plan/target.h"
 #include "baton/plan/verify.h"
@@ -20,8 +22,10 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string_view name() const = 0;
-  /// Which fused tasks it has and which workspace it needs; plans are compiled for it.
+  /// Which fused tasks it has, which workspace it needs and how it wants parameters laid out; plans are compiled for it.
   virtual plan::Target target() const = 0;
+  /// The memory layouts that its target names.
+  virtual std::vector<MemoryLayout> layouts() const { return {}; }
   /// Whether it computes in this type. If not, it emulates the type by rounding: a run then shows the effect of the type on
   /// training, but not its speed.
   virtual bool is_native(DType type) const { return !is_narrow(type); }

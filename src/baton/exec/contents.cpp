@@ -9,7 +9,6 @@
 #include "baton/base/error.h"
 #include "baton/base/narrow.h"
 #include "baton/base/random.h"
-#include "baton/exec/tiled_weight.h"
 #include "baton/op/loss_scale.h"
 
 namespace baton::exec {
@@ -20,12 +19,14 @@ using plan::Buffer;
 using plan::ParameterPart;
 using plan::Role;
 
-std::int64_t offset_in(const Shape& shape, plan::MemoryLayout order, std::int64_t index) {
-  if (order == plan::MemoryLayout::row_major || shape.rank() < 2) {
-    return index;
-  }
-  const std::int64_t in = TiledWeight::inputs(shape, order);
-  return TiledWeight::offset(shape.elements() / in, in, index / in, index % in);
+std::int64_t offset_in(const Shape& shape, const MemoryLayout* layout, std::int64_t index) {
+  return layout == nullptr ? index : layout->position(shape, index);
+}
+
+/// How the elements of a buffer's own tensor lie: those of a piece have the order of the part already.
+const MemoryLayout* own_layout(const Buffer& buffer, MemoryLayouts layouts) {
+  const auto* part = std::get_if<ParameterPart>(&buffer.content);
+  return part != nullptr && part->piece_end != 0 ? nullptr : layout_of(buffer, layouts);
 }
 
 /// A part of a parameter lies in the whole, row-major, as runs of equal length at equal distances.
@@ -58,7 +59,7 @@ using Drawn = std::conditional_t<std::is_same_v<Real, double>, double, float>;
 
 /// A strip at a time, so that a weight of any size needs no second copy. Of a piece only what falls into it is kept.
 template <typename Real>
-void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, std::uint64_t seed) {
+void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, std::uint64_t seed, MemoryLayouts layouts) {
   if (part.fan_in <= 0) {
     std::fill_n(out, buffer.shape.elements(), Real(part.fan_in == 0 ? 1.0F : 0.0F));
     return;
@@ -66,6 +67,7 @@ void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, 
   const RandomStream stream(seed, RandomStream::Domain::parameter, part.ordinal);
   const double bound = 1 / std::sqrt(static_cast<double>(part.fan_in));
   const Shape shape = part.shape();
+  const MemoryLayout* layout = layout_of(buffer, layouts);
   const PartRuns runs(part);
   const std::int64_t begin = part.piece_begin;
   const std::int64_t end = part.piece_end == 0 ? shape.elements() : part.piece_end;
@@ -77,7 +79,7 @@ void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, 
     stream.uniform(std::span(drawn).first(static_cast<std::size_t>(count)), static_cast<std::uint64_t>(runs.in_whole(index)),
                    bound);
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t at = offset_in(shape, buffer.layout, index + i);
+      const std::int64_t at = offset_in(shape, layout, index + i);
       if (at >= begin && at < end) {
         out[at - begin] = Real(drawn[static_cast<std::size_t>(i)]);
       }
@@ -152,10 +154,10 @@ void fill_integers(const Buffer& buffer, const BatchRows& rows, std::int32_t* ou
 }
 
 template <typename Real>
-void fill_real(const Buffer& buffer, Real* out, const Source& source, std::int64_t first_sample) {
+void fill_real(const Buffer& buffer, Real* out, const Source& source, std::int64_t first_sample, MemoryLayouts layouts) {
   if (const auto* part = std::get_if<ParameterPart>(&buffer.content);
       part && (buffer.role == Role::parameter || buffer.role == Role::statistic)) {
-    fill_parameter(buffer, *part, out, source.seed);
+    fill_parameter(buffer, *part, out, source.seed, layouts);
   } else if (const auto* rows = std::get_if<BatchRows>(&buffer.content)) {
     fill_samples(buffer, *rows, out, source, first_sample,
                  buffer.role == Role::input ? RandomStream::Domain::input : RandomStream::Domain::target);
@@ -166,25 +168,27 @@ void fill_real(const Buffer& buffer, Real* out, const Source& source, std::int64
 
 }  // namespace
 
-std::int64_t element_offset(const Buffer& buffer, std::int64_t index) { return offset_in(buffer.shape, buffer.layout, index); }
+std::int64_t element_offset(const Buffer& buffer, std::int64_t index, MemoryLayouts layouts) {
+  return offset_in(buffer.shape, own_layout(buffer, layouts), index);
+}
 
-void fill_initial(const Buffer& buffer, std::byte* memory, const Source& source, std::int64_t first_sample) {
+void fill_initial(const Buffer& buffer, std::byte* memory, const Source& source, std::int64_t first_sample, MemoryLayouts layouts) {
   if (const auto* scaler = std::get_if<plan::LossScaler>(&buffer.content)) {
     *as<op::ScaleState>(memory) = {.scale = static_cast<float>(scaler->initial)};
     return;
   }
   switch (buffer.dtype) {
     case DType::f32:
-      fill_real(buffer, as<float>(memory), source, first_sample);
+      fill_real(buffer, as<float>(memory), source, first_sample, layouts);
       break;
     case DType::f64:
-      fill_real(buffer, as<double>(memory), source, first_sample);
+      fill_real(buffer, as<double>(memory), source, first_sample, layouts);
       break;
     case DType::bf16:
-      fill_real(buffer, as<Bf16>(memory), source, first_sample);
+      fill_real(buffer, as<Bf16>(memory), source, first_sample, layouts);
       break;
     case DType::f16:
-      fill_real(buffer, as<F16>(memory), source, first_sample);
+      fill_real(buffer, as<F16>(memory), source, first_sample, layouts);
       break;
     case DType::i32:
       if (buffer.role == Role::statistic) {
@@ -234,29 +238,24 @@ void fill_rows(const Buffer& buffer, std::byte* memory, const Feed& feed, std::i
   }
 }
 
-PlaceInParameter::PlaceInParameter(const Buffer& buffer) {
+PlaceInParameter::PlaceInParameter(const Buffer& buffer, MemoryLayouts layouts) : layout_(layout_of(buffer, layouts)) {
   const auto& part = std::get<ParameterPart>(buffer.content);
-  const Shape shape = part.shape();
   const PartRuns runs(part);
+  part_ = part.shape();
   run_ = runs.length;
   distance_ = runs.distance;
   first_ = runs.first;
   piece_begin_ = part.piece_begin;
-  tiled_ = buffer.layout != plan::MemoryLayout::row_major && shape.rank() > 1;
-  columns_ = tiled_ ? TiledWeight::inputs(shape, buffer.layout) : 1;
-  rows_ = shape.elements() / columns_;
 }
 
 std::int64_t PlaceInParameter::operator()(std::int64_t position) const {
-  std::int64_t index = position + piece_begin_;
-  if (tiled_) {
-    const auto [row, column] = TiledWeight::element(rows_, columns_, index);
-    index = row * columns_ + column;
-  }
+  const std::int64_t in_part = position + piece_begin_;
+  const std::int64_t index = layout_ == nullptr ? in_part : layout_->index(part_, in_part);
   return first_ + index / run_ * distance_ + index % run_;
 }
 
-std::vector<double> read_elements(const Buffer& buffer, const std::byte* memory) {
+std::vector<double> read_elements(const Buffer& buffer, const std::byte* memory, MemoryLayouts layouts) {
+  const MemoryLayout* layout = own_layout(buffer, layouts);
   std::vector<double> elements(static_cast<std::size_t>(buffer.shape.elements()));
   const auto element = [&](std::int64_t at) -> double {
     switch (buffer.dtype) {
@@ -274,16 +273,17 @@ std::vector<double> read_elements(const Buffer& buffer, const std::byte* memory)
     throw BugError("a type of no kind");
   };
   for (std::size_t i = 0; i < elements.size(); ++i) {
-    elements[i] = element(element_offset(buffer, static_cast<std::int64_t>(i)));
+    elements[i] = element(offset_in(buffer.shape, layout, static_cast<std::int64_t>(i)));
   }
   return elements;
 }
 
-void write_elements(const Buffer& buffer, std::byte* memory, std::span<const double> elements) {
+void write_elements(const Buffer& buffer, std::byte* memory, std::span<const double> elements, MemoryLayouts layouts) {
   check(static_cast<std::int64_t>(elements.size()) == buffer.shape.elements(), "{} elements for a buffer of {}", elements.size(),
         buffer.shape.elements());
+  const MemoryLayout* layout = own_layout(buffer, layouts);
   for (std::size_t i = 0; i < elements.size(); ++i) {
-    const std::int64_t at = element_offset(buffer, static_cast<std::int64_t>(i));
+    const std::int64_t at = offset_in(buffer.shape, layout, static_cast<std::int64_t>(i));
     switch (buffer.dtype) {
       case DType::f32:
         as<float>(memory)[at] = static_cast<float>(elements[i]);

@@ -6,12 +6,15 @@
 #include <vector>
 
 #include "baton/exec/feed.h"
+#include "baton/exec/memory_layout.h"
 #include "baton/plan/buffer.h"
 
 namespace baton::exec {
 
-/// Where an element of a row-major tensor lies in a buffer of that order. A piece is a row of elements as they lie.
-std::int64_t element_offset(const plan::Buffer& buffer, std::int64_t row_major_index);
+// Functions here take the layouts of the backend that runs the buffer's plan. A row-major buffer needs none.
+
+/// The position in a buffer of an element of its tensor, given by its row-major index. A piece is a row of elements as they lie.
+std::int64_t element_offset(const plan::Buffer& buffer, std::int64_t row_major_index, MemoryLayouts layouts = {});
 
 /// The source of random contents.
 struct Source {
@@ -23,7 +26,8 @@ struct Source {
 
 /// Puts in what a persistent buffer holds before the first step: parameters, optimizer state zero, inputs and targets of
 /// the samples from `first_sample` on. What is put in does not depend on how things are split.
-void fill_initial(const plan::Buffer& buffer, std::byte* memory, const Source& source, std::int64_t first_sample);
+void fill_initial(const plan::Buffer& buffer, std::byte* memory, const Source& source, std::int64_t first_sample,
+                  MemoryLayouts layouts = {});
 
 /// Puts the rows of a step's batch that a buffer of inputs or targets holds into it, rounded to its type.
 void fill_rows(const plan::Buffer& buffer, std::byte* memory, const Feed& feed, std::int64_t step);
@@ -32,22 +36,21 @@ void fill_rows(const plan::Buffer& buffer, std::byte* memory, const Feed& feed, 
 /// lies at a position of the buffer's memory.
 class PlaceInParameter {
  public:
-  explicit PlaceInParameter(const plan::Buffer& buffer);
+  explicit PlaceInParameter(const plan::Buffer& buffer, MemoryLayouts layouts = {});
   std::int64_t operator()(std::int64_t position) const;
 
  private:
-  std::int64_t rows_;  // of the part's matrix, where it is tiled
-  std::int64_t columns_;
+  Shape part_;
+  const MemoryLayout* layout_;
   std::int64_t run_;          // elements of the part that lie side by side in the whole
   std::int64_t distance_;     // from one run to the next
   std::int64_t first_;        // of the part, in the whole
   std::int64_t piece_begin_;  // a piece is a run of elements as they lie
-  bool tiled_;
 };
 
 /// The buffer's elements as a row-major tensor of doubles.
-std::vector<double> read_elements(const plan::Buffer& buffer, const std::byte* memory);
+std::vector<double> read_elements(const plan::Buffer& buffer, const std::byte* memory, MemoryLayouts layouts = {});
 /// The inverse: rounds to the buffer's type.
-void write_elements(const plan::Buffer& buffer, std::byte* memory, std::span<const double> elements);
+void write_elements(const plan::Buffer& buffer, std::byte* memory, std::span<const double> elements, MemoryLayouts layouts = {});
 
 }  // namespace baton::exec

@@ -76,7 +76,7 @@ void StepData::fill(const plan::Buffer& buffer, std::byte* memory, std::int64_t 
   if (feed != nullptr && batch && std::holds_alternative<plan::BatchRows>(buffer.content)) {
     fill_rows(buffer, memory, *feed, step);
   } else {
-    fill_initial(buffer, memory, source, first_sample(step));
+    fill_initial(buffer, memory, source, first_sample(step), layouts);
   }
 }
 

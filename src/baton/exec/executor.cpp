@@ -10,7 +10,7 @@ namespace baton::exec {
 
 Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data,
                    ranks::World* world, bool unread)
-    : plan_(plan) {
+    : plan_(plan), layouts_(backend.layouts()) {
   check(plan.devices().size() == cluster.size(), "a plan for {} devices on a cluster of {}", plan.devices().size(), cluster.size());
   if (cluster.emulated_link() && cluster.emulated_link()->core > 0) {
     throw usage_error("a link that takes a share of a core can be simulated but not emulated: leave core= out of --link");
@@ -18,12 +18,15 @@ Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, cons
   if (world != nullptr && !world->alone()) {
     require_agreement(*world, fingerprint(plan, data));
   }
+  require_layouts(plan, layouts_, backend.name());
   plan::Limits limits = exec::limits(plan, cluster, backend);
   limits.unread = unread;
   plan::Verdict verdict = plan::verify(plan, limits);
   plan::require(verdict);
   peak_ = verdict.memory.peak;
-  engine_ = backend.open({plan, cluster, std::move(verdict.ordering), std::move(verdict.memory), step_data(plan, data), world});
+  StepData step = step_data(plan, data);
+  step.layouts = layouts_;
+  engine_ = backend.open({plan, cluster, std::move(verdict.ordering), std::move(verdict.memory), std::move(step), world});
 }
 
 Executor::~Executor() = default;
@@ -33,12 +36,12 @@ RunResult Executor::run(const RunOptions& options, const Progress& progress) { r
 std::vector<double> Executor::read(BufferId id) const {
   std::vector<std::byte> memory(static_cast<std::size_t>(plan_[id].size().count));
   engine_->read(id, 0, memory);
-  return read_elements(plan_[id], memory.data());
+  return read_elements(plan_[id], memory.data(), layouts_);
 }
 
 void Executor::write(BufferId id, std::span<const double> elements) {
   std::vector<std::byte> memory(static_cast<std::size_t>(plan_[id].size().count));
-  write_elements(plan_[id], memory.data(), elements);
+  write_elements(plan_[id], memory.data(), elements, layouts_);
   engine_->write(id, 0, memory);
 }
 

@@ -37,6 +37,9 @@ class Executor {
   /// Per device: the memory that the plan needs and that was allocated.
   const std::vector<Bytes>& peak() const { return peak_; }
 
+  /// The memory layouts of the backend, by which a buffer's bytes are read.
+  const std::vector<MemoryLayout>& layouts() const { return layouts_; }
+
   /// The contents of a persistent buffer, row-major, between runs; whichever rank holds it, all get them.
   std::vector<double> read(BufferId id) const;
   void write(BufferId id, std::span<const double> elements);
@@ -48,6 +51,7 @@ class Executor {
 
  private:
   const plan::Plan& plan_;
+  std::vector<MemoryLayout> layouts_;
   std::vector<Bytes> peak_;
   std::unique_ptr<Engine> engine_;
 };

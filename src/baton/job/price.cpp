@@ -45,16 +45,9 @@ double bytes_of(const model::Value& value, std::int64_t rows, const strategy::St
   return static_cast<double>(value.shape(rows).elements() * width);
 }
 
-/// How much of the idle time that 1f1b has in filling and draining is left under another schedule.
-double idle_share(std::string_view schedule, std::int64_t chunks) {
-  const auto each = static_cast<double>(chunks);
-  if (schedule == "interleaved" || schedule == "looped-bfs") {
-    return 1 / each;
-  }
-  return schedule == "zb-h1"                         ? 1.0 / 3
-         : schedule == "interleaved-zb"              ? 1 / (3 * each)
-         : schedule == "gpipe" || schedule == "1f1b" ? 1
-                                                     : 0.05;
+/// The schedule that a choice has, which is a pipeline's.
+const schedule::Schedule& chosen_schedule(const Choice& choice) {
+  return schedule::schedules()[static_cast<std::size_t>(choice.schedule)];
 }
 
 }  // namespace
@@ -351,15 +344,8 @@ double Pricer::in_flight(const Choice& choice) const {
   if (choice.pp == 1) {
     return 1;
   }
-  const std::string& name = schedule::schedules()[static_cast<std::size_t>(choice.schedule)].name;
-  const auto pp = static_cast<double>(choice.pp);
-  const auto chunks = static_cast<double>(choice.chunks);
-  const auto all = static_cast<double>(choice.micro_batches);
-  const double most = name == "naive"         ? 1
-                      : name == "1f1b"        ? pp
-                      : name == "interleaved" ? (2 * (pp - 1) + (chunks - 1) * pp + 1) / chunks
-                                              : all;
-  return std::min(all, most);
+  const double most = chosen_schedule(choice).formulas.kept({choice.pp, choice.chunks, choice.micro_batches});
+  return std::min(static_cast<double>(choice.micro_batches), most);
 }
 
 /// The grid's moments that no other exceeds in both counts.
@@ -369,9 +355,9 @@ std::vector<std::pair<double, double>> moments_of(const schedule::Grid& grid, st
     double forward = 0;
     double halves = 0;
     for (const std::optional<schedule::Action>& action : row) {
-      if (action && action->kind != schedule::Kind::backward_weight) {
-        forward += action->kind == schedule::Kind::forward ? 1 : -1;
-        halves += action->kind == schedule::Kind::backward_input ? 1 : 0;
+      if (action && action->kind != schedule::Computation::backward_weight) {
+        forward += action->kind == schedule::Computation::forward ? 1 : -1;
+        halves += action->kind == schedule::Computation::backward_input ? 1 : 0;
         list.emplace_back(forward / static_cast<double>(chunks), halves / static_cast<double>(chunks));
       } else if (action) {
         halves -= 1;
@@ -391,8 +377,7 @@ std::vector<std::pair<double, double>> moments_of(const schedule::Grid& grid, st
 /// What micro-batches keep of the device that keeps most. Where the backward is in halves, what has had the first is kept for the
 /// second, recomputed or not. Long pipelines are taken for shorter ones in proportion.
 double Pricer::kept_at_most(const Choice& choice, const Pipe& pipe) {
-  const std::string name = choice.pp == 1 ? "" : schedule::schedules()[static_cast<std::size_t>(choice.schedule)].name;
-  if (!name.starts_with("zb") && name != "interleaved-zb") {
+  if (choice.pp == 1 || chosen_schedule(choice).formulas.kept != nullptr) {
     return in_flight(choice) * pipe.kept;
   }
   constexpr std::int64_t longest = 16;
@@ -404,8 +389,7 @@ double Pricer::kept_at_most(const Choice& choice, const Pipe& pipe) {
   const auto [found, added] = moments_.try_emplace({choice.schedule, choice.chunks, devices, count});
   if (added) {
     try {
-      found->second = moments_of(
-          schedule::schedules()[static_cast<std::size_t>(choice.schedule)].grid({devices, choice.chunks, count}), choice.chunks);
+      found->second = moments_of(chosen_schedule(choice).grid({devices, choice.chunks, count}), choice.chunks);
     } catch (const Error&) {
       found->second = {{static_cast<double>(devices), 0}};  // the schedule says itself why it cannot be
     }
@@ -484,13 +468,14 @@ Price Pricer::price(const Choice& choice) {
 
   double time = pieces * pipe.longest;
   if (choice.pp > 1) {
-    const std::string& name = schedule::schedules()[static_cast<std::size_t>(choice.schedule)].name;
+    const schedule::Formulas& formulas = chosen_schedule(choice).formulas;
     const double message = message_time(pipe.message, choice.dp, choice.tp);
-    if (name == "naive") {
+    if (!formulas.overlaps) {
       time = pieces * (pipe.whole + 2 * (pp - 1) * message);
     } else {
-      time += (pipe.whole - pipe.longest) * idle_share(name, choice.chunks) +
-              2 * (pp * static_cast<double>(choice.chunks) - 1) * message;
+      constexpr double uneven = 0.05;  // what stages that are not alike wait where the schedule itself waits for nothing
+      const double waiting = formulas.waiting > 0 ? formulas.waiting / static_cast<double>(choice.chunks) : uneven;
+      time += (pipe.whole - pipe.longest) * waiting + 2 * (pp * static_cast<double>(choice.chunks) - 1) * message;
       time = std::max(time, 2 * static_cast<double>(choice.chunks) * pieces * message);
     }
   }

@@ -148,11 +148,11 @@ class Replay {
         }
       }
       for (const std::optional<schedule::Action>& action : row) {
-        if (!action || action->kind == schedule::Kind::backward_weight) {
+        if (!action || action->kind == schedule::Computation::backward_weight) {
           continue;
         }
         Stage& stage = stages_[own_stage[static_cast<std::size_t>(action->stage)]];
-        if (action->kind == schedule::Kind::forward) {
+        if (action->kind == schedule::Computation::forward) {
           forward(stage, action->micro_batch);
         } else {
           ++stage.backwards;

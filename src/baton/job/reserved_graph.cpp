@@ -82,9 +82,9 @@ class Builder {
     }
     for (const op::BackwardCall& call : op::gradient(node.op)) {
       for (const op::Ref& ref : call.reads) {
-        if (ref.kind == op::Ref::Kind::input && ref.index < made.reads.size()) {
+        if (ref.kind == op::Ref::Tensor::input && ref.index < made.reads.size()) {
           made.backward_reads.push_back(made.reads[ref.index]);
-        } else if (ref.kind == op::Ref::Kind::output && ref.index < made.writes.size()) {
+        } else if (ref.kind == op::Ref::Tensor::output && ref.index < made.writes.size()) {
           made.backward_reads.push_back(made.writes[ref.index]);
         }
       }

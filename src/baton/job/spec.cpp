@@ -23,7 +23,7 @@ namespace {
 
 std::string list_models() {
   std::vector<std::string> forms;
-  for (const model::Kind& kind : model::zoo()) {
+  for (const model::Family& kind : model::zoo()) {
     forms.push_back(kind.forms);
   }
   forms.emplace_back("the path of a folder with a config.json and safetensors, or of an ONNX file (docs/huggingface.md)");

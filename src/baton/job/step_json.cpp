@@ -146,7 +146,7 @@ Json playground_words(const JobSpec& spec, std::size_t devices, std::string_view
     return word.find('/') != std::string::npos || word.find('.') != std::string::npos;
   };
   const std::string_view model = std::string_view(spec.model).substr(0, spec.model.find(':'));
-  const bool in_zoo = std::any_of(model::zoo().begin(), model::zoo().end(), [&](const model::Kind& kind) {
+  const bool in_zoo = std::any_of(model::zoo().begin(), model::zoo().end(), [&](const model::Family& kind) {
     return model == kind.name ||
            std::any_of(kind.presets.begin(), kind.presets.end(), [&](const model::Preset& preset) { return model == preset.name; });
   });
@@ -184,7 +184,7 @@ Json timeline_json(const plan::Plan& plan, const trace::Trace& trace, const std:
   const trace::StepTrace& step = *steps[steps.size() / 2];
   std::vector<bool> critical(plan.tasks().size(), false);
   for (const trace::PathSegment& segment : trace::critical_path(plan, step)) {
-    critical[segment.task.index()] = critical[segment.task.index()] || segment.kind != trace::PathSegment::Kind::overhead;
+    critical[segment.task.index()] = critical[segment.task.index()] || segment.kind != trace::PathSegment::SpentOn::overhead;
   }
   Json lanes = Json::array();
   for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {

@@ -170,8 +170,8 @@ Model tokens(const TokenModelSize& size) {
                std::move(blocks), Output::scores);
 }
 
-const std::vector<Kind>& zoo() {
-  static const std::vector<Kind> kinds{
+const std::vector<Family>& zoo() {
+  static const std::vector<Family> families{
       {"mlp", "mlp:dim=1024,depth=2 (Linear+ReLU blocks) or mlp:1000-2000-1000 (by widths)", parse_mlp},
       {"residual",
        "residual:dim=64,depth=4 (x + Linear(ReLU(Linear(x))) blocks; hidden=256 features between, sequence=16 positions)",
@@ -205,7 +205,7 @@ const std::vector<Kind>& zoo() {
        parse_mixer, mixer_presets()},
       {"first-split", "first-split (Linear(1000,2000)+ReLU, Linear(2000,1000)+ReLU)", parse_first_split},
   };
-  return kinds;
+  return families;
 }
 
 Recipe recipe_of(std::string_view text) {
@@ -214,18 +214,18 @@ Recipe recipe_of(std::string_view text) {
   std::vector<std::string> names;
   std::vector<std::string> kinds;
   const std::string arguments(colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1));
-  for (const Kind& kind : zoo()) {
-    if (kind.name == name) {
-      return {kind.name, arguments};
+  for (const Family& family : zoo()) {
+    if (family.name == name) {
+      return {family.name, arguments};
     }
-    for (const Preset& preset : kind.presets) {
+    for (const Preset& preset : family.presets) {
       if (preset.name == name) {
-        return {kind.name, with_settings(preset, arguments)};
+        return {family.name, with_settings(preset, arguments)};
       }
       names.push_back(preset.name);
     }
-    names.push_back(kind.name);
-    kinds.push_back(kind.name);
+    names.push_back(family.name);
+    kinds.push_back(family.name);
   }
   throw usage_error(
       "unknown model '{}'{}: the kinds are {}, and baton models lists sizes; the path of a folder has a slash (./gpt2)", text,
@@ -241,9 +241,9 @@ std::optional<ModelPath> path_of(std::string_view text) {
     return std::nullopt;
   }
   const std::string name = canonical(text.substr(0, text.find(':')));
-  for (const Kind& kind : zoo()) {
-    if (kind.name == name ||
-        std::any_of(kind.presets.begin(), kind.presets.end(), [&](const Preset& preset) { return preset.name == name; })) {
+  for (const Family& family : zoo()) {
+    if (family.name == name ||
+        std::any_of(family.presets.begin(), family.presets.end(), [&](const Preset& preset) { return preset.name == name; })) {
       return std::nullopt;
     }
   }
@@ -268,8 +268,8 @@ Model parse_model(std::string_view text) {
     return path->onnx ? read_onnx(path->path) : parse_model(read_model_folder(path->path, path->settings).text);
   }
   const Recipe recipe = recipe_of(text);
-  const auto kind = std::find_if(zoo().begin(), zoo().end(), [&](const Kind& one) { return one.name == recipe.kind; });
-  return kind->parse(recipe.arguments);
+  const auto family = std::find_if(zoo().begin(), zoo().end(), [&](const Family& one) { return one.name == recipe.kind; });
+  return family->parse(recipe.arguments);
 }
 
 }  // namespace baton::model

@@ -39,16 +39,16 @@ struct TokenModelSize {
 };
 Model tokens(const TokenModelSize& size);
 
-/// A kind of model a user can ask for by text.
-struct Kind {
+/// A family of models that a user can ask for by text.
+struct Family {
   std::string name;
   std::string forms;  // what to write, for help and for errors
   Model (*parse)(std::string_view arguments);
   std::vector<Preset> presets = {};  // models that go by names of their own, of which settings may be given too
 };
 
-/// Every kind, in the order in which help shows them.
-const std::vector<Kind>& zoo();
+/// Every family, in the order in which help shows them.
+const std::vector<Family>& zoo();
 
 /// What a text asks for: a kind of model and its settings. `gpt2` and `gpt2:context=128` are of the kind `gpt`, with the preset's
 /// settings where no others are given. A usage error says what would be accepted.

@@ -3,13 +3,13 @@
 namespace baton::op {
 namespace {
 
-constexpr Ref input{Ref::Kind::input};
-constexpr Ref output{Ref::Kind::output};
-constexpr Ref output_gradient{Ref::Kind::output_gradient};
-constexpr Ref input_gradient{Ref::Kind::input_gradient};
-constexpr Ref weight{Ref::Kind::parameter, 0};
-constexpr Ref weight_gradient{Ref::Kind::parameter_gradient, 0};
-constexpr Ref bias_gradient{Ref::Kind::parameter_gradient, 1};
+constexpr Ref input{Ref::Tensor::input};
+constexpr Ref output{Ref::Tensor::output};
+constexpr Ref output_gradient{Ref::Tensor::output_gradient};
+constexpr Ref input_gradient{Ref::Tensor::input_gradient};
+constexpr Ref weight{Ref::Tensor::parameter, 0};
+constexpr Ref weight_gradient{Ref::Tensor::parameter_gradient, 0};
+constexpr Ref bias_gradient{Ref::Tensor::parameter_gradient, 1};
 
 struct Rules {
   std::vector<BackwardCall> operator()(const Linear& linear) const {
@@ -49,8 +49,8 @@ struct Rules {
   }
   std::vector<BackwardCall> operator()(const SiluGate&) const {
     return {{SiluGateBackward{},
-             {output_gradient, input, {Ref::Kind::input, 1}},
-             {input_gradient, {Ref::Kind::input_gradient, 1}},
+             {output_gradient, input, {Ref::Tensor::input, 1}},
+             {input_gradient, {Ref::Tensor::input_gradient, 1}},
              false}};
   }
   std::vector<BackwardCall> operator()(const AddPositions&) const {  // x has its output's gradient
@@ -63,8 +63,8 @@ struct Rules {
   }
   std::vector<BackwardCall> operator()(const Attention& attention) const {
     return {{AttentionBackward{attention.causal},
-             {output_gradient, input, {Ref::Kind::input, 1}, {Ref::Kind::input, 2}, output, {Ref::Kind::output, 1}},
-             {input_gradient, {Ref::Kind::input_gradient, 1}, {Ref::Kind::input_gradient, 2}},
+             {output_gradient, input, {Ref::Tensor::input, 1}, {Ref::Tensor::input, 2}, output, {Ref::Tensor::output, 1}},
+             {input_gradient, {Ref::Tensor::input_gradient, 1}, {Ref::Tensor::input_gradient, 2}},
              false}};
   }
   std::vector<BackwardCall> operator()(const Conv2d& o) const {

@@ -9,8 +9,8 @@ namespace baton::op {
 
 /// A value around a forward op, as its backward names it.
 struct Ref {
-  enum class Kind { input, output, parameter, output_gradient, input_gradient, parameter_gradient };
-  Kind kind;
+  enum class Tensor { input, output, parameter, output_gradient, input_gradient, parameter_gradient };
+  Tensor kind;
   std::size_t index = 0;  // which of them, where there are several
   bool operator==(const Ref&) const = default;
 };

@@ -101,20 +101,18 @@ struct LossTerms {
 using Content =
     std::variant<std::monostate, BatchRows, ParameterPart, LossScaler, ValuePart, NonFiniteCount, LossTerms, SquaredNorm>;
 
-/// How elements lie in memory. `tiled` is the CPU backend's order for weights, matrices of as many rows as the first axis has;
-/// `tiled_heads` is the same for those whose first two axes are rows. They need exactly as many bytes as row-major, so element-wise
-/// work (sums, updates, copies) is the same for all.
-enum class MemoryLayout : std::uint8_t { row_major, tiled, tiled_heads };
-
-/// As plans write it: `tiled`, `tiled_heads`.
-std::string_view to_text(MemoryLayout layout);
+/// Whether a memory layout may have this name: lower-case letters, digits and underscores after a letter, and not `persistent`, so
+/// that it is one word of a plan's text.
+bool is_layout_name(std::string_view name);
 
 /// A piece of one device's memory.
 struct Buffer {
   DeviceId device;
   Role role = Role::activation;
   DType dtype = DType::f32;
-  MemoryLayout layout = MemoryLayout::row_major;
+  /// The order of its elements in memory, by the name that the backend has for it; empty: row-major. All take as many bytes, so
+  /// that element-wise work (sums, updates, copies) is the same for all.
+  std::string layout = {};
   bool persistent = false;  // keeps its contents from step to step, and has contents before the first
   Shape shape;
   Content content;

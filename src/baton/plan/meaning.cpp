@@ -10,17 +10,17 @@
 namespace baton::plan {
 namespace {
 
-using Kind = Thing::Kind;
+using Tensor = Thing::Tensor;
 
-Thing value(ValueId id) { return {Kind::value, id.value}; }
-Thing gradient(ValueId id) { return {Kind::gradient, id.value}; }
+Thing value(ValueId id) { return {Tensor::value, id.value}; }
+Thing gradient(ValueId id) { return {Tensor::gradient, id.value}; }
 
 /// Which inputs of a forward op get a gradient: by a call of its backward, or passed on.
 std::vector<bool> inputs_with_gradient(const op::Op& op, std::size_t inputs) {
   std::vector<bool> has(inputs, false);
   for (const op::BackwardCall& call : op::gradient(op)) {
     for (const op::Ref& ref : call.writes) {
-      if (ref.kind == op::Ref::Kind::input_gradient && ref.index < inputs) {
+      if (ref.kind == op::Ref::Tensor::input_gradient && ref.index < inputs) {
         has[ref.index] = true;
       }
     }
@@ -96,7 +96,7 @@ Meaning::Meaning(const Graph& graph, std::size_t parameters)
     add(std::move(whole));
     add_backward(node, node.op);
     if (const std::optional<op::DividedSum> divided = op::divided_sum(node.op)) {
-      const Thing written{divided->finish ? Kind::unfinished : Kind::value, node.writes[0].value};
+      const Thing written{divided->finish ? Tensor::unfinished : Tensor::value, node.writes[0].value};
       Making term{plain(divided->term), {}, {written}, {0}};
       for (const std::size_t operand : divided->term_reads) {
         term.reads.push_back(thing_of(node, operand));
@@ -118,17 +118,17 @@ Meaning::Meaning(const Graph& graph, std::size_t parameters)
 
 Thing Meaning::thing_of(const Graph::Node& node, std::size_t operand) const {
   return operand < node.reads.size() ? value(node.reads[operand])
-                                     : Thing{Kind::parameter, node.parameters[operand - node.reads.size()]};
+                                     : Thing{Tensor::parameter, node.parameters[operand - node.reads.size()]};
 }
 
 void Meaning::add(Making making) {
   const Thing& first = making.writes[0];
-  std::vector<Making>& list = first.kind == Kind::value        ? values_[first.id]
-                              : first.kind == Kind::unfinished ? unfinished_[first.id]
-                              : first.kind == Kind::loss_terms ? loss_terms_[first.id]
-                              : first.kind == Kind::gradient   ? gradients_[first.id]
-                              : first.kind == Kind::parameter  ? statistics_[first.id]
-                                                               : parameters_[first.id];
+  std::vector<Making>& list = first.kind == Tensor::value        ? values_[first.id]
+                              : first.kind == Tensor::unfinished ? unfinished_[first.id]
+                              : first.kind == Tensor::loss_terms ? loss_terms_[first.id]
+                              : first.kind == Tensor::gradient   ? gradients_[first.id]
+                              : first.kind == Tensor::parameter  ? statistics_[first.id]
+                                                                 : parameters_[first.id];
   list.push_back(std::move(making));
 }
 
@@ -139,7 +139,7 @@ void Meaning::add_tracking(const Graph::Node& node) {
     making.reads.push_back(value(id));
   }
   for (const std::uint32_t parameter : node.parameters) {
-    making.writes.push_back({Kind::parameter, parameter});
+    making.writes.push_back({Tensor::parameter, parameter});
     making.use.push_back(0);
   }
   if (!making.writes.empty()) {
@@ -150,7 +150,7 @@ void Meaning::add_tracking(const Graph::Node& node) {
 /// The forms of a loss whose scores are divided: the terms that each part contributes, and the loss that reads those of all.
 void Meaning::add_merged(const Graph::Node& node, const Making& whole) {
   if (const std::optional<op::MergedLoss> merged = op::merged(node.op, 1)) {
-    const Thing terms{Kind::loss_terms, node.writes[0].value};
+    const Thing terms{Tensor::loss_terms, node.writes[0].value};
     add({plain(merged->terms), whole.reads, {terms}, {0}});
     Making part = whole;
     part.op = plain(merged->loss);
@@ -161,7 +161,7 @@ void Meaning::add_merged(const Graph::Node& node, const Making& whole) {
 
 void Meaning::add_backward(const Graph::Node& node, const op::Op& form) {
   const auto n = static_cast<std::size_t>(&node - graph_.nodes.data());
-  using Ref = op::Ref::Kind;
+  using Ref = op::Ref::Tensor;
   const auto thing = [&](const op::Ref& ref) -> Thing {
     switch (ref.kind) {
       case Ref::input:
@@ -169,13 +169,13 @@ void Meaning::add_backward(const Graph::Node& node, const op::Op& form) {
       case Ref::output:
         return value(node.writes[ref.index]);
       case Ref::parameter:
-        return {Kind::parameter, node.parameters[ref.index]};
+        return {Tensor::parameter, node.parameters[ref.index]};
       case Ref::output_gradient:
         return canonical(gradient(node.writes[ref.index]));
       case Ref::input_gradient:
         return canonical(gradient(node.reads[ref.index]));
       case Ref::parameter_gradient:
-        return {Kind::parameter_gradient, node.parameters[ref.index]};
+        return {Tensor::parameter_gradient, node.parameters[ref.index]};
     }
     return {};
   };
@@ -202,7 +202,7 @@ void Meaning::join_forward() {
   for (std::size_t v = 0; v < values_.size(); ++v) {
     const std::vector<Making> seconds = values_[v];
     for (const Making& second : seconds) {
-      if (second.reads.empty() || second.reads[0].kind != Kind::value) {
+      if (second.reads.empty() || second.reads[0].kind != Tensor::value) {
         continue;
       }
       for (const Making& first : values_[second.reads[0].id]) {
@@ -225,7 +225,7 @@ void Meaning::join_backward() {
     const std::vector<Making> seconds = gradients_[v];
     for (const Making& second : seconds) {
       // What is between the two must be one term, or the second would take a part of the sum for the whole.
-      if (second.reads.empty() || second.reads[0].kind != Kind::gradient || uses(second.reads[0]) != 1) {
+      if (second.reads.empty() || second.reads[0].kind != Tensor::gradient || uses(second.reads[0]) != 1) {
         continue;
       }
       for (const Making& first : gradients_[second.reads[0].id]) {
@@ -245,17 +245,17 @@ void Meaning::join_backward() {
 
 std::span<const Making> Meaning::makings(const Thing& thing) const {
   switch (thing.kind) {
-    case Kind::value:
+    case Tensor::value:
       return values_[thing.id];
-    case Kind::unfinished:
+    case Tensor::unfinished:
       return unfinished_[thing.id];
-    case Kind::loss_terms:
+    case Tensor::loss_terms:
       return loss_terms_[thing.id];
-    case Kind::gradient:
+    case Tensor::gradient:
       return gradients_[thing.id];
-    case Kind::parameter_gradient:
+    case Tensor::parameter_gradient:
       return parameters_[thing.id];
-    case Kind::parameter:
+    case Tensor::parameter:
       return statistics_[thing.id];
     default:
       return {};
@@ -263,13 +263,13 @@ std::span<const Making> Meaning::makings(const Thing& thing) const {
 }
 
 std::uint32_t Meaning::uses(const Thing& thing) const {
-  return thing.kind == Kind::gradient             ? std::max(1U, uses_[thing.id])
-         : thing.kind == Kind::parameter_gradient ? std::max(1U, parameter_uses_[thing.id])
-                                                  : 1;
+  return thing.kind == Tensor::gradient             ? std::max(1U, uses_[thing.id])
+         : thing.kind == Tensor::parameter_gradient ? std::max(1U, parameter_uses_[thing.id])
+                                                    : 1;
 }
 
 Thing Meaning::canonical(Thing thing) const {
-  while (thing.kind == Kind::gradient && uses_[thing.id] == 1 && passed_[thing.id].size() == 1) {
+  while (thing.kind == Tensor::gradient && uses_[thing.id] == 1 && passed_[thing.id].size() == 1) {
     thing.id = passed_[thing.id][0].from;
   }
   return thing;
@@ -277,9 +277,9 @@ Thing Meaning::canonical(Thing thing) const {
 
 std::vector<std::uint32_t> Meaning::passed_terms(const Thing& sum, const Thing& term) const {
   std::vector<std::uint32_t> uses;
-  if (sum.kind == Kind::gradient && term.kind == Kind::gradient) {
+  if (sum.kind == Tensor::gradient && term.kind == Tensor::gradient) {
     for (const Passed& passed : passed_[sum.id]) {
-      if (canonical({Kind::gradient, passed.from}) == term) {
+      if (canonical({Tensor::gradient, passed.from}) == term) {
         uses.push_back(passed.use);
       }
     }

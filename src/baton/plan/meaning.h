@@ -12,7 +12,7 @@ namespace baton::plan {
 
 /// What a buffer holds, or an operand of a task must be, whatever the indices.
 struct Thing {
-  enum class Kind : std::uint8_t {
+  enum class Tensor : std::uint8_t {
     none,
     value,
     unfinished,
@@ -25,7 +25,7 @@ struct Thing {
     non_finite,
     squared_norm
   };
-  Kind kind = Kind::none;
+  Tensor kind = Tensor::none;
   std::uint32_t id = 0;    // of the value, or the parameter's ordinal
   std::uint32_t slot = 0;  // of an optimizer's state
   bool operator==(const Thing&) const = default;

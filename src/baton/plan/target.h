@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "baton/base/units.h"
@@ -11,16 +12,18 @@
 
 namespace baton::plan {
 
-/// What the backend that will run the plan can do in one piece, and how it wants its weights laid out.
+/// What the backend that will run the plan can do in one piece, and how it wants its parameters laid out.
 struct Target {
   std::vector<op::Op> joined = {};        // ops that do the work of two (op::joined)
   bool gradient_with_sgd = false;         // gradients of parameters and the plain SGD step that follows (op::with_sgd)
   bool narrow_gradient_with_sgd = false;  // the same where what is computed with has 16 bits and the parameters have 32
   bool all_reduce_with_sgd = false;       // the sum of gradients and the plain SGD step that follows
-  bool tiled_weights = false;
-  bool loads = false;  // tasks that load the next step's rows beside the step
+  bool loads = false;                     // tasks that load the next step's rows beside the step
   /// Workspace that a task needs on a device of this many cores; none if this is empty.
-  std::function<Bytes(std::span<const Buffer> buffers, const Task& task, std::size_t cores)> workspace;
+  std::function<Bytes(std::span<const Buffer> buffers, const Task& task, std::size_t cores)> workspace = {};
+  /// The memory layout in which a task wants one of its operands, a parameter or the gradient of one. Empty: row-major, or whatever
+  /// the others want. All of a parameter (its parts, copies, gradients and states) is laid out alike.
+  std::function<std::string(std::span<const Buffer> buffers, const Task& task, BufferId operand)> layout = {};
 };
 
 }  // namespace baton::plan

@@ -18,6 +18,7 @@ namespace baton::plan {
 namespace {
 
 constexpr std::string_view heading = "baton-plan 1";
+constexpr std::string_view persistent_word = "persistent";
 constexpr std::array<std::string_view, 9> role_names{"input",           "target",        "activation", "parameter", "gradient",
                                                      "optimizer_state", "communication", "loss",       "statistic"};
 
@@ -386,13 +387,11 @@ Buffer parse_buffer(Line& line, std::size_t devices, std::size_t values) {
   buffer.dtype = *type;
   buffer.shape = line.shape(line.word(5));
   std::size_t words = 6;
-  for (const MemoryLayout order : {MemoryLayout::tiled, MemoryLayout::tiled_heads}) {
-    if (line.word_count() > words && line.word(words) == to_text(order)) {
-      buffer.layout = order;
-      ++words;
-    }
+  if (line.word_count() > words && is_layout_name(line.word(words))) {
+    buffer.layout = line.word(words);
+    ++words;
   }
-  if (line.word_count() > words && line.word(words) == "persistent") {
+  if (line.word_count() > words && line.word(words) == persistent_word) {
     buffer.persistent = true;
     ++words;
   }
@@ -448,6 +447,9 @@ Buffer parse_buffer(Line& line, std::size_t devices, std::size_t values) {
       line.fail("has squared_norm, which is 1 where it is there");
     }
     buffer.content = SquaredNorm{};
+  }
+  if (!buffer.layout.empty() && !std::holds_alternative<ParameterPart>(buffer.content)) {
+    line.fail(fmt::format("has the memory layout {}, but is no part of a parameter", buffer.layout));
   }
   buffer.label = line.label();
   line.end(words);
@@ -620,8 +622,10 @@ bool parse_graph_line(Line& line, Graph& graph) {
 
 std::string_view to_text(Role role) { return role_names[static_cast<std::size_t>(role)]; }
 
-std::string_view to_text(MemoryLayout order) {
-  return order == MemoryLayout::tiled ? "tiled" : order == MemoryLayout::tiled_heads ? "tiled_heads" : "row_major";
+bool is_layout_name(std::string_view name) {
+  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  return !name.empty() && is_letter(name[0]) && name != persistent_word &&
+         std::all_of(name.begin(), name.end(), [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '_'; });
 }
 
 std::string to_text(const Plan& plan) {
@@ -633,9 +637,8 @@ std::string to_text(const Plan& plan) {
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Buffer& buffer = plan.buffers()[b];
     out += fmt::format("buffer b{} d{} {} {} {}{}{}", b, buffer.device.value, to_text(buffer.role), to_text(buffer.dtype),
-                       to_text(buffer.shape),
-                       buffer.layout == MemoryLayout::row_major ? "" : fmt::format(" {}", to_text(buffer.layout)),
-                       buffer.persistent ? " persistent" : "");
+                       to_text(buffer.shape), buffer.layout.empty() ? "" : fmt::format(" {}", buffer.layout),
+                       buffer.persistent ? fmt::format(" {}", persistent_word) : "");
     print_content(out, buffer);
     out += buffer.label.empty() ? "\n" : fmt::format(" \"{}\"\n", buffer.label);
   }

@@ -14,7 +14,7 @@ namespace {
 /// A number for each device.
 using ByDevice = std::function<std::int64_t(std::int64_t)>;
 
-Action action(std::int64_t stage, Kind kind, std::int64_t micro_batch) {
+Action action(std::int64_t stage, Computation kind, std::int64_t micro_batch) {
   return {static_cast<std::int32_t>(stage), kind, static_cast<std::int32_t>(micro_batch)};
 }
 
@@ -47,9 +47,9 @@ std::vector<Action> woven(const std::vector<Action>& forwards, const std::vector
   auto weight = backwards.begin();
   std::vector<Action> order(forwards.begin(), forward);
   for (auto backward = backwards.begin(); backward != backwards.end(); ++backward) {
-    order.push_back(action(backward->stage, behind ? Kind::backward_input : Kind::backward, backward->micro_batch));
+    order.push_back(action(backward->stage, behind ? Computation::backward_input : Computation::backward, backward->micro_batch));
     if (behind && backward - weight >= *behind) {
-      order.push_back(action(weight->stage, Kind::backward_weight, weight->micro_batch));
+      order.push_back(action(weight->stage, Computation::backward_weight, weight->micro_batch));
       ++weight;
     }
     if (forward != forwards.end()) {
@@ -57,7 +57,7 @@ std::vector<Action> woven(const std::vector<Action>& forwards, const std::vector
     }
   }
   for (; behind && weight != backwards.end(); ++weight) {
-    order.push_back(action(weight->stage, Kind::backward_weight, weight->micro_batch));
+    order.push_back(action(weight->stage, Computation::backward_weight, weight->micro_batch));
   }
   return order;
 }
@@ -74,8 +74,8 @@ Grid looped(const Pipeline& pipeline, const std::vector<std::int64_t>& groups, c
     for (const std::int64_t group : groups) {
       for (std::int64_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
         for (std::int64_t k = first; k < first + group; ++k) {
-          forwards.push_back(action(chunk * pipeline.devices + device, Kind::forward, k));
-          backwards.push_back(action((pipeline.chunks - 1 - chunk) * pipeline.devices + device, Kind::backward, k));
+          forwards.push_back(action(chunk * pipeline.devices + device, Computation::forward, k));
+          backwards.push_back(action((pipeline.chunks - 1 - chunk) * pipeline.devices + device, Computation::backward, k));
         }
       }
       first += group;
@@ -96,15 +96,15 @@ std::vector<std::int64_t> even_groups(const Pipeline& pipeline) {
 Grid naive(const Pipeline& pipeline) {
   require_sound(pipeline);
   Orders orders(static_cast<std::size_t>(pipeline.devices));
-  const auto append = [&](std::int64_t stage, Kind kind, std::int64_t k) {
+  const auto append = [&](std::int64_t stage, Computation kind, std::int64_t k) {
     orders[static_cast<std::size_t>(stage % pipeline.devices)].push_back(action(stage, kind, k));
   };
   for (std::int64_t k = 0; k < pipeline.micro_batches; ++k) {
     for (std::int64_t stage = 0; stage < pipeline.stages(); ++stage) {
-      append(stage, Kind::forward, k);
+      append(stage, Computation::forward, k);
     }
     for (std::int64_t stage = pipeline.stages() - 1; stage >= 0; --stage) {
-      append(stage, Kind::backward, k);
+      append(stage, Computation::backward, k);
     }
   }
   return aligned(orders);
@@ -168,48 +168,50 @@ Grid zero_bubble_v(const Pipeline& pipeline) {
   for (std::int64_t device = 0; device < p; ++device) {
     std::vector<Action>& order = orders.emplace_back();
     std::array<std::array<std::int64_t, 4>, 2> done{};  // By chunk and kind.
-    const auto count = [&](std::size_t chunk, Kind kind) -> std::int64_t& { return done[chunk][static_cast<std::size_t>(kind)]; };
-    const auto next = [&](std::size_t chunk, Kind kind) {
+    const auto count = [&](std::size_t chunk, Computation kind) -> std::int64_t& {
+      return done[chunk][static_cast<std::size_t>(kind)];
+    };
+    const auto next = [&](std::size_t chunk, Computation kind) {
       const std::int64_t k = count(chunk, kind)++;
       if (k < pipeline.micro_batches) {
         order.push_back(action(chunk == 0 ? device : 2 * p - 1 - device, kind, k));
       }
     };
     const auto backward = [&](std::size_t chunk) {
-      next(chunk, Kind::backward_input);
-      next(chunk, Kind::backward_weight);
+      next(chunk, Computation::backward_input);
+      next(chunk, Computation::backward_weight);
     };
     // Forwards there until the first comes back, then both ways by turns until its backward comes.
     for (std::int64_t i = 0; i < 2 * (p - device) - 1; ++i) {
-      next(0, Kind::forward);
+      next(0, Computation::forward);
     }
     for (std::int64_t i = 0; i < device; ++i) {
-      next(1, Kind::forward);
-      next(0, Kind::forward);
+      next(1, Computation::forward);
+      next(0, Computation::forward);
     }
     for (std::int64_t i = 0; i < p - device; ++i) {
-      next(1, Kind::forward);
+      next(1, Computation::forward);
       backward(1);
     }
-    while (count(1, Kind::forward) < filled) {
-      if (count(0, Kind::forward) < filled) {
-        next(0, Kind::forward);
+    while (count(1, Computation::forward) < filled) {
+      if (count(0, Computation::forward) < filled) {
+        next(0, Computation::forward);
       }
       backward(0);
-      next(1, Kind::forward);
+      next(1, Computation::forward);
       backward(1);
     }
     // What others wait for first; the weights' halves fill the gaps and the end.
     for (std::int64_t i = 0; i < device; ++i) {
-      next(0, Kind::backward_input);
-      next(1, Kind::backward_input);
+      next(0, Computation::backward_input);
+      next(1, Computation::backward_input);
     }
     for (std::int64_t i = 0; i < p - device; ++i) {
       backward(0);
     }
     for (const std::size_t chunk : {1, 0}) {
-      while (count(chunk, Kind::backward_weight) < filled) {
-        next(chunk, Kind::backward_weight);
+      while (count(chunk, Computation::backward_weight) < filled) {
+        next(chunk, Computation::backward_weight);
       }
     }
   }

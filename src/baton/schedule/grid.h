@@ -9,13 +9,13 @@
 namespace baton::schedule {
 
 /// A forward; a whole backward; or its two halves, the gradient of the input and the gradient of the weights.
-enum class Kind : std::uint8_t { forward, backward, backward_input, backward_weight };
+enum class Computation : std::uint8_t { forward, backward, backward_input, backward_weight };
 
 /// One piece of work: what a stage does for a micro-batch. In PyTorch's notation `2F0`, with B, I and W for
 /// the backward.
 struct Action {
   std::int32_t stage = 0;
-  Kind kind = Kind::forward;
+  Computation kind = Computation::forward;
   std::int32_t micro_batch = 0;
 
   auto operator<=>(const Action&) const = default;

@@ -7,15 +7,15 @@
 
 namespace baton::schedule {
 
-std::int64_t Costs::of(Kind kind) const {
+std::int64_t Costs::of(Computation kind) const {
   switch (kind) {
-    case Kind::forward:
+    case Computation::forward:
       return forward;
-    case Kind::backward:
+    case Computation::backward:
       return backward;
-    case Kind::backward_input:
+    case Computation::backward_input:
       return backward_input;
-    case Kind::backward_weight:
+    case Computation::backward_weight:
       return backward_weight;
   }
   check(false, "no kind of action has the number {}", static_cast<int>(kind));
@@ -48,10 +48,7 @@ std::int64_t Timing::bubble(std::size_t device) const {
 }
 
 Timing replay(const Grid& grid, const Costs& costs) {
-  if (const std::optional<std::string> reason = flaw(grid)) {
-    throw usage_error("this schedule cannot run: {}", *reason);
-  }
-  Timing timing{.rows = run(orders_of(grid), costs).rows};
+  Timing timing{.rows = run_sound(grid, costs).rows};
   for (const std::vector<Placed>& row : timing.rows) {
     timing.makespan = std::max(timing.makespan, row.empty() ? 0 : row.back().end);
   }

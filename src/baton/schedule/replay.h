@@ -16,7 +16,7 @@ struct Costs {
   std::int64_t backward_weight = 1;
   std::int64_t transfer = 0;
 
-  std::int64_t of(Kind kind) const;
+  std::int64_t of(Computation kind) const;
 };
 
 struct Placed {

@@ -14,7 +14,7 @@ constexpr std::int64_t not_yet = -1;
 struct Ends {
   std::int64_t forward = not_yet;
   std::int64_t backward = not_yet;
-  Kind backward_kind = Kind::backward;
+  Computation backward_kind = Computation::backward;
 };
 
 }  // namespace
@@ -33,6 +33,18 @@ Orders orders_of(const Grid& grid) {
     }
   }
   return orders;
+}
+
+std::vector<std::int32_t> device_of_stage_unchecked(const Grid& grid) {
+  std::vector<std::int32_t> devices(static_cast<std::size_t>(stages(grid)));
+  for (std::size_t d = 0; d < grid.rows.size(); ++d) {
+    for (const std::optional<Action>& cell : grid.rows[d]) {
+      if (cell) {
+        devices[static_cast<std::size_t>(cell->stage)] = static_cast<std::int32_t>(d);
+      }
+    }
+  }
+  return devices;
 }
 
 Run run(const Orders& orders, const Costs& costs) {
@@ -55,17 +67,17 @@ Run run(const Orders& orders, const Costs& costs) {
   for (std::size_t d = 0; d < orders.size(); ++d) {
     for (const Action& action : orders[d]) {
       result.device_of_stage[static_cast<std::size_t>(action.stage)] = static_cast<std::int32_t>(d);
-      if (action.kind == Kind::backward_input) {
-        at(action.stage, action.micro_batch).backward_kind = Kind::backward_input;
+      if (action.kind == Computation::backward_input) {
+        at(action.stage, action.micro_batch).backward_kind = Computation::backward_input;
       }
     }
   }
   /// The action of a neighbouring stage that this one waits for.
   const auto upstream = [&](const Action& action) -> std::optional<Action> {
-    if (action.kind == Kind::forward && action.stage > 0) {
-      return Action{action.stage - 1, Kind::forward, action.micro_batch};
+    if (action.kind == Computation::forward && action.stage > 0) {
+      return Action{action.stage - 1, Computation::forward, action.micro_batch};
     }
-    const bool passes_back = action.kind == Kind::backward || action.kind == Kind::backward_input;
+    const bool passes_back = action.kind == Computation::backward || action.kind == Computation::backward_input;
     if (passes_back && action.stage + 1 < stage_count) {
       return Action{action.stage + 1, at(action.stage + 1, action.micro_batch).backward_kind, action.micro_batch};
     }
@@ -86,7 +98,7 @@ Run run(const Orders& orders, const Costs& costs) {
       std::int64_t start = row.empty() ? 0 : row.back().end;
       if (const std::optional<Action> before = upstream(action)) {
         const Ends& passed = at(before->stage, before->micro_batch);
-        const std::int64_t there = before->kind == Kind::forward ? passed.forward : passed.backward;
+        const std::int64_t there = before->kind == Computation::forward ? passed.forward : passed.backward;
         if (there == not_yet) {
           result.awaited[device] = before;
           break;
@@ -97,10 +109,10 @@ Run run(const Orders& orders, const Costs& costs) {
       const std::int64_t end = start + costs.of(action.kind);
       row.push_back({action, start, end});
       std::int32_t next_stage = -1;
-      if (action.kind == Kind::forward) {
+      if (action.kind == Computation::forward) {
         at(action.stage, action.micro_batch).forward = end;
         next_stage = action.stage + 1;
-      } else if (action.kind != Kind::backward_weight) {
+      } else if (action.kind != Computation::backward_weight) {
         at(action.stage, action.micro_batch).backward = end;
         next_stage = action.stage - 1;
       }

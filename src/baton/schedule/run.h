@@ -27,6 +27,11 @@ struct Run {
 Run run(const Orders& orders, const Costs& costs);
 
 Orders orders_of(const Grid& grid);
+/// The same of a grid. A usage error names its flaw.
+Run run_sound(const Grid& grid, const Costs& costs);
+
+/// `device_of_stage` of a grid that is known to have no flaw.
+std::vector<std::int32_t> device_of_stage_unchecked(const Grid& grid);
 
 /// The grid of these orders: each action in the slot in which it would run if every action took one.
 Grid aligned(const Orders& orders);

@@ -20,6 +20,17 @@ struct Pipeline {
   std::int64_t stages() const { return devices * chunks; }
 };
 
+/// What a schedule waits for and keeps, by formula: for a search that prices more pipelines than it can make grids of.
+struct Formulas {
+  /// Whether devices work at the same time; otherwise one micro-batch is in the pipeline at a time.
+  bool overlaps = true;
+  /// How long the device that waits longest waits between its own actions, where 1f1b waits 1, both with stages of the same size.
+  double waiting = 1;
+  /// The most micro-batches whose activations a device keeps, if there are enough; one that is kept by some of its chunks counts in
+  /// part. nullptr: the backward is in halves, activations are kept for one or for both, and the grid says how many.
+  double (*kept)(const Pipeline&) = nullptr;
+};
+
 /// A named order of the work of a pipeline, or a refusal (a usage error) that says what to change.
 struct Schedule {
   std::string name;
@@ -28,6 +39,7 @@ struct Schedule {
   std::string summary;
   std::int64_t default_chunks;
   Grid (*grid)(const Pipeline&);
+  Formulas formulas;
 };
 
 /// Every schedule, in the order in which help shows them.

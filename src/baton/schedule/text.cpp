@@ -47,7 +47,7 @@ std::optional<Action> parse_action(std::string_view text) {
   if (kind == std::string_view::npos || !read_number(text, action.micro_batch) || !text.empty()) {
     return std::nullopt;
   }
-  action.kind = static_cast<Kind>(kind);
+  action.kind = static_cast<Computation>(kind);
   return action;
 }
 

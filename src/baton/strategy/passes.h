@@ -84,8 +84,8 @@ plan::Draft scale_loss(plan::Draft draft, const LossScale& settings);
 /// Fuses tasks that the target runs as one, and drops the buffers between them.
 plan::Draft fuse(plan::Draft draft, const plan::Target& target);
 
-/// Lays the weights, and all that is added to them or copied from them, in the target's order.
-plan::Draft tile_weights(plan::Draft draft);
+/// Gives each parameter, and all that is added to it or copied from it, the memory layout that the target wants.
+plan::Draft set_layouts(plan::Draft draft, const plan::Target& target);
 
 /// Lets every product round float32 operands to tf32.
 plan::Draft use_tf32(plan::Draft draft);

@@ -58,8 +58,10 @@ Axis rest_of(const Request& request, const NamedLayout& named) {
 struct Resolved : Axes {
   std::int64_t zero = 0;
   schedule::Grid grid;  // of one row where there is no pipeline
-  std::int64_t stages = 1;
+  std::vector<std::int32_t> device_of_stage;
   std::int64_t micro_batches = 1;
+
+  std::int64_t stages() const { return std::ssize(device_of_stage); }
 };
 
 void resolve_axes(const Request& request, const NamedLayout& named, Resolved& resolved) {
@@ -144,22 +146,21 @@ void resolve_schedule(const Request& request, const NamedLayout& named, Resolved
     refuse_few_rows(resolved.micro_batches, rows);
   } else {
     const schedule::Schedule& schedule = schedule::schedule_by_name(layout.schedule.empty() ? named.schedule : layout.schedule);
-    const bool overlaps = schedule.name != "naive";
     if (resolved.pp == 1 && layout.chunks > 0) {
       throw usage_error("--chunks are stages on each device of a pipeline, and there is none: give it devices with --pp");
     }
     if (resolved.pp == 1 && !layout.schedule.empty() && layout.pp != 1 && request.cluster.size() > 1) {
       throw usage_error("the schedule {} needs a pipeline: give it devices with --pp", schedule.name);
     }
-    resolved.micro_batches = layout.micro_batches > 0 ? layout.micro_batches
-                             : overlaps               ? std::max<std::int64_t>(1, std::min(rows, 2 * resolved.pp))
-                                                      : 1;
+    resolved.micro_batches = layout.micro_batches > 0     ? layout.micro_batches
+                             : schedule.formulas.overlaps ? std::max<std::int64_t>(1, std::min(rows, 2 * resolved.pp))
+                                                          : 1;
     refuse_few_rows(resolved.micro_batches, rows);
     resolved.grid = schedule.grid({.devices = resolved.pp,
                                    .chunks = layout.chunks > 0 ? layout.chunks : schedule.default_chunks,
                                    .micro_batches = resolved.micro_batches});
   }
-  resolved.stages = schedule::stages(resolved.grid);
+  resolved.device_of_stage = schedule::device_of_stage_unchecked(resolved.grid);
 }
 
 Resolved resolve(const Request& request, const NamedLayout& named) {
@@ -197,12 +198,11 @@ double parameter_bytes(const Request& request, const Resolved& resolved) {
 /// What each stage keeps, by the schedule.
 std::vector<StageLoad> stage_loads(const Request& request, const Resolved& resolved) {
   const std::vector<std::int64_t> kept = schedule::in_flight(resolved.grid);
-  const std::vector<std::int32_t> device = schedule::device_of_stage(resolved.grid);
   const std::int64_t rows = request.step.global_batch / resolved.dp;
   std::vector<StageLoad> loads;
-  for (std::int64_t stage = 0; stage < resolved.stages; ++stage) {
-    const std::int64_t alive = kept[static_cast<std::size_t>(device[static_cast<std::size_t>(stage)])] * resolved.pp /
-                               resolved.stages;
+  for (std::int64_t stage = 0; stage < resolved.stages(); ++stage) {
+    const std::int64_t alive = kept[static_cast<std::size_t>(resolved.device_of_stage[static_cast<std::size_t>(stage)])] *
+                               resolved.pp / resolved.stages();
     loads.push_back({.rows = rows,
                      .rows_kept = rows * std::max<std::int64_t>(1, alive) / resolved.micro_batches,
                      .parameter_bytes = parameter_bytes(request, resolved),
@@ -215,24 +215,24 @@ std::vector<std::int64_t> blocks_of_stage(const Request& request, const Resolved
   const auto blocks = static_cast<std::int64_t>(request.model.blocks().size());
   const std::vector<std::int64_t>& split = request.layout.split;
   if (split.empty()) {
-    if (resolved.stages > blocks) {
+    if (resolved.stages() > blocks) {
       throw usage_error("{} has {} block{}, which cannot be split over {} {}: each stage needs a block at least",
-                        request.model.name(), blocks, blocks == 1 ? "" : "s", resolved.stages,
-                        resolved.stages == resolved.pp ? "devices" : "stages");
+                        request.model.name(), blocks, blocks == 1 ? "" : "s", resolved.stages(),
+                        resolved.stages() == resolved.pp ? "devices" : "stages");
     }
-    if (resolved.stages == 1 && request.layout.balance != Balance::even) {
+    if (resolved.stages() == 1 && request.layout.balance != Balance::even) {
       throw usage_error("strategy {} does not split the model, so it takes no --balance", request.strategy);
     }
     return balanced_stages(request.model, request.layout.balance, stage_loads(request, resolved));
   }
-  if (resolved.stages == 1) {
+  if (resolved.stages() == 1) {
     throw usage_error("strategy {} does not split the model, so it takes no --split", request.strategy);
   }
   const std::int64_t placed = std::accumulate(split.begin(), split.end(), std::int64_t{0});
-  if (static_cast<std::int64_t>(split.size()) != resolved.stages || placed != blocks ||
+  if (static_cast<std::int64_t>(split.size()) != resolved.stages() || placed != blocks ||
       std::any_of(split.begin(), split.end(), [](std::int64_t n) { return n < 1; })) {
     throw usage_error("a split of {} stages and {} blocks does not fit {} {} and the {} blocks of {}", split.size(), placed,
-                      resolved.stages, resolved.stages == resolved.pp ? "devices" : "stages", blocks, request.model.name());
+                      resolved.stages(), resolved.stages() == resolved.pp ? "devices" : "stages", blocks, request.model.name());
   }
   return split;
 }
@@ -266,12 +266,12 @@ Placement place(const Request& request, const Resolved& resolved) {
   for (const cluster::Device& device : request.cluster.devices()) {
     placement.devices.push_back(device.name);
   }
-  const std::vector<std::int32_t> device_of_stage = schedule::device_of_stage(resolved.grid);
   std::int64_t begin = 0;
   for (const std::int64_t rows : even_split(request.step.global_batch, resolved.dp)) {
     Placement::Replica replica{{begin, begin + rows}, {}};
     for (std::size_t stage = 0; stage < placement.blocks_of_stage.size(); ++stage) {
-      const DeviceId device = resolved.device(device_of_stage[stage], static_cast<std::int64_t>(placement.replicas.size()), 0);
+      const DeviceId device = resolved.device(resolved.device_of_stage[stage], static_cast<std::int64_t>(placement.replicas.size()),
+                                              0);
       replica.device_of_block.insert(replica.device_of_block.end(), static_cast<std::size_t>(placement.blocks_of_stage[stage]),
                                      device);
     }
@@ -355,8 +355,7 @@ std::vector<DeviceGroups> norm_rounds(const Resolved& resolved) {
   return rounds;
 }
 
-plan::Draft build(const Request& request, const NamedLayout& named) {
-  const Resolved resolved = resolve(request, named);
+plan::Draft build(const Request& request, const Resolved& resolved) {
   const Placement placement = place(request, resolved);
   plan::Draft draft = add_transfers(training_step(request.model, request.step, placement));
   if (request.step.forward_only) {
@@ -426,17 +425,8 @@ double largest_product_of_a_sample(const model::Model& model) {
   return operations;
 }
 
-}  // namespace
-
-std::string describe(const Request& request) { return describe(request, strategy_by_name(request.strategy)); }
-
-std::string describe(const Request& request, const Strategy& strategy) {
-  const std::string& name = strategy.name;
-  if (strategy.layout() == nullptr) {
-    return name;
-  }
-  const NamedLayout& named = *strategy.layout();
-  const Resolved resolved = resolve(request, named);
+/// As `describe`, of a layout that is resolved already.
+std::string description_of(const Request& request, const std::string& name, const NamedLayout& named, const Resolved& resolved) {
   const int divided = (resolved.dp > 1) + (resolved.pp > 1) + (resolved.tp > 1);
   const std::array<std::int64_t, 3> axes{resolved.dp, resolved.pp, resolved.tp};
   const bool by_name = named.rest && divided <= 1 && (divided == 0 || axes[static_cast<std::size_t>(*named.rest)] > 1) &&
@@ -469,12 +459,24 @@ std::string describe(const Request& request, const Strategy& strategy) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-std::string title_of(const Request& request, const Strategy& strategy) {
+/// As `title_of`, of a request that is described already.
+std::string title_with(const Request& request, const std::string& description) {
   const Precision precision = request.step.precision;
-  return fmt::format("{} of {}, global batch {}, on {} device{}{}{}", describe(request, strategy), request.model.name(),
-                     request.step.global_batch, request.cluster.size(), request.cluster.size() == 1 ? "" : "s",
-                     precision == Precision::fp32 ? "" : ", ", precision == Precision::fp32 ? "" : to_text(precision));
+  return fmt::format("{} of {}, global batch {}, on {} device{}{}{}", description, request.model.name(), request.step.global_batch,
+                     request.cluster.size(), request.cluster.size() == 1 ? "" : "s", precision == Precision::fp32 ? "" : ", ",
+                     precision == Precision::fp32 ? "" : to_text(precision));
 }
+
+}  // namespace
+
+std::string describe(const Request& request) { return describe(request, strategy_by_name(request.strategy)); }
+
+std::string describe(const Request& request, const Strategy& strategy) {
+  const NamedLayout* named = strategy.layout();
+  return named == nullptr ? strategy.name : description_of(request, strategy.name, *named, resolve(request, *named));
+}
+
+std::string title_of(const Request& request, const Strategy& strategy) { return title_with(request, describe(request, strategy)); }
 
 const std::vector<Strategy>& strategies() {
   static const std::vector<Strategy> list = [] {
@@ -557,7 +559,9 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   const Precision precision = request.step.precision;
   Request named = request;
   named.strategy = strategy.name;
-  plan::Draft draft = strategy.layout() != nullptr ? build(named, *strategy.layout()) : std::get<Build>(strategy.way)(named);
+  const NamedLayout* layout = strategy.layout();
+  const std::optional<Resolved> resolved = layout == nullptr ? std::nullopt : std::optional(resolve(named, *layout));
+  plan::Draft draft = resolved ? build(named, *resolved) : std::get<Build>(strategy.way)(named);
   if (is_mixed(precision)) {
     draft = cast_parameters(narrow_values(std::move(draft), request.step), dtype_of(precision));
   }
@@ -575,15 +579,13 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   if (precision == Precision::tf32) {
     draft = use_tf32(std::move(draft));
   }
-  if (target.tiled_weights) {
-    draft = tile_weights(std::move(draft));
-  }
+  draft = set_layouts(std::move(draft), target);
   draft = inject_delays(std::move(draft), request.delays);
   if (request.step.loads_ahead && target.loads) {
     draft = load_ahead(std::move(draft));
   }
   draft = set_workspaces(std::move(draft), target, request.cluster);
-  draft.title = title_of(named, strategy);
+  draft.title = title_with(named, resolved ? description_of(named, strategy.name, *layout, *resolved) : strategy.name);
   return plan::finish(std::move(draft));
 }
 

@@ -138,14 +138,14 @@ void Layouts::name_parameters() {
 Names Layouts::names_of(std::size_t b, std::size_t n, const op::Ref& ref) const {
   const model::Node& node = model_.blocks()[b].nodes[n];
   switch (ref.kind) {
-    case op::Ref::Kind::input:
-    case op::Ref::Kind::input_gradient:
+    case op::Ref::Tensor::input:
+    case op::Ref::Tensor::input_gradient:
       return value(b, node.reads[ref.index]);
-    case op::Ref::Kind::output:
-    case op::Ref::Kind::output_gradient:
+    case op::Ref::Tensor::output:
+    case op::Ref::Tensor::output_gradient:
       return value(b, node.writes[ref.index]);
-    case op::Ref::Kind::parameter:
-    case op::Ref::Kind::parameter_gradient:
+    case op::Ref::Tensor::parameter:
+    case op::Ref::Tensor::parameter_gradient:
       return parameter(b, node.parameters[ref.index]);
   }
   throw BugError("a reference of no kind");
@@ -159,14 +159,14 @@ std::int64_t Layouts::extent_of(std::size_t b, std::size_t n, const op::Ref& ref
   const model::Block& block = model_.blocks()[b];
   const model::Node& node = block.nodes[n];
   switch (ref.kind) {
-    case op::Ref::Kind::input:
-    case op::Ref::Kind::input_gradient:
+    case op::Ref::Tensor::input:
+    case op::Ref::Tensor::input_gradient:
       return block.values[node.reads[ref.index]].dims[axis].extent;
-    case op::Ref::Kind::output:
-    case op::Ref::Kind::output_gradient:
+    case op::Ref::Tensor::output:
+    case op::Ref::Tensor::output_gradient:
       return block.values[node.writes[ref.index]].dims[axis].extent;
-    case op::Ref::Kind::parameter:
-    case op::Ref::Kind::parameter_gradient:
+    case op::Ref::Tensor::parameter:
+    case op::Ref::Tensor::parameter_gradient:
       return block.parameters[node.parameters[ref.index]].shape[axis];
   }
   return 0;
@@ -194,7 +194,7 @@ Call Layouts::laid_out(std::size_t b, std::size_t n, Call call) const {
                       model_.blocks()[b].name, parts_);
   }
   const auto is_parameter = [](const op::Ref& ref) {
-    return ref.kind == op::Ref::Kind::parameter || ref.kind == op::Ref::Kind::parameter_gradient;
+    return ref.kind == op::Ref::Tensor::parameter || ref.kind == op::Ref::Tensor::parameter_gradient;
   };
   const auto taken = [&](const Names& names) { return call.shared && has(names, *call.shared) ? call.shared : std::nullopt; };
   for (std::size_t i = 0; i < call.reads.size(); ++i) {
@@ -215,7 +215,7 @@ Call Layouts::laid_out(std::size_t b, std::size_t n, Call call) const {
 }
 
 NodeLayout Layouts::lay_out(std::size_t b, std::size_t n) const {
-  using Kind = op::Ref::Kind;
+  using Tensor = op::Ref::Tensor;
   const model::Node& node = model_.blocks()[b].nodes[n];
   NodeLayout layout;
   if (op::tracks(node.op)) {
@@ -223,13 +223,13 @@ NodeLayout Layouts::lay_out(std::size_t b, std::size_t n) const {
   }
   Call whole{.op = node.op, .reads = {}, .writes = {}, .shared = {}, .before = {}, .after = {}};
   for (std::size_t i = 0; i < node.reads.size(); ++i) {
-    whole.reads.push_back({Kind::input, i});
+    whole.reads.push_back({Tensor::input, i});
   }
   for (std::size_t i = 0; i < node.parameters.size(); ++i) {
-    whole.reads.push_back({Kind::parameter, i});
+    whole.reads.push_back({Tensor::parameter, i});
   }
   for (std::size_t i = 0; i < node.writes.size(); ++i) {
-    whole.writes.push_back({Kind::output, i});
+    whole.writes.push_back({Tensor::output, i});
   }
   op::Op own = node.op;
   Call call = laid_out(b, n, whole);

@@ -1,6 +1,6 @@
 #include <map>
 
-#include "baton/op/traits.h"
+#include "baton/base/error.h"
 #include "baton/strategy/passes.h"
 
 namespace baton::strategy {
@@ -9,21 +9,28 @@ using plan::Buffer;
 using plan::ParameterPart;
 using plan::Task;
 
-plan::Draft tile_weights(plan::Draft draft) {
-  std::map<std::uint32_t, plan::MemoryLayout> orders;  // by ordinal
+plan::Draft set_layouts(plan::Draft draft, const plan::Target& target) {
+  if (!target.layout) {
+    return draft;
+  }
+  std::map<std::uint32_t, std::string> layouts;  // by ordinal
   for (const Task& task : draft.tasks) {
-    const auto* compute = std::get_if<plan::Compute>(&task.action);
-    const std::optional<op::WeightOperand> weight = compute == nullptr ? std::nullopt : op::weight_operand(compute->op);
-    if (weight) {
-      const BufferId id = (weight->written ? task.writes : task.reads)[weight->operand];
-      if (const auto* part = std::get_if<ParameterPart>(&draft[id].content)) {
-        orders[part->ordinal] = weight->output_axes == 2 ? plan::MemoryLayout::tiled_heads : plan::MemoryLayout::tiled;
+    for (const std::vector<BufferId>* operands : {&task.reads, &task.writes}) {
+      for (const BufferId id : *operands) {
+        const auto* part = std::get_if<ParameterPart>(&draft[id].content);
+        const std::string wanted = part == nullptr ? "" : target.layout(draft.buffers, task, id);
+        if (wanted.empty()) {
+          continue;
+        }
+        check(plan::is_layout_name(wanted), "a backend wants the memory layout '{}', which is no name", wanted);
+        const std::string& known = layouts.emplace(part->ordinal, wanted).first->second;
+        check(known == wanted, "a backend wants {} laid out both as {} and as {}", part->name, known, wanted);
       }
     }
   }
   for (Buffer& buffer : draft.buffers) {
     const auto* part = std::get_if<ParameterPart>(&buffer.content);
-    if (const auto found = part == nullptr ? orders.end() : orders.find(part->ordinal); found != orders.end()) {
+    if (const auto found = part == nullptr ? layouts.end() : layouts.find(part->ordinal); found != layouts.end()) {
       buffer.layout = found->second;
     }
   }

@@ -145,7 +145,7 @@ class Writer : private StepTensors {
     const std::size_t begin = first_block(stage);
     const std::size_t end = begin + static_cast<std::size_t>(blocks_of_stage_[stage]);
     switch (action.kind) {
-      case schedule::Kind::forward:
+      case schedule::Computation::forward:
         for (std::size_t b = begin; b < end; ++b) {
           for (std::size_t r = 0; r < replica_count(); ++r) {
             forward(r, m, b, Phase::forward);
@@ -157,8 +157,8 @@ class Writer : private StepTensors {
           }
         }
         break;
-      case schedule::Kind::backward:
-      case schedule::Kind::backward_input:
+      case schedule::Computation::backward:
+      case schedule::Computation::backward_input:
         if (step_.forward_only) {
           break;
         }
@@ -166,11 +166,11 @@ class Writer : private StepTensors {
         for (std::size_t b = end; b-- > begin;) {
           remake(m, b, begin, end);
           for (std::size_t r = 0; r < replica_count(); ++r) {
-            backward(r, m, b, action.kind == schedule::Kind::backward_input);
+            backward(r, m, b, action.kind == schedule::Computation::backward_input);
           }
         }
         break;
-      case schedule::Kind::backward_weight:
+      case schedule::Computation::backward_weight:
         for (std::size_t b = end; b-- > begin;) {
           for (Shard& shard : shards_) {
             for (Deferred& deferred : shard.micro[m].deferred) {
@@ -190,16 +190,16 @@ class Writer : private StepTensors {
 
   /// The number of the value in its block that a reference means.
   std::size_t value_number(const model::Node& node, const op::Ref& ref) const {
-    const bool input = ref.kind == op::Ref::Kind::input || ref.kind == op::Ref::Kind::input_gradient;
+    const bool input = ref.kind == op::Ref::Tensor::input || ref.kind == op::Ref::Tensor::input_gradient;
     return (input ? node.reads : node.writes)[ref.index];
   }
 
   /// What a shard holds of a reference in a call.
   BufferId held_by(const Shard& shard, std::size_t m, std::size_t b, const model::Node& node, const op::Ref& ref) const {
-    using Kind = op::Ref::Kind;
-    return ref.kind == Kind::parameter         ? shard.parameters[b][node.parameters[ref.index]]
-           : ref.kind == Kind::output_gradient ? shard.micro[m].gradients[b][value_number(node, ref)]
-                                               : shard.micro[m].values[b][value_number(node, ref)];
+    using Tensor = op::Ref::Tensor;
+    return ref.kind == Tensor::parameter         ? shard.parameters[b][node.parameters[ref.index]]
+           : ref.kind == Tensor::output_gradient ? shard.micro[m].gradients[b][value_number(node, ref)]
+                                                 : shard.micro[m].values[b][value_number(node, ref)];
   }
 
   /// The same of all shards of a replica, converted as the call needs it; `gathered` keeps what was.
@@ -214,7 +214,7 @@ class Writer : private StepTensors {
         return buffers;
       }
     }
-    const Role role = ref.kind == op::Ref::Kind::output_gradient ? Role::gradient : Role::activation;
+    const Role role = ref.kind == op::Ref::Tensor::output_gradient ? Role::gradient : Role::activation;
     gathered.emplace_back(held, converted(conversion, r, m, b, value_number(node, ref), phase, role, held));
     return gathered.back().second;
   }
@@ -569,7 +569,7 @@ class Writer : private StepTensors {
   /// Where a call of the backward writes: the gradient of a parameter, or one more of a value.
   BufferId gradient_buffer(Shard& shard, std::size_t m, std::size_t b, const model::Node& node, const Call& call,
                            const op::Ref& ref) {
-    if (ref.kind == op::Ref::Kind::parameter_gradient) {
+    if (ref.kind == op::Ref::Tensor::parameter_gradient) {
       return parameter_gradient_buffer(shard, b, node.parameters[ref.index]);
     }
     const std::size_t v = value_number(node, ref);

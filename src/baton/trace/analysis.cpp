@@ -21,14 +21,14 @@ struct Edge {
   int change;
 };
 
-PathSegment::Kind kind_of(const Task& task) {
+PathSegment::SpentOn kind_of(const Task& task) {
   if (std::holds_alternative<plan::Delay>(task.action)) {
-    return PathSegment::Kind::delay;
+    return PathSegment::SpentOn::delay;
   }
   if (std::holds_alternative<plan::Load>(task.action)) {
-    return PathSegment::Kind::load;
+    return PathSegment::SpentOn::load;
   }
-  return plan::meeting_of(task).valid() ? PathSegment::Kind::communication : PathSegment::Kind::compute;
+  return plan::meeting_of(task).valid() ? PathSegment::SpentOn::communication : PathSegment::SpentOn::compute;
 }
 
 }  // namespace
@@ -74,16 +74,16 @@ std::vector<DeviceTime> device_times(const Plan& plan, const StepTrace& step) {
       }
     };
     switch (kind_of(task)) {
-      case PathSegment::Kind::communication: {
+      case PathSegment::SpentOn::communication: {
         const Nanoseconds met = std::min(met_at(plan, step, TaskId(t)), event.end);
         add(waiting, event.start, met);
         add(moving, met, event.end);
         break;
       }
-      case PathSegment::Kind::delay:
+      case PathSegment::SpentOn::delay:
         add(delaying, event.start, event.end);
         break;
-      case PathSegment::Kind::load:
+      case PathSegment::SpentOn::load:
         add(loading, event.start, event.end);
         break;
       default:
@@ -129,7 +129,7 @@ std::vector<PathSegment> critical_path(const Plan& plan, const StepTrace& step) 
   }
   std::vector<PathSegment> path;
   Nanoseconds upto = step.duration;
-  const auto add = [&](PathSegment::Kind kind, TaskId task, Nanoseconds from) {
+  const auto add = [&](PathSegment::SpentOn kind, TaskId task, Nanoseconds from) {
     from = std::max(Nanoseconds(0), std::min(from, upto));
     if (from < upto) {
       path.push_back({kind, task, from, upto});
@@ -138,10 +138,10 @@ std::vector<PathSegment> critical_path(const Plan& plan, const StepTrace& step) 
   };
   TaskId next = at;  // what started after the gap behind `at`
   while (at.valid()) {
-    add(PathSegment::Kind::overhead, next, end_of(at));
-    const PathSegment::Kind kind = kind_of(plan[at]);
+    add(PathSegment::SpentOn::overhead, next, end_of(at));
+    const PathSegment::SpentOn kind = kind_of(plan[at]);
     TaskId started = at;  // whose start it was that let this task go on
-    if (kind == PathSegment::Kind::communication) {
+    if (kind == PathSegment::SpentOn::communication) {
       for (const TaskId member : plan.members(plan::meeting_of(plan[at]))) {
         if (step.events[member.index()].start > step.events[started.index()].start) {
           started = member;
@@ -159,7 +159,7 @@ std::vector<PathSegment> critical_path(const Plan& plan, const StepTrace& step) 
       }
     }
     if (!before.valid()) {
-      add(PathSegment::Kind::overhead, started, Nanoseconds(0));
+      add(PathSegment::SpentOn::overhead, started, Nanoseconds(0));
     }
     next = started;
     at = before;

@@ -34,9 +34,9 @@ Nanoseconds ended_at(const plan::Plan& plan, const StepTrace& step, TaskId task)
 
 /// A segment of the longest chain of tasks, each of which waited for the one before. The chain covers the step.
 struct PathSegment {
-  enum class Kind : std::uint8_t { compute, communication, delay, overhead, load };
+  enum class SpentOn : std::uint8_t { compute, communication, delay, overhead, load };
   static constexpr std::size_t kinds = 5;
-  Kind kind;
+  SpentOn kind;
   TaskId task;  // for overhead: the task that started after it
   Nanoseconds start;
   Nanoseconds end;

@@ -16,7 +16,7 @@
 namespace baton::watch {
 namespace {
 
-enum Kind : std::uint8_t { hello = 100, welcome, join };
+enum MessageType : std::uint8_t { hello = 100, welcome, join };
 
 constexpr std::int64_t longest_seconds = 15;
 constexpr int nap_milliseconds = 100;

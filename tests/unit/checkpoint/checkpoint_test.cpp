@@ -14,6 +14,7 @@
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
 #include "support/archive.h"
+#include "support/column_major_backend.h"
 #include "support/devices.h"
 #include "support/usage_sentence.h"
 
@@ -33,7 +34,9 @@ struct Trial {
   Trial(std::string strategy, std::size_t devices, strategy::Layout layout = {}, op::Optimizer optimizer = op::Adam{},
         std::string model_text = "mlp:7-66-20-33-5-12", std::string backend_name = "cpu",
         std::optional<strategy::LossScale> scale = {})
-      : model(model::parse_model(model_text)), backend(devices::make_backend(backend_name)) {
+      : model(model::parse_model(model_text)),
+        backend(backend_name == "column_major" ? std::make_unique<baton::test::ColumnMajorBackend>()
+                                               : devices::make_backend(backend_name)) {
     cluster = std::make_unique<cluster::Cluster>(baton::test::cpus(devices));
     plan = std::make_unique<plan::Plan>(
         strategy::compile({.model = model,
@@ -114,6 +117,24 @@ TEST(Checkpoint, HasTheSameNamesAndShapesWhateverTheStrategy) {
   EXPECT_TRUE(single.tensors.contains("optimizer.1.block4.bias"));
   for (const Way& way : ways()) {
     EXPECT_TRUE(Trial(way.strategy, way.devices, way.layout).save(0) == single) << way.strategy << ", before the first step";
+  }
+}
+
+TEST(Checkpoint, IsTheSameWhateverTheMemoryLayoutsOfTheBackend) {
+  const auto trial = [](const Way& way, const std::string& backend) {
+    return Trial(way.strategy, way.devices, way.layout, op::Adam{}, "mlp:7-66-20-33-5-12", backend);
+  };
+  for (const Way& way : ways()) {
+    Trial reference = trial(way, "reference");
+    Trial own = trial(way, "column_major");
+    Trial tiled = trial(way, "cpu");
+    EXPECT_TRUE(own.save(0) == reference.save(0)) << way.strategy;
+    EXPECT_TRUE(tiled.save(0) == reference.save(0)) << way.strategy;
+    EXPECT_EQ(own.train(3), reference.train(3)) << way.strategy;
+    const Archive archive = own.save(3);
+    EXPECT_TRUE(archive == reference.save(3)) << way.strategy;
+    restore(*tiled.plan, *tiled.executor, archive);
+    EXPECT_TRUE(tiled.save(3) == archive) << way.strategy;
   }
 }
 

@@ -95,7 +95,7 @@ TEST_F(Arrays, OfEveryTypeBecomeFloats) {
 TEST_F(Arrays, OfTokensAloneAreATextOfTokens) {
   write_bytes(folder_ / "tokens.npy", npy("<i8", "(7,)", packed(std::vector<std::int64_t>{5, 6, 7, 8, 9, 10, 11})));
   const Parts parts = open((folder_ / "tokens.npy").string());
-  EXPECT_EQ(parts.train->description().kind, Kind::tokens);
+  EXPECT_EQ(parts.train->description().kind, ContentType::tokens);
   const Form form{.input = {3}, .integers = true, .vocabulary = 12, .target = {3}, .classes = 12};
   EXPECT_EQ(labels(*parts.train->samples(form, {}), 1, 3), (std::vector<std::int32_t>{9, 10, 11}));
 }

@@ -94,7 +94,7 @@ TEST(Model, BadTextIsRefusedInASentenceThatShowsWhatToWrite) {
 }
 
 TEST(Model, EveryKindOfTheZooSaysHowItIsWritten) {
-  for (const Kind& kind : zoo()) {
+  for (const Family& kind : zoo()) {
     const std::string first_form = kind.forms.substr(0, kind.forms.find(' '));
     EXPECT_NO_THROW(parse_model(first_form)) << first_form;
     EXPECT_TRUE(says(usage_sentence([] { parse_model("nothing"); }), kind.name));

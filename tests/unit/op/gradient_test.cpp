@@ -7,21 +7,21 @@
 namespace baton::op {
 namespace {
 
-using Kind = Ref::Kind;
+using Tensor = Ref::Tensor;
 
 /// The shape that a reference has around a forward of 5 rows, 3 features in and 4 out (or 4 in and 4 out).
 Shape shape_of(const Ref& ref, const Op& forward) {
   const std::int64_t in = std::holds_alternative<Linear>(forward) ? 3 : 4;
   const Shape parameter = ref.index == 0 && std::holds_alternative<Linear>(forward) ? Shape{4, in} : Shape{4};
   switch (ref.kind) {
-    case Kind::input:
-    case Kind::input_gradient:
+    case Tensor::input:
+    case Tensor::input_gradient:
       return {5, in};
-    case Kind::output:
-    case Kind::output_gradient:
+    case Tensor::output:
+    case Tensor::output_gradient:
       return {5, 4};
-    case Kind::parameter:
-    case Kind::parameter_gradient:
+    case Tensor::parameter:
+    case Tensor::parameter_gradient:
       return parameter;
   }
   return {};
@@ -71,8 +71,8 @@ TEST(Gradient, OfOpsWithSeveralOperandsSuitsTheirShapeLaws) {
     const auto operands = [&](const std::vector<Ref>& refs) {
       std::vector<Operand> list_of;
       for (const Ref& ref : refs) {
-        const bool input = ref.kind == Kind::input || ref.kind == Kind::input_gradient;
-        const bool output = ref.kind == Kind::output || ref.kind == Kind::output_gradient;
+        const bool input = ref.kind == Tensor::input || ref.kind == Tensor::input_gradient;
+        const bool output = ref.kind == Tensor::output || ref.kind == Tensor::output_gradient;
         list_of.push_back({(input ? around.inputs : output ? around.outputs : around.parameters).at(ref.index)});
       }
       return list_of;
@@ -118,8 +118,8 @@ TEST(Gradient, CallsOfImagesSuitTheShapeLawsToo) {
                                       {Flatten{}, {6, 3, 8, 9}, {}, {6, 216}}};
   for (const Forward& forward : forwards) {
     const auto operand = [&](const Ref& ref) -> Operand {
-      const bool input = ref.kind == Kind::input || ref.kind == Kind::input_gradient;
-      const bool output = ref.kind == Kind::output || ref.kind == Kind::output_gradient;
+      const bool input = ref.kind == Tensor::input || ref.kind == Tensor::input_gradient;
+      const bool output = ref.kind == Tensor::output || ref.kind == Tensor::output_gradient;
       return {input ? forward.input : output ? forward.output : forward.parameters.at(ref.index)};
     };
     ASSERT_FALSE(gradient(forward.op).empty());
@@ -132,7 +132,7 @@ TEST(Gradient, CallsOfImagesSuitTheShapeLawsToo) {
       }
       for (const Ref& ref : call.writes) {
         writes.push_back(operand(ref));
-        of_parameters += ref.kind == Kind::parameter_gradient ? 1 : 0;
+        of_parameters += ref.kind == Tensor::parameter_gradient ? 1 : 0;
       }
       EXPECT_FALSE(mismatch(call.op, reads, writes).has_value()) << mismatch(call.op, reads, writes).value_or("");
     }
@@ -146,17 +146,17 @@ TEST(Gradient, OfALinearGivesTheInputsFirstAndTellsThatOfTheParametersApart) {
   EXPECT_EQ(calls[0].op, Op(LinearBackwardInput{}));
   EXPECT_FALSE(calls[0].of_parameters);
   ASSERT_EQ(calls[0].writes.size(), 1U);
-  EXPECT_EQ(calls[0].writes[0].kind, Kind::input_gradient);
+  EXPECT_EQ(calls[0].writes[0].kind, Tensor::input_gradient);
   EXPECT_EQ(calls[1].op, Op(LinearBackwardWeight{}));
   EXPECT_TRUE(calls[1].of_parameters);
   ASSERT_EQ(calls[1].writes.size(), 2U);
   for (std::size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(calls[1].writes[i].kind, Kind::parameter_gradient);
+    EXPECT_EQ(calls[1].writes[i].kind, Tensor::parameter_gradient);
     EXPECT_EQ(calls[1].writes[i].index, i);
   }
   ASSERT_EQ(calls[1].reads.size(), 2U);
-  EXPECT_EQ(calls[1].reads[0].kind, Kind::input);  // x before dy, as the op reads them
-  EXPECT_EQ(calls[1].reads[1].kind, Kind::output_gradient);
+  EXPECT_EQ(calls[1].reads[0].kind, Tensor::input);  // x before dy, as the op reads them
+  EXPECT_EQ(calls[1].reads[1].kind, Tensor::output_gradient);
 }
 
 TEST(Gradient, OfAReluNeedsItsOutputAndNotItsInput) {
@@ -164,8 +164,8 @@ TEST(Gradient, OfAReluNeedsItsOutputAndNotItsInput) {
   ASSERT_EQ(calls.size(), 1U);
   EXPECT_EQ(calls[0].op, Op(ReluBackward{}));
   ASSERT_EQ(calls[0].reads.size(), 2U);
-  EXPECT_EQ(calls[0].reads[0].kind, Kind::output_gradient);
-  EXPECT_EQ(calls[0].reads[1].kind, Kind::output);
+  EXPECT_EQ(calls[0].reads[0].kind, Tensor::output_gradient);
+  EXPECT_EQ(calls[0].reads[1].kind, Tensor::output);
 }
 
 TEST(Gradient, BackwardOpsAndLossesHaveNone) {

@@ -245,7 +245,7 @@ class Mutator {
             buffer.dtype = all_dtypes[(static_cast<std::size_t>(buffer.dtype) + 1 + below(4)) % 5];
             break;
           case 2:
-            buffer.layout = buffer.layout == MemoryLayout::tiled ? MemoryLayout::row_major : MemoryLayout::tiled;
+            buffer.layout = buffer.layout.empty() ? "tiled" : "";
             break;
           default:
             buffer.persistent = !buffer.persistent;

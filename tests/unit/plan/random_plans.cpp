@@ -11,6 +11,7 @@
 #include "baton/plan/target.h"
 #include "baton/schedule/schedule.h"
 #include "support/devices.h"
+#include "support/tiled_weights.h"
 
 namespace baton::plan::test {
 namespace {
@@ -154,7 +155,9 @@ class Drawing {
     target.gradient_with_sgd = one_in(2);
     target.narrow_gradient_with_sgd = one_in(3);
     target.all_reduce_with_sgd = one_in(2);
-    target.tiled_weights = one_in(3);
+    if (one_in(3)) {
+      target.layout = baton::test::tiled_weights;
+    }
     return target;
   }
 

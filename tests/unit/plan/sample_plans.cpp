@@ -7,6 +7,7 @@
 #include "baton/op/traits.h"
 #include "baton/strategy/strategy.h"
 #include "support/devices.h"
+#include "support/tiled_weights.h"
 
 namespace baton::plan::test {
 namespace {
@@ -21,7 +22,7 @@ const std::vector<Sample>& sample_plans() {
     const std::vector<std::string> optimizers{"sgd", "momentum", "adam", "adamw"};
     const std::vector<plan::Target> targets{
         {},
-        {.joined = op::joint_ops(), .gradient_with_sgd = true, .tiled_weights = true},
+        {.joined = op::joint_ops(), .gradient_with_sgd = true, .layout = baton::test::tiled_weights},
         {.joined = op::joint_ops(),
          .workspace = [](std::span<const Buffer>, const Task& task,
                          std::size_t) { return Bytes(task.lane == Lane::compute && !task.writes.empty() ? 100 : 0); }},

@@ -14,6 +14,7 @@
 #include "baton/plan/verify.h"
 #include "baton/strategy/strategy.h"
 #include "support/devices.h"
+#include "support/tiled_weights.h"
 #include "unit/plan/evaluate.h"
 #include "unit/plan/mutate_split.h"
 #include "unit/plan/random_plans.h"
@@ -92,7 +93,8 @@ const std::vector<Case>& cases() {
         {"product", 6, {.dp = 3, .tp = 2, .sp = true, .zero = 1}},  // some have no piece of a small parameter
     };
     const std::vector<plan::Target> targets{
-        {}, {.joined = op::joint_ops(), .gradient_with_sgd = true, .all_reduce_with_sgd = true, .tiled_weights = true}};
+        {},
+        {.joined = op::joint_ops(), .gradient_with_sgd = true, .all_reduce_with_sgd = true, .layout = baton::test::tiled_weights}};
     std::size_t turn = 0;
     for (const std::string name :
          {"mlp:4-6-4-6-4", "mlp:3-5-4-7-2", "residual:dim=4,hidden=6,depth=4", "residual:dim=4,depth=4,sequence=4",

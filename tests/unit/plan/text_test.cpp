@@ -24,7 +24,7 @@ Plan every_feature() {
   };
   const BufferId x = add(0, {.role = Role::input, .persistent = true, .shape = {4, 3}, .content = BatchRows{4, 8}, .label = "x"});
   const BufferId weight = add(0, {.role = Role::parameter,
-                                  .layout = MemoryLayout::tiled,
+                                  .layout = "tiled",
                                   .persistent = true,
                                   .shape = {2, 3},
                                   .content = ParameterPart{"block0.weight", 3, 3, {8, 3}, 0, 2, 4, 0},
@@ -132,7 +132,7 @@ TEST(PlanText, TellsPlansApartExactlyWhenTheyDiffer) {
   differs([](std::string&, Names& devices, Buffers&, Tasks&) { devices[1] = "tpu"; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].persistent = false; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].dtype = DType::i32; });
-  differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].layout = MemoryLayout::tiled; });
+  differs([](std::string&, Names&, Buffers& b, Tasks&) { b[1].layout = "column_major"; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].content = BatchRows{0, 4}; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].content = std::monostate(); });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].label = ""; });
@@ -236,8 +236,9 @@ INSTANTIATE_TEST_SUITE_P(
         Corruption{5, "rows=0:4", "rows=0:4 rows=0:4"}, Corruption{5, "rows=0:4", "columns=0:4"},
         Corruption{5, "persistent", "permanent"}, Corruption{6, " ordinal=0", ""}, Corruption{6, " fan_in=3", ""},
         Corruption{6, "ordinal=0", "ordinal=-1"}, Corruption{6, "fan_in=3", "fan_in=3 whole=8x3"},
-        Corruption{6, "tiled persistent", "persistent tiled"}, Corruption{8, " 4x2", ""}, Corruption{10, "t0", "t1"},
-        Corruption{10, "t0", "0"}, Corruption{10, "d0", "b0"}, Corruption{10, "compute", "computer"},
+        Corruption{6, "tiled persistent", "persistent tiled"}, Corruption{6, "tiled", "Tiled"},
+        Corruption{6, "tiled", "tiled tiled"}, Corruption{5, "persistent", "tiled persistent"}, Corruption{8, " 4x2", ""},
+        Corruption{10, "t0", "t1"}, Corruption{10, "t0", "0"}, Corruption{10, "d0", "b0"}, Corruption{10, "compute", "computer"},
         Corruption{10, "forward", "sideways"}, Corruption{10, "linear", "conv"}, Corruption{10, "relu=1", "relu=yes"},
         Corruption{10, "relu=1", "gelu=1"}, Corruption{10, "block=0", "block=0.5"}, Corruption{10, "block=0", "block="},
         Corruption{10, "workspace=64", "workspace=-1"}, Corruption{10, "workspace=64", "workspace=4611686018427387904"},

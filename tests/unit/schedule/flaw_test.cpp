@@ -53,15 +53,15 @@ TEST(Flaw, HalvedBackwardsOnOneStageMayMeetWholeOnesOnTheNext) {
 }
 
 TEST(Flaw, NumbersBelowZeroAndBeyondAllBoundsAreSaidWithoutMakingRoomForThem) {
-  Grid grid{.rows = {{Action{-1, Kind::forward, 0}}}};
+  Grid grid{.rows = {{Action{-1, Computation::forward, 0}}}};
   EXPECT_EQ(flaw(grid), "it has a stage -1, and stages are counted from 0");
-  grid.rows = {{Action{0, Kind::forward, -7}}};
+  grid.rows = {{Action{0, Computation::forward, -7}}};
   EXPECT_EQ(flaw(grid), "it has a micro-batch -7, and micro-batches are counted from 0");
   constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
-  grid.rows = {{Action{most, Kind::forward, most}, Action{most, Kind::backward, most}}};
+  grid.rows = {{Action{most, Computation::forward, most}, Action{most, Computation::backward, most}}};
   EXPECT_EQ(flaw(grid), "0F0 is missing");
   EXPECT_EQ(stages(grid), std::int64_t{most} + 1);
-  grid.rows = {{Action{0, Kind::forward, most}, Action{0, Kind::backward, most}}};
+  grid.rows = {{Action{0, Computation::forward, most}, Action{0, Computation::backward, most}}};
   EXPECT_EQ(flaw(grid), "0F0 is missing");
   EXPECT_EQ(micro_batches(grid), std::int64_t{most} + 1);
   EXPECT_TRUE(says(usage_sentence([&] { device_of_stage(grid); }), "0F0 is missing"));

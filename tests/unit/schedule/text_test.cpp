@@ -35,7 +35,7 @@ TEST(ScheduleText, FilesOfPyTorchWithLinesOfUnequalLengthAreRead) {
   const Grid grid = parse_csv("0F0,0F1,,0B0,,0B1\r\n,1F0,1B0,1F1,1B1\r\n");
   EXPECT_EQ(grid, schedule_by_name("1f1b").grid({.devices = 2, .micro_batches = 2}));
   EXPECT_EQ(parse_csv(" 0F0 ,\t0B0\n\n\n"), parse_csv("0F0,0B0"));
-  EXPECT_EQ(parse_csv("0F0,0I0,0W0").rows.at(0).at(2), (Action{0, Kind::backward_weight, 0}));
+  EXPECT_EQ(parse_csv("0F0,0I0,0W0").rows.at(0).at(2), (Action{0, Computation::backward_weight, 0}));
 }
 
 TEST(ScheduleText, WhatIsNoActionIsRefusedWithItsLineAndCell) {

@@ -99,10 +99,10 @@ bool in_causal_order(const std::vector<Action>& actions, std::int64_t stage_coun
   return std::all_of(actions.begin(), actions.end(), [&](const Action& action) {
     const auto [stage, kind, k] = action;
     switch (kind) {
-      case Kind::forward:
+      case Computation::forward:
         forward.insert({stage, k});
         return stage == 0 || forward.contains({stage - 1, k});
-      case Kind::backward_weight:
+      case Computation::backward_weight:
         return back.contains({stage, k});
       default:
         back.insert({stage, k});
@@ -139,7 +139,7 @@ TEST(Theory, GradientsOfAStageAddUpInTheOrderOfTheMicroBatches) {
     for_all_pipelines(schedule.name, {schedule.default_chunks}, [](const Pipeline& pipeline, const Grid& grid) {
       std::vector<std::int32_t> next(static_cast<std::size_t>(pipeline.stages()));
       for (const Action& action : sequence(grid)) {
-        if (action.kind == Kind::backward || action.kind == Kind::backward_weight) {
+        if (action.kind == Computation::backward || action.kind == Computation::backward_weight) {
           EXPECT_EQ(action.micro_batch, next[static_cast<std::size_t>(action.stage)]++);
         }
       }
@@ -276,6 +276,27 @@ TEST(Replay, TransfersTakeTheirTimeBetweenDevicesAndNoneWithinOne) {
 }
 
 TEST(Replay, OneDeviceWithTwoStagesNeverWaits) { EXPECT_EQ(replay(parse_csv("0F0,1F0,1B0,0B0"), {.transfer = 100}).makespan, 6); }
+
+TEST(Theory, FormulasOfASchedulesWaitingAndMemoryAreThoseOfItsGrids) {
+  for (const Schedule& schedule : schedules()) {
+    for_all_pipelines(schedule.name, chunks_of(schedule), [&](const Pipeline& pipeline, const Grid& grid) {
+      const Formulas& formulas = schedule.formulas;
+      const auto chunks = static_cast<double>(pipeline.chunks);
+      if (formulas.kept != nullptr && (pipeline.chunks == 1 || pipeline.micro_batches % pipeline.devices == 0)) {
+        const double most = std::min(formulas.kept(pipeline), static_cast<double>(pipeline.micro_batches));
+        EXPECT_DOUBLE_EQ(static_cast<double>(most_in_flight(grid)) / chunks, most);
+      }
+      const bool halves = std::any_of(grid.rows[0].begin(), grid.rows[0].end(), [](const std::optional<Action>& cell) {
+        return cell && cell->kind == Computation::backward_weight;
+      });
+      EXPECT_EQ(formulas.kept == nullptr, halves);
+      if (formulas.overlaps && pipeline.micro_batches >= 2 * pipeline.devices && pipeline.micro_batches % pipeline.devices == 0) {
+        const auto of_1f1b = static_cast<double>(3 * (pipeline.devices - 1));
+        EXPECT_DOUBLE_EQ(static_cast<double>(largest_bubble(grid)), formulas.waiting * of_1f1b);
+      }
+    });
+  }
+}
 
 }  // namespace
 }  // namespace baton::schedule

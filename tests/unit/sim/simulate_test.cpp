@@ -252,7 +252,7 @@ TEST(Trace, CarriesTheBytesOfEachTaskAndAnalysisReadsIt) {
   EXPECT_EQ(times[1].busy, Nanoseconds(9));
   const std::vector<trace::PathSegment> path = trace::critical_path(plan, step);
   ASSERT_EQ(path.size(), 3U);
-  EXPECT_EQ(path[1].kind, trace::PathSegment::Kind::communication);
+  EXPECT_EQ(path[1].kind, trace::PathSegment::SpentOn::communication);
   EXPECT_EQ(path[1].end - path[1].start, Nanoseconds(107));
 }
 

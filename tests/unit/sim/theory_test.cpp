@@ -36,7 +36,7 @@ const cost::Uniform halves({{"linear", Nanoseconds(1000)},
 bool has_halves(const schedule::Grid& grid) {
   for (const auto& row : grid.rows) {
     for (const auto& cell : row) {
-      if (cell && cell->kind == schedule::Kind::backward_weight) {
+      if (cell && cell->kind == schedule::Computation::backward_weight) {
         return true;
       }
     }

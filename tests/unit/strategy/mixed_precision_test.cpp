@@ -8,6 +8,7 @@
 #include "baton/plan/verify.h"
 #include "baton/strategy/passes.h"
 #include "baton/strategy/strategy.h"
+#include "support/tiled_weights.h"
 #include "support/usage_sentence.h"
 #include "unit/strategy/drafts.h"
 
@@ -31,7 +32,8 @@ Plan compiled(const std::string& strategy, std::size_t count, Step step, plan::T
                   .target = target});
 }
 
-const plan::Target fuses{.joined = op::joint_ops(), .gradient_with_sgd = true, .all_reduce_with_sgd = true, .tiled_weights = true};
+const plan::Target fuses{
+    .joined = op::joint_ops(), .gradient_with_sgd = true, .all_reduce_with_sgd = true, .layout = test::tiled_weights};
 
 TEST(MixedPrecision, PlansOfEveryStrategyHoldAndParseBack) {
   for (const Precision precision : {Precision::bf16, Precision::fp16}) {
@@ -137,7 +139,7 @@ TEST(MixedPrecision, WorkingCopiesOfWeightsAreTiledLikeTheWeights) {
   const Plan plan = compiled("dp", 2, {.precision = Precision::fp16}, fuses);
   for (const Buffer& buffer : plan.buffers()) {
     if (std::holds_alternative<plan::ParameterPart>(buffer.content)) {
-      EXPECT_EQ(buffer.layout == plan::MemoryLayout::tiled, buffer.shape.rank() == 2) << buffer.label;
+      EXPECT_EQ(buffer.layout == "tiled", buffer.shape.rank() == 2) << buffer.label;
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "baton/model/zoo.h"
 #include "baton/op/traits.h"
 #include "baton/plan/verify.h"
+#include "support/tiled_weights.h"
 #include "support/usage_sentence.h"
 #include "unit/strategy/drafts.h"
 
@@ -456,18 +457,29 @@ TEST(Fuse, KeepsTheSgdStepApartWhereTheWeightsAreReadBeforeIt) {
   EXPECT_EQ(places(after.tasks, "sgd").size(), 1U) << "block 1's step stays, block 0's is joined";
 }
 
-// ---- tile_weights
+// ---- set_layouts
 
-TEST(TileWeights, TilesWeightsTheirGradientsStatesAndCopiesAndNothingElse) {
+TEST(SetLayouts, GivesWeightsTheirGradientsStatesAndCopiesTheLayoutThatTheTargetWantsAndNothingElse) {
   Draft draft = add_updates(replicate_parameters(owned(2)), op::Sgd{.momentum = 0.9});
-  draft = tile_weights(std::move(draft));
+  draft = set_layouts(std::move(draft), {.layout = test::tiled_weights});
   int tiled = 0;
   for (const plan::Buffer& buffer : draft.buffers) {
     const bool weight = buffer.label.find("weight") != std::string::npos;
-    EXPECT_EQ(buffer.layout == plan::MemoryLayout::tiled, weight) << buffer.label;
+    EXPECT_EQ(buffer.layout == "tiled", weight) << buffer.label;
     tiled += weight ? 1 : 0;
   }
   EXPECT_EQ(tiled, 2 + 2 + 2 + 4) << "two weights, two copies, two states, a gradient each on two devices";
+}
+
+TEST(SetLayouts, RefusesABackendThatContradictsItselfOrNamesALayoutByNoName) {
+  const auto both = [](std::span<const plan::Buffer>, const plan::Task& task, BufferId) {
+    return std::string(plan::verb(task) == "linear" ? "rows" : "columns");
+  };
+  EXPECT_THROW(set_layouts(owned(2), {.layout = both}), BugError);
+  for (const std::string name : {"Rows", "two words", "persistent", "1d", "a=b"}) {
+    const auto wrong = [&](std::span<const plan::Buffer>, const plan::Task&, BufferId) { return name; };
+    EXPECT_THROW(set_layouts(owned(2), {.layout = wrong}), BugError) << name;
+  }
 }
 
 // ---- inject_delays
@@ -528,7 +540,7 @@ TEST(Passes, LeaveADraftThatFinishesToALawfulPlan) {
       updated(add_transfers(two_stages()), op::Sgd{.momentum = 0.9})};
   for (const Draft& draft : drafts) {
     for (const plan::Target& target : {plan::Target{}, all}) {
-      const plan::Plan finished = plan::finish(tile_weights(fuse(draft, target)));
+      const plan::Plan finished = plan::finish(set_layouts(fuse(draft, target), {.layout = test::tiled_weights}));
       const plan::Verdict verdict = plan::verify(finished);
       EXPECT_TRUE(verdict.holds()) << verdict.violations.front().text;
     }

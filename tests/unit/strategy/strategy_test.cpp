@@ -11,6 +11,7 @@
 #include "baton/plan/verify.h"
 #include "baton/schedule/text.h"
 #include "baton/strategy/fold.h"
+#include "support/tiled_weights.h"
 #include "support/usage_sentence.h"
 #include "unit/strategy/drafts.h"
 
@@ -22,7 +23,7 @@ using plan::Phase;
 using test::says;
 using test::usage_sentence;
 
-const plan::Target cpu_target{.joined = op::joint_ops(), .gradient_with_sgd = true, .tiled_weights = true};
+const plan::Target cpu_target{.joined = op::joint_ops(), .gradient_with_sgd = true, .layout = test::tiled_weights};
 
 plan::Plan compiled(const std::string& strategy, const std::string& model, std::size_t count, Step step = {}, Layout layout = {},
                     plan::Target target = {}, std::vector<DelayRequest> delays = {}) {

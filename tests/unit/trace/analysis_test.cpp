@@ -12,7 +12,7 @@
 namespace baton::trace {
 namespace {
 
-using Kind = PathSegment::Kind;
+using SpentOn = PathSegment::SpentOn;
 
 /// Two devices compute, meet in an all-reduce and compute again:
 ///
@@ -137,7 +137,7 @@ TEST(DeviceTimes, AddUpFieldByField) {
 }
 
 struct Piece {
-  Kind kind;
+  SpentOn kind;
   std::uint32_t task;
   std::int64_t start;
   std::int64_t end;
@@ -166,12 +166,12 @@ TEST(CriticalPath, GoesThroughATransferToTheSenderThatWasWaitedFor) {
   const TaskId t3 = written.receive(1, 0, 0, 0, 30);
   written.compute(1, 32, 50, {t3});
   written.step.duration = Nanoseconds(55);
-  EXPECT_EQ(path_of(written), (std::vector<Piece>{{Kind::overhead, 0, 0, 2},
-                                                  {Kind::compute, 0, 2, 10},
-                                                  {Kind::communication, 3, 10, 30},
-                                                  {Kind::overhead, 4, 30, 32},  // then t4 was started
-                                                  {Kind::compute, 4, 32, 50},
-                                                  {Kind::overhead, 4, 50, 55}}));  // nothing was
+  EXPECT_EQ(path_of(written), (std::vector<Piece>{{SpentOn::overhead, 0, 0, 2},
+                                                  {SpentOn::compute, 0, 2, 10},
+                                                  {SpentOn::communication, 3, 10, 30},
+                                                  {SpentOn::overhead, 4, 30, 32},  // then t4 was started
+                                                  {SpentOn::compute, 4, 32, 50},
+                                                  {SpentOn::overhead, 4, 50, 55}}));  // nothing was
 }
 
 TEST(CriticalPath, GoesThroughACollectiveToTheLastArriver) {
@@ -188,10 +188,10 @@ TEST(CriticalPath, GoesThroughACollectiveToTheLastArriver) {
   const TaskId r2 = written.all_reduce(2, 0, 30, 60, {a2});
   const TaskId last = written.compute(2, 60, 80, {r2});
   written.step.duration = Nanoseconds(80);
-  EXPECT_EQ(path_of(written), (std::vector<Piece>{{Kind::compute, a1.value, 0, 15},
-                                                  {Kind::delay, d1.value, 15, 40},
-                                                  {Kind::communication, r2.value, 40, 60},
-                                                  {Kind::compute, last.value, 60, 80}}));
+  EXPECT_EQ(path_of(written), (std::vector<Piece>{{SpentOn::compute, a1.value, 0, 15},
+                                                  {SpentOn::delay, d1.value, 15, 40},
+                                                  {SpentOn::communication, r2.value, 40, 60},
+                                                  {SpentOn::compute, last.value, 60, 80}}));
 }
 
 TEST(CriticalPath, FollowsTheLaneWhereNothingElseWasWaitedFor) {
@@ -199,7 +199,7 @@ TEST(CriticalPath, FollowsTheLaneWhereNothingElseWasWaitedFor) {
   written.compute(0, 0, 10);
   written.compute(0, 10, 30);
   written.step.duration = Nanoseconds(30);
-  EXPECT_EQ(path_of(written), (std::vector<Piece>{{Kind::compute, 0, 0, 10}, {Kind::compute, 1, 10, 30}}));
+  EXPECT_EQ(path_of(written), (std::vector<Piece>{{SpentOn::compute, 0, 0, 10}, {SpentOn::compute, 1, 10, 30}}));
 }
 
 TEST(CriticalPath, OfAStepWithoutTasksIsEmpty) {
@@ -274,7 +274,7 @@ TEST(CriticalPath, CoversTheWholeStepWithoutAGapWhateverHappened) {
       EXPECT_LT(path[i].start, path[i].end) << "seed " << seed;
       EXPECT_TRUE(i == 0 || path[i - 1].end == path[i].start) << "seed " << seed;
       const Event& event = written.step.events[path[i].task];
-      if (path[i].kind != Kind::overhead) {
+      if (path[i].kind != SpentOn::overhead) {
         EXPECT_GE(path[i].start, event.start.count) << "seed " << seed;
         EXPECT_EQ(path[i].end, event.end.count) << "seed " << seed;
       }

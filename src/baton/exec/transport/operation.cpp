@@ -44,11 +44,11 @@ bool run_two(const Operation& operation) {
   if (from.size() != 2) {
     return false;
   }
-  if (operation.kind == Operation::Kind::sum && from == to) {
+  if (operation.kind == Operation::Function::sum && from == to) {
     sum_two_into_both(at(from[0]), at(from[1]), operation.count);
-  } else if (operation.kind == Operation::Kind::sum && to.size() == 1 && to[0] == from[0]) {
+  } else if (operation.kind == Operation::Function::sum && to.size() == 1 && to[0] == from[0]) {
     add_second(at(from[0]), at(from[1]), operation.count);
-  } else if (operation.kind == Operation::Kind::apply && to.size() == 2) {
+  } else if (operation.kind == Operation::Function::apply && to.size() == 2) {
     apply_two(at(from[0]), at(from[1]), at(to[0]), at(to[1]), static_cast<Real>(operation.rate), operation.count);
   } else {
     return false;
@@ -76,16 +76,16 @@ void run_wide(const Operation& operation) {
     for (std::byte* place : operation.to) {
       Real* const to = at(place);
       switch (operation.kind) {
-        case Operation::Kind::copy:
-        case Operation::Kind::sum:
+        case Operation::Function::copy:
+        case Operation::Function::sum:
           std::copy_n(total.begin(), count, to);
           break;
-        case Operation::Kind::add:
+        case Operation::Function::add:
           for (std::int64_t i = 0; i < count; ++i) {
             to[i] += total[static_cast<std::size_t>(i)];
           }
           break;
-        case Operation::Kind::apply:
+        case Operation::Function::apply:
           for (std::int64_t i = 0; i < count; ++i) {
             to[i] -= rate * total[static_cast<std::size_t>(i)];
           }
@@ -111,7 +111,7 @@ Rounding run_narrow(const Operation& operation) {
     };
     widen(operation.type, at(operation.from[0]), total.data(), count);
     std::for_each(operation.from.begin() + 1, operation.from.end(), add);
-    if (operation.kind == Operation::Kind::add) {
+    if (operation.kind == Operation::Function::add) {
       add(operation.to[0]);
     }
     std::byte* const first = at(operation.to[0]);
@@ -126,7 +126,7 @@ Rounding run_narrow(const Operation& operation) {
 }  // namespace
 
 Rounding Operation::run() const {
-  if (kind == Kind::copy) {
+  if (kind == Function::copy) {
     for (std::byte* place : to) {
       std::memcpy(place, from[0], static_cast<std::size_t>(count * size_of(type)));
     }

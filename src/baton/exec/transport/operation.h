@@ -12,13 +12,13 @@ namespace baton::exec {
 /// The operation on one chunk of a meeting. Sums are taken in the order of `from`, so the bits do not depend on the thread that
 /// runs it; sums of 16-bit types are taken in float and rounded once.
 struct Operation {
-  enum class Kind : std::uint8_t {
+  enum class Function : std::uint8_t {
     copy,   // the only one of `from`, to all of `to`
     sum,    // the sum of `from` to all of `to`, which may be among `from`
     add,    // the same, added to what the only one of `to` holds
     apply,  // w −= rate · sum, to all of `to`
   };
-  Kind kind = Kind::copy;
+  Function kind = Function::copy;
   DType type = DType::f32;
   std::int64_t count = 0;  // elements
   std::vector<std::byte*> from;

@@ -126,8 +126,8 @@ class PowerMeasurement final : public TrainMeasurement {
     for (const trace::StepTrace& step : training().trace().steps) {
       total += step.duration;
       for (const trace::PathSegment& segment : trace::critical_path(plan, step)) {
-        const bool moves = segment.kind == trace::PathSegment::Kind::communication;
-        const bool computes = segment.kind == trace::PathSegment::Kind::compute;
+        const bool moves = segment.kind == trace::PathSegment::SpentOn::communication;
+        const bool computes = segment.kind == trace::PathSegment::SpentOn::compute;
         if ((moves && kind == "receive") || (computes && plan::verb(plan[segment.task]) == kind)) {
           sum += segment.end - segment.start;
         }

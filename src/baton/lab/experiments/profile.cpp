@@ -80,7 +80,7 @@ class Profiled final : public TrainMeasurement {
         ++sum.tasks;
       }
       for (const trace::PathSegment& segment : trace::critical_path(plan, step)) {
-        if (segment.kind != trace::PathSegment::Kind::overhead) {
+        if (segment.kind != trace::PathSegment::SpentOn::overhead) {
           const plan::Task& task = plan[segment.task];
           sums[{task.device.value, std::string(plan::verb(task))}].on_path += segment.end - segment.start;
         }

@@ -10,7 +10,7 @@
 namespace baton::plan {
 namespace {
 
-using Kind = Thing::Kind;
+using Tensor = Thing::Tensor;
 
 /// How many operands an op reads after those that the model's op reads: what it adds to, or the loss scale.
 std::size_t operands_behind(const op::Op& op, const op::Signature& signature, const Task& task) {
@@ -42,7 +42,7 @@ void ComputeLaw::judge(TaskId id, const Task& task, const op::Op& op) {
                           fmt::format("{} {} its gradient by the loss scale, unlike the updates", ledger_.name(id),
                                       behind > 0 ? "multiplies" : "does not multiply"));
   }
-  if (op::is_loss(op) && behind > 0 && ledger_.held(task.reads.back()).thing.kind != Kind::scaler) {
+  if (op::is_loss(op) && behind > 0 && ledger_.held(task.reads.back()).thing.kind != Tensor::scaler) {
     return ledger_.breach(Rule::value, {id},
                           fmt::format("{} multiplies its gradient by {} instead of the loss scale", ledger_.name(id),
                                       ledger_.name(task.reads.back())));
@@ -67,16 +67,16 @@ void ComputeLaw::not_the_models(TaskId id, const Task& task, std::span<const Buf
 const Making* ComputeLaw::find(const Task& task, const op::Op& op, std::span<const BufferId> reads, bool steps) const {
   Thing first = ledger_.held(task.writes[0]).thing;
   if (steps) {
-    if (first.kind != Kind::parameter) {
+    if (first.kind != Tensor::parameter) {
       return nullptr;
     }
-    first.kind = Kind::parameter_gradient;
+    first.kind = Tensor::parameter_gradient;
   }
   for (const Making& making : ledger_.meaning().makings(first)) {
     const auto holds = [&](BufferId buffer, const Thing& thing) { return ledger_.held(buffer).thing == thing; };
     const auto writes = [&](BufferId buffer, Thing thing) {
-      if (steps && thing.kind == Kind::parameter_gradient) {
-        thing.kind = Kind::parameter;
+      if (steps && thing.kind == Tensor::parameter_gradient) {
+        thing.kind = Tensor::parameter;
       }
       return holds(buffer, thing);
     };
@@ -94,10 +94,10 @@ bool ComputeLaw::bind(TaskId id, const Task& task, const op::Signature& signatur
   indices_.clear();
   const auto one = [&](BufferId buffer, const op::Axes& axes) {
     const Held& held = ledger_.held(buffer);
-    if (held.thing.kind == Kind::scaler) {
+    if (held.thing.kind == Tensor::scaler) {
       return true;
     }
-    const bool terms = held.thing.kind == Kind::loss_terms;  // they are for rows, whatever the signature says of their shape
+    const bool terms = held.thing.kind == Tensor::loss_terms;  // they are for rows, whatever the signature says of their shape
     if (held.piece.size() > 0 || !indices_.bind(terms ? rows : axes, held.at, ledger_.whole(held.thing))) {
       ledger_.breach(
           Rule::value, {id},

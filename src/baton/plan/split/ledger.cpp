@@ -10,7 +10,7 @@
 namespace baton::plan {
 namespace {
 
-using Kind = Thing::Kind;
+using Tensor = Thing::Tensor;
 
 }  // namespace
 
@@ -61,7 +61,7 @@ bool Ledger::open() {
 }
 
 void Ledger::hold_rows(Held& held, const BatchRows& rows, const Shape& shape) {
-  held.thing = {Kind::value, rows.value.value};
+  held.thing = {Tensor::value, rows.value.value};
   for (std::size_t d = 0; d < shape.rank(); ++d) {
     ranges_.push_back(d == rows.axis  ? Range{rows.begin, rows.end}
                       : d < rows.axis ? Range{rows.first, rows.first + shape[d]}
@@ -78,9 +78,9 @@ bool Ledger::hold(BufferId id) {
     if (known.name.empty()) {
       known = *part;
     }
-    held.thing = {buffer.role == Role::optimizer_state ? Kind::state
-                  : buffer.role == Role::gradient      ? Kind::parameter_gradient
-                                                       : Kind::parameter,
+    held.thing = {buffer.role == Role::optimizer_state ? Tensor::state
+                  : buffer.role == Role::gradient      ? Tensor::parameter_gradient
+                                                       : Tensor::parameter,
                   part->ordinal, part->slot};
     for (std::size_t d = 0; d < part->whole.rank(); ++d) {
       ranges_.push_back(d == part->axis ? Range{part->begin, part->end} : Range{0, part->whole[d]});
@@ -92,23 +92,23 @@ bool Ledger::hold(BufferId id) {
       return false;
     }
   } else if (const auto* value = std::get_if<ValuePart>(&buffer.content)) {
-    held.thing = meaning_.canonical({value->gradient     ? Kind::gradient
-                                     : value->unfinished ? Kind::unfinished
-                                                         : Kind::value,
+    held.thing = meaning_.canonical({value->gradient     ? Tensor::gradient
+                                     : value->unfinished ? Tensor::unfinished
+                                                         : Tensor::value,
                                      value->value.value});
     held.at = value->at;
   } else if (const auto* terms = std::get_if<LossTerms>(&buffer.content)) {
-    held.thing = {Kind::loss_terms, terms->loss.value};
+    held.thing = {Tensor::loss_terms, terms->loss.value};
     held.at = terms->at;
     held.parts = terms->parts;
   } else if (const auto* rows = std::get_if<BatchRows>(&buffer.content); rows != nullptr && rows->value.valid()) {
     hold_rows(held, *rows, buffer.shape);
   } else if (std::holds_alternative<LossScaler>(buffer.content)) {
-    held.thing = {Kind::scaler};
+    held.thing = {Tensor::scaler};
   } else if (std::holds_alternative<NonFiniteCount>(buffer.content)) {
-    held.thing = {Kind::non_finite};
+    held.thing = {Tensor::non_finite};
   } else if (std::holds_alternative<SquaredNorm>(buffer.content)) {
-    held.thing = {Kind::squared_norm};
+    held.thing = {Tensor::squared_norm};
   }
   states_.emplace_back().written = buffer.persistent;
   return fits(id);
@@ -122,7 +122,7 @@ bool Ledger::fits(BufferId id) {
   }
   const Shape& all = whole(held.thing);
   const Shape& shape = plan_[id].shape;
-  const bool terms = held.thing.kind == Kind::loss_terms;  // several per row, and the rows once for each part
+  const bool terms = held.thing.kind == Tensor::loss_terms;  // several per row, and the rows once for each part
   const bool piece = held.piece.size() > 0;
   bool good = held.at.size() == all.rank() && (piece || shape.rank() == held.at.size() + (terms ? 1 : 0));
   std::int64_t elements = 1;
@@ -140,34 +140,34 @@ bool Ledger::fits(BufferId id) {
 }
 
 const Shape& Ledger::whole(const Thing& thing) const {
-  return thing.kind == Kind::parameter || thing.kind == Kind::parameter_gradient || thing.kind == Kind::state
+  return thing.kind == Tensor::parameter || thing.kind == Tensor::parameter_gradient || thing.kind == Tensor::state
              ? parameters_[thing.id].whole
              : graph_.values[thing.id].shape;
 }
 
 std::string Ledger::name(const Thing& thing) const {
   switch (thing.kind) {
-    case Kind::value:
+    case Tensor::value:
       return graph_.values[thing.id].name;
-    case Kind::unfinished:
+    case Tensor::unfinished:
       return fmt::format("the sum of {}", graph_.values[thing.id].name);
-    case Kind::loss_terms:
+    case Tensor::loss_terms:
       return fmt::format("terms of {}", graph_.values[thing.id].name);
-    case Kind::gradient:
+    case Tensor::gradient:
       return fmt::format("the gradient of {}", graph_.values[thing.id].name);
-    case Kind::parameter:
+    case Tensor::parameter:
       return parameters_[thing.id].name;
-    case Kind::parameter_gradient:
+    case Tensor::parameter_gradient:
       return fmt::format("the gradient of {}", parameters_[thing.id].name);
-    case Kind::state:
+    case Tensor::state:
       return fmt::format("state {} of {}", thing.slot, parameters_[thing.id].name);
-    case Kind::scaler:
+    case Tensor::scaler:
       return "the loss scale";
-    case Kind::non_finite:
+    case Tensor::non_finite:
       return "the count of gradients that are not finite";
-    case Kind::squared_norm:
+    case Tensor::squared_norm:
       return "the norm of the gradients";
-    case Kind::none:
+    case Tensor::none:
       break;
   }
   return "nothing that the plan computes";

@@ -9,7 +9,7 @@
 namespace baton::plan {
 namespace {
 
-using Kind = Thing::Kind;
+using Tensor = Thing::Tensor;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ void MeetingLaw::judge(std::span<const TaskId> members) {
     }
     if (rule.owner != MoveRule::Owner::piece) {
       meet_whole(rule, slot, collective == nullptr ? 0 : collective->sgd_rate);
-    } else if (ledger_.held(brought(0, slot)).thing.kind == Kind::loss_terms) {
+    } else if (ledger_.held(brought(0, slot)).thing.kind == Tensor::loss_terms) {
       gather_terms(slot);
     } else {
       meet_pieces(rule, slot, collective->accumulate);
@@ -161,8 +161,8 @@ void MeetingLaw::apply(TaskId id, std::size_t slot, const State& sum, double rat
   const Task& task = ledger_.plan()[id];
   const BufferId parameter = task.writes[slot];
   Held wanted = ledger_.held(task.reads[slot]);
-  const bool gradient = wanted.thing.kind == Kind::parameter_gradient;
-  wanted.thing.kind = Kind::parameter;
+  const bool gradient = wanted.thing.kind == Tensor::parameter_gradient;
+  wanted.thing.kind = Tensor::parameter;
   if (!gradient || !(ledger_.held(parameter) == wanted)) {
     return ledger_.breach(
         Rule::value, {id},

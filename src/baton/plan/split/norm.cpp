@@ -11,7 +11,7 @@
 namespace baton::plan {
 namespace {
 
-using Kind = Thing::Kind;
+using Tensor = Thing::Tensor;
 
 std::vector<std::int64_t> indices(std::span<const Range> at) {
   std::vector<std::int64_t> list;
@@ -40,7 +40,7 @@ bool NormLaw::list_parts(TaskId id) {
   std::map<std::uint32_t, std::int64_t> covered;
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Held& held = ledger_.held(BufferId(b));
-    if (held.thing.kind != Kind::parameter || !plan.buffers()[b].persistent || plan.buffers()[b].role == Role::statistic) {
+    if (held.thing.kind != Tensor::parameter || !plan.buffers()[b].persistent || plan.buffers()[b].role == Role::statistic) {
       continue;
     }
     const auto [known, added] = part_of_.try_emplace({held.thing.id, indices(held.at)}, holder_.size());
@@ -100,7 +100,7 @@ void NormLaw::judge_sum(TaskId id, const Task& task) {
   for (const BufferId buffer : task.reads) {
     const Held& held = ledger_.held(buffer);
     const auto part = part_of_.find({held.thing.id, indices(held.at)});
-    if (held.thing.kind != Kind::parameter_gradient || part == part_of_.end()) {
+    if (held.thing.kind != Tensor::parameter_gradient || part == part_of_.end()) {
       return ledger_.breach(Rule::value, {id},
                             fmt::format("{} counts {} in the norm, which is no gradient that an update takes", ledger_.name(id),
                                         ledger_.name(buffer)));
@@ -124,7 +124,7 @@ void NormLaw::judge_meeting(std::span<const TaskId> members) {
     const auto* collective = std::get_if<Collective>(&plan[id].action);
     const std::span<const BufferId> brought = payload(plan[id]);
     if (collective == nullptr || collective->kind != Move::all_reduce || brought.size() != 1 ||
-        ledger_.held(brought[0]).thing.kind != Kind::squared_norm) {
+        ledger_.held(brought[0]).thing.kind != Tensor::squared_norm) {
       return ledger_.breach(Rule::value, {id},
                             fmt::format("{} moves {}, which devices only add up", ledger_.name(id), ledger_.names(brought)));
     }
@@ -141,7 +141,7 @@ void NormLaw::judge_meeting(std::span<const TaskId> members) {
 
 bool NormLaw::check_whole(TaskId id, BufferId buffer) const {
   const auto own = counts_.find(buffer);
-  if (ledger_.held(buffer).thing.kind != Kind::squared_norm || own == counts_.end()) {
+  if (ledger_.held(buffer).thing.kind != Tensor::squared_norm || own == counts_.end()) {
     ledger_.breach(Rule::update, {id},
                    fmt::format("{} clips by {} instead of the norm of the gradients", ledger_.name(id), ledger_.name(buffer)));
     return false;

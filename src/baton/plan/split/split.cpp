@@ -48,7 +48,7 @@ class Split {
   }
 
  private:
-  using Kind = Thing::Kind;
+  using Tensor = Thing::Tensor;
 
   void judge(TaskId id) {
     const Task& task = plan_[id];
@@ -66,12 +66,12 @@ class Split {
         ledger_.state(task.writes[i]).written = true;
       }
     } else if (const auto* compute = std::get_if<Compute>(&task.action)) {
-      const Kind written = ledger_.held(task.writes[0]).thing.kind;
-      if (written == Kind::non_finite) {
+      const Tensor written = ledger_.held(task.writes[0]).thing.kind;
+      if (written == Tensor::non_finite) {
         updates_.judge_count(id, task);
-      } else if (written == Kind::scaler) {
+      } else if (written == Tensor::scaler) {
         updates_.judge_adjustment(id, task);
-      } else if (written == Kind::squared_norm) {
+      } else if (written == Tensor::squared_norm) {
         norm_.judge_sum(id, task);
       } else {
         compute_.judge(id, task, compute->op);
@@ -82,7 +82,7 @@ class Split {
   void judge_meeting(std::span<const TaskId> members) {
     const std::span<const BufferId> brought = payload(plan_[members[0]]);
     const bool norm = std::any_of(brought.begin(), brought.end(),
-                                  [&](BufferId id) { return ledger_.held(id).thing.kind == Kind::squared_norm; });
+                                  [&](BufferId id) { return ledger_.held(id).thing.kind == Tensor::squared_norm; });
     norm ? norm_.judge_meeting(members) : meetings_.judge(members);
   }
 
@@ -95,7 +95,7 @@ class Split {
       const Thing& thing = ledger_.held(id).thing;
       const State& state = ledger_.state(id);
       const bool kept = buffer.persistent &&
-                        (thing.kind == Kind::parameter || thing.kind == Kind::state || thing.kind == Kind::scaler);
+                        (thing.kind == Tensor::parameter || thing.kind == Tensor::state || thing.kind == Tensor::scaler);
       const bool due = buffer.role == Role::statistic ? !ledger_.meaning().makings(thing).empty()
                                                       : plan_.graph().optimizer.has_value();
       if (kept && due && !state.updated) {
@@ -111,7 +111,7 @@ class Split {
           !(state.terms == ledger_.samples(buffer.device, ledger_.meaning().makings(thing)[0].reads[0]))) {
         return ledger_.breach(Rule::update, {}, fmt::format("{} is not of all samples that its device has", ledger_.name(id)));
       }
-      if (buffer.role == Role::loss && thing.kind == Kind::value) {
+      if (buffer.role == Role::loss && thing.kind == Tensor::value) {
         if (!state.complete || !state.written) {
           return ledger_.breach(Rule::sum, {}, fmt::format("{} is not complete at the end", ledger_.name(id)));
         }

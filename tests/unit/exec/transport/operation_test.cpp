@@ -13,7 +13,7 @@ using Floats = std::vector<float>;
 
 std::byte* at(Floats& values) { return reinterpret_cast<std::byte*>(values.data()); }
 
-Operation operation(Operation::Kind kind, std::vector<std::byte*> from, std::vector<std::byte*> to, double rate = 0) {
+Operation operation(Operation::Function kind, std::vector<std::byte*> from, std::vector<std::byte*> to, double rate = 0) {
   return {kind, DType::f32, static_cast<std::int64_t>(count), std::move(from), std::move(to), rate};
 }
 
@@ -24,7 +24,7 @@ TEST(Operation, CopiesTheOneToAll) {
   from.back() = 4;
   Floats first = filled(0);
   Floats second = filled(0);
-  EXPECT_EQ(operation(Operation::Kind::copy, {at(from)}, {at(first), at(second)}).run(), Rounding{});
+  EXPECT_EQ(operation(Operation::Function::copy, {at(from)}, {at(first), at(second)}).run(), Rounding{});
   EXPECT_EQ(first, from);
   EXPECT_EQ(second, from);
 }
@@ -34,9 +34,9 @@ TEST(Operation, SumsInTheOrderOfTheMembersAlsoIntoThemselves) {
   Floats small = filled(1);
   Floats opposite = filled(-1e8F);
   Floats total = filled(9);
-  operation(Operation::Kind::sum, {at(large), at(small), at(opposite)}, {at(total)}).run();
+  operation(Operation::Function::sum, {at(large), at(small), at(opposite)}, {at(total)}).run();
   EXPECT_EQ(total, filled(0)) << "what is small vanishes beside what is large";
-  operation(Operation::Kind::sum, {at(large), at(opposite), at(small)}, {at(large), at(opposite), at(small)}).run();
+  operation(Operation::Function::sum, {at(large), at(opposite), at(small)}, {at(large), at(opposite), at(small)}).run();
   EXPECT_EQ(large, filled(1));
   EXPECT_EQ(opposite, filled(1));
   EXPECT_EQ(small, filled(1));
@@ -45,14 +45,14 @@ TEST(Operation, SumsInTheOrderOfTheMembersAlsoIntoThemselves) {
 TEST(Operation, TwoMembersSumLikeMore) {
   Floats first = filled(1);
   Floats second = filled(2);
-  operation(Operation::Kind::sum, {at(first), at(second)}, {at(first)}).run();
+  operation(Operation::Function::sum, {at(first), at(second)}, {at(first)}).run();
   EXPECT_EQ(first, filled(3));
   EXPECT_EQ(second, filled(2));
-  operation(Operation::Kind::sum, {at(first), at(second)}, {at(first), at(second)}).run();
+  operation(Operation::Function::sum, {at(first), at(second)}, {at(first), at(second)}).run();
   EXPECT_EQ(first, filled(5));
   EXPECT_EQ(second, filled(5));
   Floats apart = filled(0);
-  operation(Operation::Kind::sum, {at(first), at(second)}, {at(apart)}).run();
+  operation(Operation::Function::sum, {at(first), at(second)}, {at(apart)}).run();
   EXPECT_EQ(apart, filled(10));
 }
 
@@ -60,7 +60,7 @@ TEST(Operation, AddsTheSumToWhatIsThere) {
   Floats first = filled(1);
   Floats second = filled(2);
   Floats total = filled(10);
-  operation(Operation::Kind::add, {at(first), at(second)}, {at(total)}).run();
+  operation(Operation::Function::add, {at(first), at(second)}, {at(total)}).run();
   EXPECT_EQ(total, filled(13));
 }
 
@@ -72,7 +72,7 @@ TEST(Operation, AppliesTheSumAtARateToAllParameters) {
     for (Floats& gradient : gradients) {
       from.push_back(at(gradient));
     }
-    operation(Operation::Kind::apply, from, {at(weights[0]), at(weights[1])}, 0.5).run();
+    operation(Operation::Function::apply, from, {at(weights[0]), at(weights[1])}, 0.5).run();
     EXPECT_EQ(weights[0], filled(10 - static_cast<float>(members)));
     EXPECT_EQ(weights[1], weights[0]);
     EXPECT_EQ(gradients[0], filled(2));
@@ -83,7 +83,8 @@ TEST(Operation, DoublesAreSummedAsDoubles) {
   std::vector<double> first(count, 1e16);
   std::vector<double> second(count, 2);
   const auto memory = [](std::vector<double>& values) { return reinterpret_cast<std::byte*>(values.data()); };
-  Operation{Operation::Kind::sum, DType::f64, static_cast<std::int64_t>(count), {memory(first), memory(second)}, {memory(second)}}
+  Operation{
+      Operation::Function::sum, DType::f64, static_cast<std::int64_t>(count), {memory(first), memory(second)}, {memory(second)}}
       .run();
   EXPECT_EQ(second, std::vector<double>(count, 1e16 + 2));
 }
@@ -95,14 +96,14 @@ TEST(Operation, SumsOf16BitTypesAreTakenInFloatAndRoundedOnce) {
   std::vector<Bf16> first = narrow_list(1);
   std::vector<Bf16> second = narrow_list(1);
   std::vector<Bf16> total = narrow_list(4);
-  const auto run = [&](Operation::Kind kind, std::vector<std::byte*> to) {
+  const auto run = [&](Operation::Function kind, std::vector<std::byte*> to) {
     return Operation{
         kind, DType::bf16, static_cast<std::int64_t>(count), {memory(large), memory(first), memory(second)}, std::move(to)}
         .run();
   };
-  EXPECT_EQ(run(Operation::Kind::add, {memory(total)}).values, static_cast<std::int64_t>(count));
+  EXPECT_EQ(run(Operation::Function::add, {memory(total)}).values, static_cast<std::int64_t>(count));
   EXPECT_EQ(static_cast<float>(total[count - 1]), 262.0F);
-  EXPECT_EQ(run(Operation::Kind::sum, {memory(total), memory(first)}).values, static_cast<std::int64_t>(count));
+  EXPECT_EQ(run(Operation::Function::sum, {memory(total), memory(first)}).values, static_cast<std::int64_t>(count));
   EXPECT_EQ(static_cast<float>(total[0]), 258.0F) << "rounded after each addition it would be 256";
   EXPECT_EQ(static_cast<float>(first[count - 1]), 258.0F);
 }

@@ -13,6 +13,7 @@
 #include "baton/exec/backend/cpu/linear.h"
 #include "baton/exec/backend/cpu/matrix_product.h"
 #include "baton/exec/backend/cpu/part.h"
+#include "baton/exec/backend/cpu/tiled_weight.h"
 #include "baton/exec/backend/host_backends.h"
 #include "baton/op/clip.h"
 #include "baton/op/dropout.h"
@@ -708,22 +709,20 @@ class CpuBackend final : public HostBackend {
     return {.joined = op::joint_ops(),
             .gradient_with_sgd = true,
             .all_reduce_with_sgd = true,
-            .tiled_weights = true,
             .loads = true,
-            .workspace = workspace};
+            .workspace = workspace,
+            .layout = [](std::span<const plan::Buffer>, const Task& task, BufferId operand) {
+              return cpu::wanted_layout(task, operand);
+            }};
   }
+  std::vector<MemoryLayout> layouts() const override { return cpu::tiled_layouts(); }
   bool has_kernel(const Plan& plan, const Task& task) const override {
     const auto* compute = std::get_if<plan::Compute>(&task.action);
-    const std::optional<op::WeightOperand> weight = compute == nullptr ? std::nullopt : op::weight_operand(compute->op);
-    const BufferId tiled = weight ? (weight->written ? task.writes : task.reads)[weight->operand] : BufferId();
     for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
       for (const BufferId id : *list) {
         const plan::Buffer& buffer = plan[id];
         const bool of_loss = buffer.role == plan::Role::loss || buffer.role == plan::Role::communication;
-        const plan::MemoryLayout order = id != tiled                ? plan::MemoryLayout::row_major
-                                         : weight->output_axes == 2 ? plan::MemoryLayout::tiled_heads
-                                                                    : plan::MemoryLayout::tiled;
-        if ((buffer.dtype == DType::f64 && !of_loss) || (buffer.layout != order && !takes_any_order(task))) {
+        if ((buffer.dtype == DType::f64 && !of_loss) || (!takes_any_order(task) && buffer.layout != cpu::wanted_layout(task, id))) {
           return false;
         }
       }

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "baton/exec/backend/cpu/exponential.h"
+#include "baton/exec/backend/cpu/tiled_weight.h"
 #include "baton/exec/rounding.h"
-#include "baton/exec/tiled_weight.h"
 
 namespace baton::exec::cpu {
 namespace {

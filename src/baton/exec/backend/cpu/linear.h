@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "baton/exec/backend/cpu/generated_product.h"
-#include "baton/exec/tiled_weight.h"
+#include "baton/exec/backend/cpu/tiled_weight.h"
 #include "baton/threads/member.h"
 
 /// The three products of a linear layer, y = x Wᵀ + b, in float32, each run by all threads of a team together.

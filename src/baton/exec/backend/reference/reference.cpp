@@ -110,7 +110,7 @@ class ReferenceBackend final : public HostBackend {
   bool has_kernel(const Plan& plan, const Task& task) const override {
     for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
       for (const BufferId id : *list) {
-        if (plan[id].layout != plan::MemoryLayout::row_major) {
+        if (!plan[id].layout.empty()) {
           return false;
         }
       }

@@ -166,7 +166,9 @@ Operation operation_of(const plan::Task& first, DType type, const std::vector<Me
     operation.to = {members[owner].piece_at(chunk)};
   }
   if (move != Move::all_gather) {
-    operation.kind = applies ? Operation::Kind::apply : collective->accumulate ? Operation::Kind::add : Operation::Kind::sum;
+    operation.kind = applies                  ? Operation::Function::apply
+                     : collective->accumulate ? Operation::Function::add
+                                              : Operation::Function::sum;
     operation.rate = collective->sgd_rate;
   }
   return operation;

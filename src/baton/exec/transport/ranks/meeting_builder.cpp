@@ -60,7 +60,7 @@ class MeetingBuilder {
   std::size_t receive(int rank, int tag, std::byte* to, const Chunk& chunk, After after = {}) {
     return meeting_.add(ranks::Message{ranks::Message::End::receive, rank, tag, to, bytes(chunk)}, std::move(after));
   }
-  std::size_t operate(Operation::Kind kind, const Chunk& chunk, std::vector<std::byte*> from, std::vector<std::byte*> to,
+  std::size_t operate(Operation::Function kind, const Chunk& chunk, std::vector<std::byte*> from, std::vector<std::byte*> to,
                       After after = {}) {
     return meeting_.add(Operation{kind, type_, chunk.count, std::move(from), std::move(to), rate_}, std::move(after));
   }
@@ -87,7 +87,7 @@ class MeetingBuilder {
   void hand_out(std::size_t target, const Chunk& chunk) {
     const bool leads = lead_of(members_[target].rank) == target;
     if (is_local(0) && is_local(target)) {
-      operate(Operation::Kind::copy, chunk, {memory(0).at(chunk)}, {memory(target).at(chunk)});
+      operate(Operation::Function::copy, chunk, {memory(0).at(chunk)}, {memory(target).at(chunk)});
     } else if (is_local(0) && leads) {
       send(members_[target].rank, result_tag(), memory(0).at(chunk), chunk);
     } else if (is_local(target) && leads) {
@@ -100,7 +100,7 @@ class MeetingBuilder {
       copy_on(chunk, receive(members_[owner].rank, result_tag(), memory(local_[0]).at(chunk), chunk), {});
       return;
     }
-    operate(Operation::Kind::copy, chunk, {memory(owner).piece_at(chunk)}, places(chunk));
+    operate(Operation::Function::copy, chunk, {memory(owner).piece_at(chunk)}, places(chunk));
     for (const int other : others_) {
       send(other, result_tag(), memory(owner).piece_at(chunk), chunk);
     }
@@ -117,23 +117,23 @@ class MeetingBuilder {
       }
     }
     if (move_ == Move::reduce_scatter) {
-      operate(accumulate_ ? Operation::Kind::add : Operation::Kind::sum, chunk, std::move(from), {memory(owner).piece_at(chunk)},
-              std::move(parts));
+      operate(accumulate_ ? Operation::Function::add : Operation::Function::sum, chunk, std::move(from),
+              {memory(owner).piece_at(chunk)}, std::move(parts));
       return;
     }
     if (move_ == Move::reduce) {
-      operate(Operation::Kind::sum, chunk, std::move(from), {memory(owner).at(chunk)}, std::move(parts));
+      operate(Operation::Function::sum, chunk, std::move(from), {memory(owner).at(chunk)}, std::move(parts));
       return;
     }
     const bool applies = rate_ > 0;
     std::byte* const total = applies ? staging_.take(bytes(chunk)) : memory(owner).at(chunk);
     std::vector<std::byte*> to = applies ? std::vector<std::byte*>{total} : places(chunk);
-    const std::size_t summed = operate(Operation::Kind::sum, chunk, std::move(from), std::move(to), std::move(parts));
+    const std::size_t summed = operate(Operation::Function::sum, chunk, std::move(from), std::move(to), std::move(parts));
     for (const int other : others_) {
       send(other, result_tag(), total, chunk, {summed});
     }
     if (applies) {
-      operate(Operation::Kind::apply, chunk, {total}, parameters(chunk), {summed});
+      operate(Operation::Function::apply, chunk, {total}, parameters(chunk), {summed});
     }
   }
 
@@ -149,7 +149,7 @@ class MeetingBuilder {
     if (rate_ > 0) {
       std::byte* const total = staging_.take(bytes(chunk));
       const std::size_t came = receive(members_[owner].rank, result_tag(), total, chunk);
-      operate(Operation::Kind::apply, chunk, {total}, parameters(chunk), {came});
+      operate(Operation::Function::apply, chunk, {total}, parameters(chunk), {came});
       return;
     }
     // Where a part was sent from, the sum comes in.
@@ -165,7 +165,7 @@ class MeetingBuilder {
     std::vector<std::byte*> to = places(chunk);
     to.erase(to.begin());
     after.push_back(came);
-    operate(Operation::Kind::copy, chunk, {memory(local_[0]).at(chunk)}, std::move(to), std::move(after));
+    operate(Operation::Function::copy, chunk, {memory(local_[0]).at(chunk)}, std::move(to), std::move(after));
   }
 
   /// Where the chunk lies in the members of this rank.

@@ -18,7 +18,7 @@ struct Tick {
   float total = 0;
 
   Operation operation() {
-    return {Operation::Kind::add, DType::f32, 1, {reinterpret_cast<std::byte*>(&one)}, {reinterpret_cast<std::byte*>(&total)}};
+    return {Operation::Function::add, DType::f32, 1, {reinterpret_cast<std::byte*>(&one)}, {reinterpret_cast<std::byte*>(&total)}};
   }
 };
 

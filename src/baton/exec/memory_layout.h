@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "baton/base/shape.h"
+#include "baton/plan/plan.h"
+
+namespace baton::exec {
+
+/// An order of a parameter's elements in memory that a backend brings and its kernels know. It takes as many bytes as the row-major
+/// order, so that what works element by element (sums, updates, copies) need not know it.
+struct MemoryLayout {
+  std::string name;  // as the backend's Target and plans have it
+  /// Of a tensor of this shape: the position in memory of the element with this row-major index, and the inverse.
+  std::function<std::int64_t(const Shape& shape, std::int64_t index)> position;
+  std::function<std::int64_t(const Shape& shape, std::int64_t position)> index;
+};
+
+/// Those of a backend.
+using MemoryLayouts = std::span<const MemoryLayout>;
+
+/// The layout of a buffer among those of the backend that runs its plan; nullptr: row-major.
+const MemoryLayout* layout_of(const plan::Buffer& buffer, MemoryLayouts layouts);
+/// A usage error if the plan has a layout that is not among them.
+void require_layouts(const plan::Plan& plan, MemoryLayouts layouts, std::string_view backend);
+
+}  // namespace baton::exec
