@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-namespace lab = baton::lab;
+namespace job = baton::job;
+namespace training = baton::training;
 
 constexpr const char* dim_of_the_tables = "1024";
 

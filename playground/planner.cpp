@@ -242,12 +242,12 @@ Json step(const Json& question) {
            {"loss", strategy::to_text(request.step.loss)},
            {"precision", strategy::to_text(request.step.precision)},
            {"steps", 1}};
-  all.update(job::times_json({scenario.step().duration}, request.step.global_batch, trace::Origin::simulated));
-  all.update(job::totals_json(laid.totals, laid.flops));
+  all.update(job::times_record({scenario.step().duration}, request.step.global_batch, trace::Origin::simulated).json());
+  all.update(job::totals_record(laid.totals, laid.flops).json());
   all.update(Json{{"global_batch", request.step.global_batch},
-                  {"device_list", job::devices_json(laid.plan, scenario.study(), laid.peak, nullptr)},
+                  {"device_list", job::to_stored(job::device_records(laid.plan, scenario.study(), laid.peak, nullptr))},
                   {"critical_path", job::path_json(scenario.study())},
-                  {"arrivals", job::arrivals_json(scenario.study())},
+                  {"arrivals", job::to_stored(job::arrival_records(scenario.study()))},
                   {"origin", "simulated"},
                   {"costs", scenario.cost_origin()}});
   const std::size_t devices = scenario.cluster().size();

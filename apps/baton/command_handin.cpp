@@ -131,14 +131,17 @@ Place simulated_place(const HandinWords& words, const std::string& cluster, std:
 lab::AxisValues devices_that_exist(const Place& place, const lab::Experiment& experiment) {
   lab::AxisValues values;
   for (const lab::Axis& axis : experiment.axes) {
-    const std::vector<Json>& counts = place.settings.preset == lab::Preset::full ? axis.full : axis.quick;
-    const auto exists = [&](const Json& count) { return count.get<std::int64_t>() <= place.source.most_devices; };
-    if (axis.name != "devices" || place.source.most_devices == 0 || std::all_of(counts.begin(), counts.end(), exists)) {
+    if (axis.name != lab::key::devices.name) {
       continue;
     }
-    std::vector<Json>& there = values["devices"];
-    for (const Json& count : counts) {
-      const Json capped = std::min(count.get<std::int64_t>(), place.source.most_devices);
+    const std::vector<job::FieldValue>& counts = place.settings.preset == lab::Preset::full ? axis.full : axis.quick;
+    const auto exists = [&](const job::FieldValue& count) { return std::get<std::int64_t>(count) <= place.source.most_devices; };
+    if (place.source.most_devices == 0 || std::all_of(counts.begin(), counts.end(), exists)) {
+      continue;
+    }
+    std::vector<job::FieldValue>& there = values[axis.name];
+    for (const job::FieldValue& count : counts) {
+      const job::FieldValue capped = std::min(std::get<std::int64_t>(count), place.source.most_devices);
       if (std::find(there.begin(), there.end(), capped) == there.end()) {
         there.push_back(capped);
       }
@@ -151,7 +154,7 @@ std::string command_of(const HandinWords& words, const Place& place, const std::
   std::string command = fmt::format("baton lab run {} --preset {}", id, lab::to_text(place.settings.preset));
   for (const auto& [axis, counts] : devices_that_exist(place, lab::experiment_by_id(id))) {
     std::string list;
-    for (const Json& count : counts) {
+    for (const job::FieldValue& count : counts) {
       list += (list.empty() ? "" : ",") + lab::word_of(count);
     }
     command += fmt::format(" --set {}={}", axis, list);
@@ -181,7 +184,7 @@ class Runs {
       jobs[job_name(place, asking[i])].push_back(i);
     }
     std::vector<lab::Point> points;
-    std::map<std::string, Json> known;
+    std::map<std::string, lab::Record> known;
     for (const Asking& one : asking) {
       const std::vector<std::size_t>& sharing = jobs[job_name(place, one)];
       if (&asking[sharing.front()] != &one) {
@@ -189,20 +192,22 @@ class Runs {
       }
       points.push_back(merged(one));
       for (const std::size_t other : sharing) {
-        if (!asking[other].known.is_null()) {
-          known[points.back().dump()] = asking[other].known;
+        if (!asking[other].known.empty()) {
+          known[points.back().text()] = asking[other].known;
         }
       }
     }
     ProgressBar bar(place.source.simulated ? "simulating" : "measuring", 1000, true, ProgressBar::percent);
-    const auto keep = [&](const lab::Point& point, const Json& record, bool final) {
+    const auto keep = [&](const lab::Point& point, const lab::Record& record, bool final) {
       const auto found = std::find_if(asking.begin(), asking.end(), [&](const Asking& one) { return merged(one) == point; });
       for (const std::size_t i : jobs[job_name(place, *found)]) {
         store.keep(asking[i].id, asking[i].point, record, final, asking[i].conditions_name);
       }
     };
-    for (const auto& [point, record] : known) {  // of those that share it, some may not have it yet
-      keep(Json::parse(point), record, true);
+    for (const lab::Point& point : points) {  // of those that share a record, some may not have it yet
+      if (const auto record = known.find(point.text()); record != known.end()) {
+        keep(point, record->second, true);
+      }
     }
     lab::measure(together(), points, place.settings, known, keep, [&](double done, const std::string&) {
       bar.show(static_cast<std::int64_t>(done * 1000));
@@ -221,7 +226,7 @@ class Runs {
     std::string id;
     lab::Point point;
     std::string conditions_name;
-    Json known = nullptr;  // the record of a run before, if it goes on
+    lab::Record known = {};  // of a run before, if it goes on
   };
 
   /// The experiment whose points are those of others, with their names.
@@ -229,15 +234,16 @@ class Runs {
     lab::Experiment all;
     all.id = "handin";
     all.open = [](const lab::Point& point, const lab::Settings& settings) {
-      return lab::experiment_by_id(point["experiment"].get<std::string>()).open(point["point"], settings);
+      const Json own = Json::parse(lab::text(point, "point"));
+      return lab::experiment_by_id(lab::text(point, "experiment")).open(*lab::Point::parse(own), settings);
     };
     return all;
   }
 
   static lab::Point merged(const Asking& one) {
-    lab::Point point{{"experiment", one.id}, {"point", one.point}};
-    if (one.point.contains("devices")) {
-      point["devices"] = one.point["devices"];  // the most of which decides into how many parts a GPU is cut
+    lab::Point point{{"experiment", one.id}, {"point", one.point.text()}};
+    if (const job::FieldValue* devices = one.point.find(lab::key::devices.name)) {
+      point.set(lab::key::devices, *devices);  // the most of which decides into how many parts a GPU is cut
     }
     return point;
   }
@@ -245,7 +251,7 @@ class Runs {
   /// What is measured for it. Simulating a job again costs nothing, and gives what an experiment asks of its own simulations.
   static std::string job_name(const Place& place, const Asking& one) {
     const std::string job = place.source.simulated ? "" : sheet::job_of(one.id, one.point);
-    return job.empty() ? one.id + one.point.dump() : job;
+    return job.empty() ? one.id + one.point.text() : job;
   }
 
   void ask(const Place& place, const lab::Store& store, const std::string& id, std::vector<Asking>& asking) const {
@@ -253,7 +259,7 @@ class Runs {
     const std::vector<lab::Point> points = lab::points(experiment, place.settings.preset, devices_that_exist(place, experiment));
     const Json conditions = lab::experiment_conditions(place.settings, points, std::nullopt);
     const std::string name = lab::conditions_name(conditions);
-    std::map<std::string, Json> known = words_.resume ? store.records(id, true, name) : std::map<std::string, Json>();
+    std::map<std::string, lab::Record> known = words_.resume ? store.records(id, true, name) : std::map<std::string, lab::Record>();
     store.keep_spec({.experiment = id,
                      .title = experiment.title,
                      .run_command = command_line(),
@@ -265,7 +271,7 @@ class Runs {
                      .conditions = conditions,
                      .toml = std::nullopt});
     for (const lab::Point& point : points) {
-      asking.push_back({id, point, name, known.contains(point.dump()) ? known[point.dump()] : Json()});
+      asking.push_back({id, point, name, known[point.text()]});
     }
   }
 
@@ -421,7 +427,7 @@ void hand_in(const HandinWords& words, int& exit_code) {
                                         [](const lab::Answer& answer) { return answer.text.empty() && !answer.id.empty(); });
     const bool simulable = !lab::experiment_by_id(id).by_losses;
     const bool refused = std::any_of(found->second.rows.begin(), found->second.rows.end(),
-                                     [](const Json& row) { return row.contains("reason"); });
+                                     [](const lab::Record& row) { return row.has(lab::key::reason); });
     const bool told_by_others = unanswered || refused || first.source.parts_of_gpu || sheet::oversubscribed(found->second);
     // A table of smaller sizes than the sheet names has one of those beside it.
     const bool too_small = sheet::is_reduced(found->second) &&

@@ -215,10 +215,10 @@ fs::path folder_to_resume(const std::string& out, const std::string& name, const
 }
 
 /// What `--resume` takes from before of an experiment; `note` says what it leaves and why.
-std::map<std::string, Json> known_records(const lab::Store& store, const std::string& id, const Json& conditions,
-                                          std::string& note) {
+std::map<std::string, lab::Record> known_records(const lab::Store& store, const std::string& id, const Json& conditions,
+                                                 std::string& note) {
   const std::optional<lab::RunSpec> before = store.spec(id);
-  std::map<std::string, Json> known = store.records(id, true, lab::conditions_name(conditions));
+  std::map<std::string, lab::Record> known = store.records(id, true, lab::conditions_name(conditions));
   if (const lab::Damage damage = before ? lab::damage_of(store, *before) : lab::Damage(); damage.lost) {
     note += fmt::format("note: {}; points without a record are measured again\n", damage.sentence);
   }
@@ -238,14 +238,14 @@ class Keeper {
   Keeper(const lab::Store& store, std::string id, std::string conditions, std::size_t points)
       : store_(store), id_(std::move(id)), conditions_(std::move(conditions)), points_(points) {}
 
-  void operator()(const lab::Point& point, const Json& record, bool final) {
-    Json kept = record;
-    if (kept.contains("timeline") && ++timelines_ > most_timelines) {
-      kept.erase("timeline");
+  void operator()(const lab::Point& point, const lab::Record& record, bool final) {
+    lab::Record kept = record;
+    if (kept.has(lab::key::timeline) && ++timelines_ > most_timelines) {
+      kept.erase(lab::key::timeline);
     }
     const std::size_t bytes = store_.keep(id_, point, kept, final, conditions_);
     final_bytes_ += final ? bytes : 0;
-    const std::size_t expected = std::max(final_bytes_, kept.contains("timeline") ? 0 : bytes * points_);
+    const std::size_t expected = std::max(final_bytes_, kept.has(lab::key::timeline) ? 0 : bytes * points_);
     if (expected > static_cast<std::size_t>(lab::most_records.count)) {
       throw usage_error("{} points of about {} each are more than the {} of records that a report is made from: ask for fewer",
                         points_, to_text(Bytes(static_cast<std::int64_t>(bytes))), to_text(lab::most_records));
@@ -266,8 +266,8 @@ struct Planned {
   std::shared_ptr<const lab::Experiment> experiment;
   std::optional<std::string> toml = {};  // of an experiment that a user wrote
   std::vector<lab::Point> points = {};
-  Json conditions = {};                    // what its numbers depend on
-  std::map<std::string, Json> known = {};  // records of an earlier run that are taken over
+  Json conditions = {};                           // what its numbers depend on
+  std::map<std::string, lab::Record> known = {};  // records of an earlier run that are taken over
 };
 
 /// Those that are named, with the one of a spec; all if none is.
@@ -462,7 +462,7 @@ class LabRun {
   void measure(const Planned& one, ProgressBar& bar, const Interrupt& interrupt) {
     keep_spec(one);
     const std::string& id = one.experiment->id;
-    const std::vector<Json> records = lab::measure(
+    const std::vector<lab::Record> records = lab::measure(
         *one.experiment, one.points, settings_, one.known,
         Keeper(*store_, id, lab::conditions_name(one.conditions), one.points.size()), [&](double done, const std::string&) {
           const double share = (static_cast<double>(before_) + done * static_cast<double>(one.points.size())) /
@@ -472,7 +472,7 @@ class LabRun {
         });
     before_ += one.points.size();
     reached_ += static_cast<std::size_t>(
-        std::count_if(records.begin(), records.end(), [](const Json& record) { return !record.contains("reason"); }));
+        std::count_if(records.begin(), records.end(), [](const lab::Record& record) { return !record.has(lab::key::reason); }));
     results_.push_back(lab::conclude(*store_, id));
     bar.clear();
     if (speaks()) {
@@ -529,9 +529,9 @@ void show_experiment(const std::string& id) {
   const lab::Experiment& experiment = lab::experiment_by_id(id);
   fmt::print("{} (part {})\n{}\n\n", experiment.title, experiment.part,
              lab::task_of(experiment, lab::points(experiment, lab::Preset::quick, {})));
-  const auto list = [](const std::vector<lab::Json>& values) {
+  const auto list = [](const std::vector<job::FieldValue>& values) {
     std::string text;
-    for (const lab::Json& value : values) {
+    for (const job::FieldValue& value : values) {
       text += (text.empty() ? "" : ", ") + lab::word_of(value);
     }
     return text;

@@ -43,8 +43,8 @@ void predict(PredictWords words, int& exit_code) {
   settings.time_limit = parse_time(words.limit, "--time-limit");
   const Interrupt interrupt;
   ProgressBar bar("simulating and measuring", 1000, true, ProgressBar::percent);
-  std::vector<Json> records = lab::measure(
-      *experiment, points, settings, {}, [](const lab::Point&, const Json&, bool) {},
+  std::vector<lab::Record> records = lab::measure(
+      *experiment, points, settings, {}, [](const lab::Point&, const lab::Record&, bool) {},
       [&](double done, const std::string&) {
         bar.show(static_cast<std::int64_t>(done * 1000));
         return !interrupt.asked();

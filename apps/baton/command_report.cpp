@@ -62,10 +62,10 @@ void show_report(const std::string& folder, bool pdf, const std::string& playgro
 }
 
 /// What was kept of an experiment, by point. A usage error if it is damaged.
-std::map<std::string, Json> records_of(const lab::Store& store, const std::string& id) {
+std::map<std::string, lab::Record> records_of(const lab::Store& store, const std::string& id) {
   const std::optional<lab::RunSpec> spec = store.spec(id);
-  std::map<std::string, Json> records = spec ? store.records(id, false, lab::conditions_name(spec->conditions))
-                                             : std::map<std::string, Json>();
+  std::map<std::string, lab::Record> records = spec ? store.records(id, false, lab::conditions_name(spec->conditions))
+                                                    : std::map<std::string, lab::Record>();
   for (const auto& [point, record] : records) {
     if (!lab::is_sound(record)) {
       throw usage_error(
@@ -77,9 +77,9 @@ std::map<std::string, Json> records_of(const lab::Store& store, const std::strin
   return records;
 }
 
-bool is_timed(const Json& record) {
-  return record.contains("time_per_step_ns") && record["time_per_step_ns"].is_number() &&
-         record["time_per_step_ns"].get<double>() > 0 && record["time_per_step_ns"].get<double>() < 1e18;
+bool is_timed(const lab::Record& record) {
+  const double time = lab::number(record, lab::key::time_per_step_ns, 0.0);
+  return time > 0 && time < 1e18;
 }
 
 /// In what two runs of an experiment differ beside their times: then a difference is one of that.
@@ -110,18 +110,20 @@ void compare(const std::string& first, const std::string& second, int& exit_code
   std::size_t shown = 0;
   std::string notes;
   for (const std::string& id : a.experiments()) {
-    const std::map<std::string, Json> left = records_of(a, id);
-    const std::map<std::string, Json> right = records_of(b, id);
+    const std::map<std::string, lab::Record> left = records_of(a, id);
+    const std::map<std::string, lab::Record> right = records_of(b, id);
     bool any = false;
     for (const auto& [point, record] : left) {
       const auto other = right.find(point);
       if (other == right.end() || !is_timed(record) || !is_timed(other->second)) {
         continue;
       }
-      const auto is_disturbed = [](const Json& row) { return measure::disturbs(row.value("others_share", 0.0)); };
-      const auto origin = [](const Json& row) { return row.value("origin", "measured"); };
-      table.row({id, lab::to_words(Json::parse(point)), to_text(lab::time_of(record)), to_text(lab::time_of(other->second)),
-                 fmt::format("{:.3f}", lab::number(other->second, "time_per_step_ns") / lab::number(record, "time_per_step_ns")),
+      const auto is_disturbed = [](const lab::Record& row) { return measure::disturbs(row.value(lab::key::others_share, 0.0)); };
+      const auto origin = [](const lab::Record& row) { return row.value(lab::key::origin, "measured"); };
+      table.row({id, lab::to_words(lab::Point::parse(Json::parse(point)).value_or(lab::Point())), to_text(lab::time_of(record)),
+                 to_text(lab::time_of(other->second)),
+                 fmt::format("{:.3f}", lab::number(other->second, lab::key::time_per_step_ns) /
+                                           lab::number(record, lab::key::time_per_step_ns)),
                  origin(record) != origin(other->second)
                      ? fmt::format("A is {}, B {}", origin(record), origin(other->second))
                      : lab::noise_text(lab::difference_of(record, other->second)) +

@@ -334,14 +334,16 @@ std::string training_page(const TrainLog& log, const std::string& command) {
                              .derive = {},
                              .details = {}};
   lab::Result result{.experiment = nullptr, .rows = {}, .answers = {}, .details = {}, .timelines = {}, .command = command};
-  result.rows = log.rows();
+  for (const Json& row : log.rows()) {
+    result.rows.emplace_back(row);
+  }
   const auto points = [](const std::string& key, const std::string& evaluated) {
-    return [key, evaluated](const std::vector<Json>& rows) {
-      std::vector<Json> list;
-      for (const Json& row : rows) {
+    return [key, evaluated](const std::vector<lab::Record>& rows) {
+      std::vector<lab::Record> list;
+      for (const lab::Record& row : rows) {
         for (const auto& [from, series] : {std::pair(key, "training"), std::pair(evaluated, "validation")}) {
-          if (!from.empty() && row.contains(from) && row[from].is_number()) {
-            list.push_back({{"step", row["step"]}, {"y", row[from]}, {"data", series}});
+          if (!from.empty() && lab::number_in(row, from)) {
+            list.push_back(lab::Record{lab::key::step(row[lab::key::step]), {"y", row.at(from)}, lab::key::data(series)});
           }
         }
       }

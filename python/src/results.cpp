@@ -47,8 +47,8 @@ std::string run_experiment(const ExperimentChoice& choice, const lab::Progress& 
     settings.time_limit = Nanoseconds(static_cast<std::int64_t>(choice.seconds * 1e9));
   }
   const std::vector<lab::Point> points = lab::points(*experiment, settings.preset, values);
-  std::vector<Json> records = lab::measure(
-      *experiment, points, settings, {}, [](const lab::Point&, const Json&, bool) {}, progress);
+  std::vector<lab::Record> records = lab::measure(
+      *experiment, points, settings, {}, [](const lab::Point&, const lab::Record&, bool) {}, progress);
   return report::to_json(lab::conclude(experiment, points, std::move(records), "import baton", settings.preset)).dump();
 }
 

@@ -6,17 +6,17 @@
 namespace baton::lab {
 namespace {
 
-Job job_on(const std::string& devices) {
-  JobSpec spec;
+training::Job job_on(const std::string& devices) {
+  job::JobSpec spec;
   spec.model = "mlp:dim=1024,depth=2";
   spec.strategy = "ddp";
   spec.devices = devices;
-  return Job(spec, cluster::probe());
+  return training::Job(spec, cluster::probe());
 }
 
 TEST(CrowdingOnGpu, PartsOfOneGpuTakeNoLessThanAloneAndAStepOfSeparateOnesIsSimulated) {
   BATON_NEEDS_GPU();
-  const Job job = job_on("cuda:0/4");
+  const training::Job job = job_on("cuda:0/4");
   const std::optional<PartSlowdown> seen = part_slowdown(job.compile(), job);
   ASSERT_TRUE(seen.has_value());
   EXPECT_EQ(seen->parts, 4U);
@@ -28,7 +28,7 @@ TEST(CrowdingOnGpu, PartsOfOneGpuTakeNoLessThanAloneAndAStepOfSeparateOnesIsSimu
 
 TEST(CrowdingOnGpu, AWholeGpuHasNone) {
   BATON_NEEDS_GPU();
-  const Job job = job_on("cuda:0");
+  const training::Job job = job_on("cuda:0");
   EXPECT_FALSE(part_slowdown(job.compile(), job).has_value());
 }
 

@@ -32,6 +32,8 @@ Plot::Kind kind_of(const std::string& text) {
                                : Plot::Kind::stacked;
 }
 
+std::vector<lab::Record> records_of(const Json& list) { return {list.begin(), list.end()}; }
+
 std::vector<lab::Curve> curves_of(const Json& list) {
   std::vector<lab::Curve> curves;
   for (const Json& one : list) {
@@ -60,10 +62,10 @@ Plot plot_of(const Json& json) {
             .theory = json.value("theory", ""),
             .x_format = format_of(json.value("x_format", "number"))};
   if (json.contains("rows")) {
-    plot.points = [points = json["rows"].get<std::vector<Json>>()](const std::vector<Json>&) { return points; };
+    plot.points = [points = records_of(json["rows"])](const std::vector<lab::Record>&) { return points; };
   }
   if (json.contains("curves")) {
-    plot.curves = [curves = curves_of(json["curves"])](const std::vector<Json>&) { return curves; };
+    plot.curves = [curves = curves_of(json["curves"])](const std::vector<lab::Record>&) { return curves; };
   }
   return plot;
 }
@@ -85,10 +87,10 @@ lab::Result result_of(const Json& json) {
     answers.push_back({answer.at("id"), answer.at("question"), answer.at("text")});
   }
   return {.experiment = experiment,
-          .rows = json.at("rows"),
+          .rows = records_of(json.at("rows")),
           .answers = std::move(answers),
           .details = json.at("details"),
-          .timelines = json.value("timelines", std::vector<Json>()),
+          .timelines = records_of(json.value("timelines", Json::array())),
           .command = json.at("command")};
 }
 

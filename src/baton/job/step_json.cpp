@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 
+#include "baton/job/keys.h"
 #include "baton/job/spec_text.h"
 #include "baton/model/zoo.h"
 
@@ -15,10 +16,10 @@ namespace {
 constexpr std::array<const char*, trace::PathSegment::kinds> path_names{"compute", "communication", "delay", "overhead", "load"};
 
 /// At most 50 times that stand for as many equal shares of the steps, from the shortest on: what a histogram is made from.
-Json quantiles_json(std::vector<Nanoseconds> times) {
+std::vector<std::int64_t> quantiles(std::vector<Nanoseconds> times) {
   std::sort(times.begin(), times.end());
   const std::size_t kept = std::min<std::size_t>(times.size(), 50);
-  Json list = Json::array();
+  std::vector<std::int64_t> list;
   for (std::size_t q = 0; q < kept; ++q) {
     list.push_back(times[(2 * q + 1) * times.size() / (2 * kept)].count);
   }
@@ -26,6 +27,10 @@ Json quantiles_json(std::vector<Nanoseconds> times) {
 }
 
 }  // namespace
+
+Json to_json(const FieldValue& value) {
+  return std::visit([](const auto& one) { return Json(one); }, value);
+}
 
 FieldValue field_value(const Json& value) {
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) {
@@ -45,72 +50,58 @@ double samples_per_s(const std::vector<Nanoseconds>& timed, std::int64_t batch) 
   return step.count == 0 ? 0 : static_cast<double>(batch) * 1e9 / static_cast<double>(step.count);
 }
 
-Json times_json(const std::vector<Nanoseconds>& timed, std::int64_t batch, trace::Origin origin) {
+Record times_record(const std::vector<Nanoseconds>& timed, std::int64_t batch, trace::Origin origin) {
   const trace::Spread spread = trace::spread(timed);
   const trace::MedianInterval interval = trace::median_interval(timed);
-  return {{"time_per_step_ns", spread.median.count},
-          {"time_low_ns", interval.low.count},
-          {"time_high_ns", interval.high.count},
-          {"interval_level", interval.level > 0 && origin != trace::Origin::simulated ? Json(interval.level) : Json()},
-          {"instances", 1},
-          {"mean_ns", spread.mean.count},
-          {"std_ns", spread.std.count},
-          {"p5_ns", spread.p5.count},
-          {"p95_ns", spread.p95.count},
-          {"min_ns", spread.min.count},
-          {"max_ns", spread.max.count},
-          {"quantiles_ns", quantiles_json(timed)},
-          {"samples_per_s", samples_per_s(timed, batch)}};
+  return {
+      key::time_per_step_ns(spread.median),
+      key::time_low_ns(interval.low),
+      key::time_high_ns(interval.high),
+      key::interval_level(interval.level > 0 && origin != trace::Origin::simulated ? std::optional(interval.level) : std::nullopt),
+      key::instances(1),
+      key::mean_ns(spread.mean),
+      key::std_ns(spread.std),
+      key::p5_ns(spread.p5),
+      key::p95_ns(spread.p95),
+      key::min_ns(spread.min),
+      key::max_ns(spread.max),
+      key::quantiles_ns(quantiles(timed)),
+      key::samples_per_s(samples_per_s(timed, batch))};
 }
 
-Json totals_json(const plan::Totals& totals, double flops) {
+Record totals_record(const plan::Totals& totals, double flops) {
   const bool exact = totals.work.flops.count < std::numeric_limits<std::int64_t>::max();
-  return {{"transfers", totals.transfers},
-          {"transfers_forward", totals.transfers_forward},
-          {"sent_bytes", totals.work.sent.count},
-          {"flops", exact ? Json(totals.work.flops.count) : Json(flops)}};
+  return {key::transfers(totals.transfers), key::transfers_forward(totals.transfers_forward), key::sent_bytes(totals.work.sent),
+          exact ? key::flops(totals.work.flops.count) : job::Entry{key::flops.name, flops}};
 }
 
-Json devices_json(const plan::Plan& plan, const Study& study, const std::vector<Bytes>& peak, const cluster::Cluster* here) {
+std::vector<Record> device_records(const plan::Plan& plan, const Study& study, const std::vector<Bytes>& peak,
+                                   const cluster::Cluster* here) {
   const std::vector<plan::Totals> totals = plan::totals_by_device(plan);
   std::vector<std::int64_t> tasks(totals.size(), 0);
   for (const plan::Task& task : plan.tasks()) {
     ++tasks[task.device.index()];
   }
-  Json list = Json::array();
+  std::vector<Record> list;
   for (std::size_t d = 0; d < totals.size(); ++d) {
     const trace::DeviceTime& time = study.device_times()[d];
     const auto part = [&](Nanoseconds of) { return trace::share(of, study.traced()); };
-    list.push_back({{"name", plan.devices()[d]},
-                    {"stands_for", study.copies()},
-                    {"cores", here == nullptr ? std::vector<int>{} : here->devices()[d].cores},
-                    {"rank", here == nullptr ? 0 : here->devices()[d].rank},
-                    {"busy", part(time.busy)},
-                    {"idle", part(time.idle)},
-                    {"waiting", part(time.waiting)},
-                    {"exposed", part(time.exposed)},
-                    {"overlapped", part(time.overlapped)},
-                    {"delayed", part(time.delayed)},
-                    {"loading", part(time.loading)},
-                    {"rest", part(time.rest())},
-                    {"peak_bytes", peak[d].count},
-                    {"tasks", tasks[d]},
-                    {"sent_bytes", totals[d].work.sent.count},
-                    {"received_bytes", totals[d].work.received.count}});
+    list.push_back({key::name(plan.devices()[d]), key::stands_for(study.copies()),
+                    key::cores(here == nullptr ? std::vector<int>{} : here->devices()[d].cores),
+                    key::rank(here == nullptr ? 0 : here->devices()[d].rank), key::busy(part(time.busy)),
+                    key::idle(part(time.idle)), key::waiting(part(time.waiting)), key::exposed(part(time.exposed)),
+                    key::overlapped(part(time.overlapped)), key::delayed(part(time.delayed)), key::loading(part(time.loading)),
+                    key::rest(part(time.rest())), key::peak_bytes(peak[d]), key::tasks(tasks[d]),
+                    key::sent_bytes(totals[d].work.sent), key::received_bytes(totals[d].work.received)});
   }
   return list;
 }
 
-Json arrivals_json(const Study& study) {
-  Json list = Json::array();
+std::vector<Record> arrival_records(const Study& study) {
+  std::vector<Record> list;
   for (const findings::ArrivalStats& stats : study.arrival_stats()) {
-    list.push_back({{"device", stats.name},
-                    {"last", stats.last_share},
-                    {"held_up_ns", stats.held_up.count},
-                    {"phase", stats.phase},
-                    {"excess_ns", stats.excess.count},
-                    {"steps", stats.steps},
-                    {"latest_in", stats.latest_in}});
+    list.push_back({key::device(stats.name), key::last(stats.last_share), key::held_up_ns(stats.held_up), key::phase(stats.phase),
+                    key::excess_ns(stats.excess), key::steps(stats.steps), key::latest_in(stats.latest_in)});
   }
   return list;
 }
@@ -210,7 +201,7 @@ Json timeline_json(const plan::Plan& plan, const trace::Trace& trace, const std:
     }
     events.push_back(std::move(one));
   }
-  return {{"label", label},
+  return {{key::label.name, label},
           {"origin", trace::to_text(trace.origin)},
           {"duration_ns", step.duration.count},
           {"devices", plan.devices()},

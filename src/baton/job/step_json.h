@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "baton/cluster/cluster.h"
-#include "baton/job/json.h"
+#include "baton/job/record.h"
 #include "baton/job/spec.h"
 #include "baton/job/study.h"
 #include "baton/op/optimizer.h"
@@ -15,19 +15,22 @@ namespace baton::job {
 
 /// A value of JSON as one of a field: a number stays a number, anything but a number or a string is its JSON text.
 FieldValue field_value(const Json& value);
+/// The inverse.
+Json to_json(const FieldValue& value);
 
 /// Of the median step; 0 where none was timed.
 double samples_per_s(const std::vector<Nanoseconds>& timed, std::int64_t batch);
 /// Of the steps that were timed; `time_per_step_ns` is their median, from `time_low_ns` to `time_high_ns` its interval. All are of
 /// one instance: what another run of the same job would differ by is not in it.
-Json times_json(const std::vector<Nanoseconds>& timed, std::int64_t batch, trace::Origin origin);
+Record times_record(const std::vector<Nanoseconds>& timed, std::int64_t batch, trace::Origin origin);
 /// Of a step, over all devices.
 /// `flops` is their number also where it is more than 64 bits hold.
-Json totals_json(const plan::Totals& totals, double flops);
+Record totals_record(const plan::Totals& totals, double flops);
 /// For each device of the plan shares of the step, memory and bytes. `here`: the devices that ran it; nullptr if none did.
-Json devices_json(const plan::Plan& plan, const Study& study, const std::vector<Bytes>& peak, const cluster::Cluster* here);
+std::vector<Record> device_records(const plan::Plan& plan, const Study& study, const std::vector<Bytes>& peak,
+                                   const cluster::Cluster* here);
 /// How devices came to collectives.
-Json arrivals_json(const Study& study);
+std::vector<Record> arrival_records(const Study& study);
 /// Shares of the step, by kind.
 Json path_json(const Study& study);
 /// The fields as the command line takes them; what the optimizer has by default is filled in.

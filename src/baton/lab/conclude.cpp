@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "baton/base/error.h"
+#include "baton/job/step_json.h"
 #include "baton/lab/part_slowdown.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
@@ -17,13 +18,12 @@ namespace baton::lab {
 namespace {
 
 /// "mlp:dim=8,depth=2, batch 64": the values that a row has of these axes.
-std::string describe(const Json& row, const std::vector<std::string>& axes) {
-  std::string text;
+std::string describe(const Record& row, const std::vector<std::string>& axes) {
+  std::string all;
   for (const std::string& axis : axes) {
-    const Json& value = row[axis];
-    text += (text.empty() ? "" : ", ") + (value.is_string() ? word_of(value) : axis + " " + word_of(value));
+    all += (all.empty() ? "" : ", ") + (row.at(axis).is_string() ? "" : axis + " ") + text(row, axis);
   }
-  return text;
+  return all;
 }
 
 /// The axes with several values that the experiment does not compare by itself, since its presets have one value of each. What
@@ -40,7 +40,7 @@ std::vector<std::string> group_axes(const Experiment& experiment, const std::vec
 
 /// The experiment with the groups in its table and told apart in its plots.
 std::shared_ptr<const Experiment> show_groups(const Experiment& experiment, const std::vector<std::string>& axes,
-                                              std::vector<Json>& rows) {
+                                              std::vector<Record>& rows) {
   auto shown = std::make_shared<Experiment>(experiment);
   std::vector<Column> columns;
   for (const std::string& axis : axes) {
@@ -48,7 +48,7 @@ std::shared_ptr<const Experiment> show_groups(const Experiment& experiment, cons
                                    [&](const Column& column) { return column.key == axis; });
     if (!known) {
       columns.push_back({axis, axis,
-                         std::all_of(rows.begin(), rows.end(), [&](const Json& row) { return row[axis].is_number(); })
+                         std::all_of(rows.begin(), rows.end(), [&](const Record& row) { return row.at(axis).is_number(); })
                              ? Format::number
                              : Format::text});
     }
@@ -66,9 +66,9 @@ std::shared_ptr<const Experiment> show_groups(const Experiment& experiment, cons
     }
     const std::string series = std::exchange(
         plot.series, fmt::format("{}{}{}", fmt::join(apart, "_"), plot.series.empty() ? "" : "_", plot.series));
-    for (Json& row : rows) {
+    for (Record& row : rows) {
       if (plot.series != apart[0]) {
-        row[plot.series] = describe(row, apart) + (row.contains(series) ? ", " + word_of(row[series]) : "");
+        row.put(plot.series, describe(row, apart) + (row.find(series) != nullptr ? ", " + text(row, series) : ""));
       }
     }
   }
@@ -79,26 +79,26 @@ std::shared_ptr<const Experiment> show_groups(const Experiment& experiment, cons
 struct Group {
   std::string name;
   Point point;
-  std::vector<Json> rows;
+  std::vector<Record> rows;
   std::vector<std::string> answers = {};  // by question
   std::vector<std::string> details = {};
 };
 
 /// Takes the timeline out of a record, with the name of its group.
-void take_timeline(Json& record, const std::string& group, std::vector<Json>& timelines) {
-  if (record.contains("timeline") && !record["timeline"].is_null()) {
-    Json& timeline = timelines.emplace_back(record["timeline"]);
-    if (record.value("oversubscribed", false)) {
-      timeline["oversubscribed"] = true;
+void take_timeline(Record& record, const std::string& group, std::vector<Record>& timelines) {
+  if (Json kept = record.value(key::timeline, Json()); !kept.is_null()) {
+    Record& timeline = timelines.emplace_back(std::move(kept));
+    if (record.value(key::oversubscribed, false)) {
+      timeline.set(key::oversubscribed, true);
     }
     if (!group.empty()) {
-      timeline["label"] = group + ": " + word_of(timeline["label"]);
+      timeline.set(key::label, group + ": " + text(timeline, key::label));
     }
   }
-  record.erase("timeline");
+  record.erase(key::timeline);
 }
 
-void add_to_group(std::vector<Group>& groups, const std::string& name, const Point& point, Json row) {
+void add_to_group(std::vector<Group>& groups, const std::string& name, const Point& point, Record row) {
   auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& one) { return one.name == name; });
   if (group == groups.end()) {
     group = groups.insert(groups.end(), {name, point, {}});
@@ -115,9 +115,9 @@ void find_answers(const Experiment& experiment, const std::vector<std::string>& 
     group.answers.push_back(question.answer ? simulated_once(question.answer(group.rows)) : "");
   }
   group.details = experiment.details ? experiment.details(group.rows) : std::vector<std::string>();
-  for (Json& row : group.rows) {
+  for (Record& row : group.rows) {
     for (const std::string& axis : axes) {
-      row[axis] = group.point[axis];  // which what is derived need not have kept
+      row.put(axis, job::to_json(group.point[axis]));  // which what is derived need not have kept
     }
   }
 }
@@ -158,10 +158,10 @@ std::vector<std::string> joint_details(const std::vector<Group>& groups) {
 }
 
 /// "2 points could not be measured here: ...": a sentence per reason.
-std::vector<std::string> refusals(const std::vector<Json>& refused) {
+std::vector<std::string> refusals(const std::vector<Record>& refused) {
   std::vector<std::pair<std::string, std::int64_t>> reasons;
-  for (const Json& row : refused) {
-    const std::string reason = row["reason"].get<std::string>();
+  for (const Record& row : refused) {
+    const std::string reason = row[key::reason];
     const auto found = std::find_if(reasons.begin(), reasons.end(), [&](const auto& entry) { return entry.first == reason; });
     if (found == reasons.end()) {
       reasons.emplace_back(reason, 1);
@@ -182,7 +182,7 @@ void append(std::vector<std::string>& list, std::vector<std::string> more) {
 
 }  // namespace
 
-Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point>& points, std::vector<Json> records,
+Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point>& points, std::vector<Record> records,
                 std::string command, Preset preset) {
   const Experiment& experiment = *which;
   auto told = std::make_shared<Experiment>(experiment);
@@ -190,16 +190,16 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
   Result result{.experiment = told, .command = std::move(command), .preset = preset};
   const std::vector<std::string> axes = group_axes(experiment, points);
   std::vector<Group> groups;
-  std::vector<Json> refused;
+  std::vector<Record> refused;
   for (std::size_t i = 0; i < points.size(); ++i) {
-    if (records[i].is_null()) {
+    if (records[i].empty()) {
       continue;
     }
-    const std::string name = describe(points[i], axes);
+    Record row(points[i].json());
+    const std::string name = describe(row, axes);
     take_timeline(records[i], name, result.timelines);
-    Json row = points[i];
     row.update(records[i]);
-    if (row.contains("reason")) {
+    if (row.has(key::reason)) {
       refused.push_back(std::move(row));
     } else {
       add_to_group(groups, name, points[i], std::move(row));
@@ -226,27 +226,31 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
   return result;
 }
 
-bool is_sound(const Json& record) {
-  const auto suits = [&](const char* key, bool (*kind)(const Json&)) { return !record.contains(key) || kind(record[key]); };
+bool is_sound(const Record& record) {
+  const auto suits = [&](const std::string& name, bool (*kind)(const Json&)) {
+    const Json* value = record.find(name);
+    return value == nullptr || kind(*value);
+  };
   const auto is_text = [](const Json& value) { return value.is_string(); };
   const auto is_truth = [](const Json& value) { return value.is_boolean(); };
   const auto is_number = [](const Json& value) { return value.is_number(); };
   const auto is_list = [](const Json& value) { return value.is_array(); };
-  return suits("reason", is_text) && suits("origin", is_text) && suits("oversubscribed", is_truth) && suits("emulated", is_truth) &&
-         suits("pulse_gflops", is_number) && suits("others_share", is_number) && suits("instances", is_number) &&
-         suits("instance_times_ns", is_list) && suits("drift", is_number) && suits("batch_name", is_text) &&
-         suits("timeline", [](const Json& value) { return value.is_null() || value.is_object(); });
+  return suits(key::reason, is_text) && suits(key::origin, is_text) && suits(key::oversubscribed, is_truth) &&
+         suits(key::emulated, is_truth) && suits(key::pulse_gflops, is_number) && suits(key::others_share, is_number) &&
+         suits(key::instances, is_number) && suits(key::instance_times_ns, is_list) && suits(key::drift, is_number) &&
+         suits(key::batch_name, is_text) &&
+         suits(key::timeline, [](const Json& value) { return value.is_null() || value.is_object(); });
 }
 
-Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Json> records,
+Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Record> records,
                      std::string command, Preset preset) {
   const std::string id = experiment->id;
   const auto damaged = [&](const std::exception& why) {
     return usage_error("the results of {} are damaged, or of another version of baton: {}", id, why.what());
   };
   try {
-    for (const Json& record : records) {
-      check(record.is_null() || is_sound(record), "a record holds something of another kind than it should");
+    for (const Record& record : records) {
+      check(is_sound(record), "a record holds something of another kind than it should");
     }
     Result result = conclude(std::move(experiment), points, std::move(records), std::move(command), preset);
     for (const Plot& plot : result.experiment->plots) {  // what they are drawn from is in the records too

@@ -90,10 +90,10 @@ Json experiment_conditions(const Settings& settings, const std::vector<Point>& p
   std::vector<std::string> words;
   std::int64_t most_devices = 0;
   for (const Point& point : points) {
-    for (const auto& [axis, value] : point.items()) {
+    for (const auto& [axis, value] : point) {
       words.push_back(word_of(value));
-      if (axis == "devices" && value.is_number_integer()) {
-        most_devices = std::max(most_devices, value.get<std::int64_t>());
+      if (axis == key::devices.name && std::holds_alternative<std::int64_t>(value)) {
+        most_devices = std::max(most_devices, std::get<std::int64_t>(value));
       }
     }
   }

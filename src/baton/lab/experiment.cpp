@@ -108,6 +108,6 @@ std::string devices_for(const Settings& settings, std::int64_t count, std::int64
   return text;
 }
 
-std::vector<Json> points_of(const Plot& plot, const std::vector<Json>& rows) { return plot.points ? plot.points(rows) : rows; }
+std::vector<Record> points_of(const Plot& plot, const std::vector<Record>& rows) { return plot.points ? plot.points(rows) : rows; }
 
 }  // namespace baton::lab

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "baton/cluster/machine.h"
-#include "baton/lab/json.h"
+#include "baton/lab/point.h"
 #include "baton/training/job.h"
 
 namespace baton::lab {
@@ -23,18 +23,15 @@ Preset preset_by_name(std::string_view name);
 struct Axis {
   std::string name;
   std::string meaning;
-  std::vector<Json> quick;
-  std::vector<Json> full;
+  std::vector<job::FieldValue> quick;
+  std::vector<job::FieldValue> full;
   /// Throws a usage error if the axis cannot have this value. By default values are judged by those of the presets.
-  std::function<void(const Json& value)> check = nullptr;
+  std::function<void(const job::FieldValue& value)> check = nullptr;
   std::string also = {};  // another name that --set takes for it
 };
 
 /// The name that an axis is known by, and its column: with underscores, where people may write dashes.
 std::string axis_name(std::string_view text);
-
-/// One value for each axis.
-using Point = Json;
 
 /// How a column of the table is shown: a number with six significant figures at most, as losses need, a rate with three.
 enum class Format : std::uint8_t { text, integer, number, time, bytes, percent, ratio, rate, flops };
@@ -75,12 +72,12 @@ struct Plot {
   std::string theory;                    // of bars: the column that holds what theory says
   Format x_format = Format::number;      // of points of its own
   /// The points that are drawn if they are not the rows: one per device, message or bin.
-  std::function<std::vector<Json>(const std::vector<Json>& rows)> points;
-  std::function<std::vector<Curve>(const std::vector<Json>& rows)> curves;
+  std::function<std::vector<Record>(const std::vector<Record>& rows)> points;
+  std::function<std::vector<Curve>(const std::vector<Record>& rows)> curves;
 };
 
 /// What a plot draws: points of its own, or the rows.
-std::vector<Json> points_of(const Plot& plot, const std::vector<Json>& rows);
+std::vector<Record> points_of(const Plot& plot, const std::vector<Record>& rows);
 
 /// Where and how an experiment runs.
 struct Settings {
@@ -113,7 +110,7 @@ class Measurement {
   /// known of the noise.
   virtual bool once() const { return false; }
   /// What was measured: what the row, the answers and the page are made from.
-  virtual Json record() const = 0;
+  virtual Record record() const = 0;
 };
 
 /// A question that an experiment answers.
@@ -121,7 +118,7 @@ struct Question {
   std::string id;    // where a homework sheet asks it, as "hw1/2/Q3": sheet, task, question; empty if no sheet does
   std::string text;  // the question in plain words
   /// The answer first, then the number, then the reason: at most 90 words. Empty if the rows cannot answer it.
-  std::function<std::string(const std::vector<Json>& rows)> answer;
+  std::function<std::string(const std::vector<Record>& rows)> answer;
 };
 
 /// Axes, a function from a point to a measurement, a table, plots, and questions with their answers, all in one file, which may
@@ -139,9 +136,9 @@ struct Experiment {
   std::function<std::unique_ptr<Measurement>(const Point& point, const Settings& settings)> open;
   /// Fills in the columns that depend on other rows (speedup, efficiency), from records in the order of the points. A row has the
   /// point's values, what `open`'s records say, and `reason` if it was not measured.
-  std::function<void(std::vector<Json>& rows)> derive;
+  std::function<void(std::vector<Record>& rows)> derive;
   /// Further sentences made from the rows, for readers who want more than the answers. May be empty.
-  std::function<std::vector<std::string>(const std::vector<Json>& rows)> details;
+  std::function<std::vector<std::string>(const std::vector<Record>& rows)> details;
   /// Whether it needs losses, which only training gives: then it cannot be simulated.
   bool by_losses = false;
   /// Fields of a job that it sets itself: they cannot be set beside its axes.

@@ -14,17 +14,15 @@ constexpr double interval_level = 0.95;
 
 /// What depends on the steps that were run and not on how long they took: of the first instance, which runs at least as many as
 /// findings need.
-constexpr std::array<const char*, 11> value_keys{"losses",         "loss_final",          "loss_steps",  "losses_checksum",
-                                                 "underflows",     "overflows",           "final_scale", "skipped_steps",
-                                                 "gradients_left", "first_step_times_ns", "roundings"};
+constexpr std::array<const char*, 11> value_keys{
+    key::losses.name,         key::loss_final.name,          key::loss_steps.name,  key::losses_checksum.name,
+    key::underflows.name,     key::overflows.name,           key::final_scale.name, key::skipped_steps.name,
+    key::gradients_left.name, key::first_step_times_ns.name, key::roundings.name};
 
 /// What is counted over all instances.
-constexpr std::array<const char*, 2> summed_keys{"steps_timed", "warmup"};
+constexpr std::array<job::Key<std::int64_t>, 2> summed_keys{key::steps_timed, key::warmup};
 
-bool is_time(const Json& record) {
-  return record.contains("time_per_step_ns") && record["time_per_step_ns"].is_number() &&
-         record["time_per_step_ns"].get<double>() > 0;
-}
+bool is_time(const Record& record) { return number(record, key::time_per_step_ns, 0.0) > 0; }
 
 }  // namespace
 
@@ -48,67 +46,65 @@ bool precise_enough(const std::vector<std::vector<double>>& times_by_point) {
   return !times_by_point.empty();
 }
 
-Json merge_instances(const std::vector<Json>& records) {
-  std::vector<const Json*> by_time;
-  for (const Json& record : records) {
+Record merge_instances(const std::vector<Record>& records) {
+  std::vector<const Record*> by_time;
+  for (const Record& record : records) {
     by_time.push_back(&record);
   }
   const bool timed = std::all_of(records.begin(), records.end(), is_time);
   if (timed) {
-    std::stable_sort(by_time.begin(), by_time.end(), [](const Json* a, const Json* b) {
-      return (*a)["time_per_step_ns"].get<double>() < (*b)["time_per_step_ns"].get<double>();
+    std::stable_sort(by_time.begin(), by_time.end(), [](const Record* a, const Record* b) {
+      return number(*a, key::time_per_step_ns) < number(*b, key::time_per_step_ns);
     });
   }
-  Json merged = timed ? *by_time[(by_time.size() - 1) / 2] : records.front();
-  for (const char* key : value_keys) {
-    if (records.front().contains(key)) {
-      merged[key] = records.front()[key];
+  Record merged = timed ? *by_time[(by_time.size() - 1) / 2] : records.front();
+  for (const char* name : value_keys) {
+    if (const Json* value = records.front().find(name)) {
+      merged.put(name, *value);
     }
   }
-  for (const char* key : summed_keys) {
-    if (merged.contains(key)) {
-      merged[key] = std::accumulate(records.begin(), records.end(), std::int64_t{0},
-                                    [&](std::int64_t sum, const Json& record) { return sum + record.value(key, std::int64_t{0}); });
+  for (const job::Key<std::int64_t> one : summed_keys) {
+    if (merged.has(one)) {
+      merged.set(one, std::accumulate(records.begin(), records.end(), std::int64_t{0},
+                                      [&](std::int64_t sum, const Record& record) { return sum + record.value(one, 0); }));
     }
   }
-  merged["instances"] = records.size();
-  if (!timed || merged.value("origin", "measured") == "simulated") {
+  merged.set(key::instances, static_cast<std::int64_t>(records.size()));
+  if (!timed || merged.value(key::origin, "measured") == "simulated") {
     return merged;
   }
   std::vector<double> times;
   Json list = Json::array();
-  for (const Json& record : records) {
-    times.push_back(record["time_per_step_ns"].get<double>());
-    list.push_back(record["time_per_step_ns"]);
+  for (const Record& record : records) {
+    times.push_back(number(record, key::time_per_step_ns));
+    list.push_back(record.at(key::time_per_step_ns));
   }
-  merged["instance_times_ns"] = list;
-  const double middle = merged["time_per_step_ns"].get<double>();
+  merged.set(key::instance_times_ns, list);
+  const double middle = number(merged, key::time_per_step_ns);
   const findings::Sample sample = findings::sample_of(times);
   if (times.size() < 2) {
     // One instance says nothing of the others: what its steps scatter by is no interval of the time.
-    merged["time_low_ns"] = middle;
-    merged["time_high_ns"] = middle;
-    merged["interval_level"] = nullptr;
-    merged["smallest_difference"] = nullptr;
+    merged.set_number(key::time_low_ns, middle);
+    merged.set_number(key::time_high_ns, middle);
+    merged.set(key::interval_level, std::nullopt);
+    merged.set(key::smallest_difference, std::nullopt);
     return merged;
   }
   const findings::Interval interval = findings::interval(sample, interval_level);
-  merged["time_low_ns"] = std::llround(std::min(interval.low, middle));
-  merged["time_high_ns"] = std::llround(std::min(9e18, std::max(interval.high, middle)));
-  merged["interval_level"] = interval_level;
-  merged["smallest_difference"] = findings::difference(sample, sample).smallest;
+  merged.set(key::time_low_ns, Nanoseconds(std::llround(std::min(interval.low, middle))));
+  merged.set(key::time_high_ns, Nanoseconds(std::llround(std::min(9e18, std::max(interval.high, middle)))));
+  merged.set(key::interval_level, interval_level);
+  merged.set(key::smallest_difference, findings::difference(sample, sample).smallest);
   return merged;
 }
 
-std::vector<double> instance_times(const Json& row) {
+std::vector<double> instance_times(const Record& row) {
   std::vector<double> times;
-  if (row.contains("instance_times_ns") && row["instance_times_ns"].is_array()) {
-    for (const Json& time : row["instance_times_ns"]) {
-      if (!time.is_number() || !(time.get<double>() > 0) || !(time.get<double>() < 9e18)) {
-        return {};
-      }
-      times.push_back(time.get<double>());
+  for (const Json& time : row.value(key::instance_times_ns, Json::array())) {
+    if (!time.is_number() || !(time.get<double>() > 0) || !(time.get<double>() < 9e18)) {
+      return {};
     }
+    times.push_back(time.get<double>());
   }
   return times;
 }

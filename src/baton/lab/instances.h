@@ -25,10 +25,10 @@ bool precise_enough(const std::vector<std::vector<double>>& times_by_point);
 /// middle; losses, roundings and what else belongs to the values are those of the first. It says `instances`, `instance_times_ns`,
 /// `time_low_ns` and `time_high_ns` (the 95 % interval of the time over instances, `interval_level`; none of fewer than two) and
 /// `smallest_difference`: the smallest one to another point of the same scatter that is found in nine of ten cases.
-Json merge_instances(const std::vector<Json>& records);
+Record merge_instances(const std::vector<Record>& records);
 
 /// The times of the instances of a row; none if it does not say.
-std::vector<double> instance_times(const Json& row);
+std::vector<double> instance_times(const Record& row);
 
 /// The relative standard deviation of what all points of one batch had in common from one round to the next, by the times of their
 /// instances (by point, then by round): the drift of the machine.

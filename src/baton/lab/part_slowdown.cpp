@@ -16,9 +16,9 @@ namespace {
 /// Below this, what parts take from each other is lost in how times vary.
 constexpr double hardly = 1.03;
 
-double slowdown(const Json& beside) {
-  return static_cast<double>(time_of(beside, "beside_ns").count) /
-         static_cast<double>(std::max<std::int64_t>(1, time_of(beside, "alone_ns").count));
+double slowdown(const Record& beside) {
+  return static_cast<double>(time_of(beside, key::beside_ns).count) /
+         static_cast<double>(std::max<std::int64_t>(1, time_of(beside, key::alone_ns).count));
 }
 
 }  // namespace
@@ -77,37 +77,34 @@ std::optional<PartSlowdown> part_slowdown(const plan::Plan& plan, const training
   }
 }
 
-Json to_json(const PartSlowdown& part_slowdown) {
-  return {{"parts", part_slowdown.parts},
-          {"multiprocessors", part_slowdown.multiprocessors},
-          {"alone_ns", part_slowdown.alone.count},
-          {"beside_ns", part_slowdown.beside.count},
-          {"separate_ns", part_slowdown.separate.count}};
+Record to_record(const PartSlowdown& part_slowdown) {
+  return {key::parts(static_cast<std::int64_t>(part_slowdown.parts)), key::multiprocessors(part_slowdown.multiprocessors),
+          key::alone_ns(part_slowdown.alone), key::beside_ns(part_slowdown.beside), key::separate_ns(part_slowdown.separate)};
 }
 
-std::vector<std::string> part_slowdown_findings(const std::vector<Json>& rows) {
-  const Json* worst = nullptr;
+std::vector<std::string> part_slowdown_findings(const std::vector<Record>& rows) {
+  const Record* worst = nullptr;
   double least = 0;
-  for (const Json& row : rows) {
-    if (row.contains("beside") && row["beside"].is_object() && time_of(row["beside"], "alone_ns").count > 0) {
-      const double here = slowdown(row["beside"]);
+  for (const Record& row : rows) {
+    if (const Record beside = row.value(key::beside, {}); number(beside, key::alone_ns, 0.0) > 0) {
+      const double here = slowdown(beside);
       least = worst == nullptr ? here : std::min(least, here);
-      worst = worst == nullptr || here > slowdown((*worst)["beside"]) ? &row : worst;
+      worst = worst == nullptr || here > slowdown((*worst)[key::beside]) ? &row : worst;
     }
   }
   if (worst == nullptr) {
     return {};
   }
-  const Json& beside = (*worst)["beside"];
+  const Record beside = (*worst)[key::beside];
   const double most = slowdown(beside);
-  const std::string parts = fmt::format("{}", whole(beside, "parts", 2, 4096));
+  const std::string parts = text(beside, key::parts);
   if (most < hardly) {
     return {
         fmt::format("The parts of the GPU hardly slow each other down here: the tasks of these steps take at most {} times as long "
                     "while all {} parts work as while the others rest.",
                     ratio_text(most), parts)};
   }
-  const double tasks = number(beside, "alone_ns");
+  const double tasks = number(beside, key::alone_ns);
   return {fmt::format(
       "Parts of a GPU are no separate GPUs, since they share its memory and power: the tasks of these steps take {} times as long "
       "while all "
@@ -115,8 +112,8 @@ std::vector<std::string> part_slowdown_findings(const std::vector<Json>& rows) {
       "parts' size "
       "it would take {} (simulated).",
       ratio_text(least) == ratio_text(most) ? ratio_text(most) : ratio_text(least) + " to " + ratio_text(most), parts,
-      duration_text(number(beside, "beside_ns")), duration_text(tasks), to_text(time_of(*worst)),
-      to_text(time_of(beside, "separate_ns")))};
+      duration_text(number(beside, key::beside_ns)), duration_text(tasks), to_text(time_of(*worst)),
+      to_text(time_of(beside, key::separate_ns)))};
 }
 
 std::optional<std::string> calibrated_part_slowdown(const plan::Plan& plan, const cluster::Cluster& cluster,

@@ -34,10 +34,10 @@ std::optional<PartSlowdown> part_slowdown_of(const plan::Plan& plan, const cost:
 std::optional<PartSlowdown> part_slowdown(const plan::Plan& plan, const training::Job& job);
 
 /// For a record, as `beside`.
-Json to_json(const PartSlowdown& part_slowdown);
+Record to_record(const PartSlowdown& part_slowdown);
 
 /// What the rows' `beside` say: how much longer tasks take, and what separate GPUs would do for the row that suffers most.
-std::vector<std::string> part_slowdown_findings(const std::vector<Json>& rows);
+std::vector<std::string> part_slowdown_findings(const std::vector<Record>& rows);
 
 /// The same of a plan's tasks alone, by times that a calibration has of them; nothing if there are no parts of a GPU.
 std::optional<std::string> calibrated_part_slowdown(const plan::Plan& plan, const cluster::Cluster& cluster,

@@ -15,11 +15,12 @@ namespace {
 std::int64_t rounded(double value) { return static_cast<std::int64_t>(std::clamp(std::round(value), -9e18, 9e18)); }
 
 /// The values that the rows' `trained` has under a key, each once, in order.
-std::vector<std::string> trained_values(const std::vector<Json>& rows, const char* key) {
+std::vector<std::string> trained_values(const std::vector<Record>& rows, const std::string& key) {
   std::vector<std::string> values;
-  for (const Json& row : rows) {
-    if (row.contains("trained") && row["trained"].is_object() && row["trained"].contains(key)) {
-      const std::string value = word_of(row["trained"][key]);
+  for (const Record& row : rows) {
+    const Record trained = row.value(key::trained, {});
+    if (trained.find(key) != nullptr) {
+      const std::string value = text(trained, key);
       if (std::find(values.begin(), values.end(), value) == values.end()) {
         values.push_back(value);
       }
@@ -35,7 +36,7 @@ int places_for(double value, int figures) {
 
 }  // namespace
 
-std::string devices_text(const Json& count) { return word_of(count) + (count == 1 ? " device" : " devices"); }
+std::string devices_text(std::int64_t count) { return fmt::format("{} device{}", count, count == 1 ? "" : "s"); }
 
 std::string device_name_text(const std::string& name) {
   const std::size_t colon = name.rfind(':');
@@ -81,9 +82,9 @@ std::string replaced(std::string text, std::string_view old, std::string_view pu
   return text;
 }
 
-std::string origin_mark(const std::vector<Json>& rows) {
+std::string origin_mark(const std::vector<Record>& rows) {
   const bool simulated = std::any_of(rows.begin(), rows.end(),
-                                     [](const Json& row) { return row.value("origin", "measured") == "simulated"; });
+                                     [](const Record& row) { return row.value(key::origin, "measured") == "simulated"; });
   const bool shared = with_own_cores(rows).size() != rows.size();
   return simulated ? (shared ? " (simulated, devices shared cores)" : " (simulated)") : (shared ? " (devices shared cores)" : "");
 }
@@ -98,28 +99,28 @@ std::string simulated_once(std::string answer) {
   return answer;
 }
 
-std::string trained_line(const std::vector<Json>& rows) {
+std::string trained_line(const std::vector<Record>& rows) {
   std::string line;
-  const auto add = [&](const char* key, std::string_view before, std::string_view after) {
+  const auto add = [&](const std::string& key, std::string_view before, std::string_view after) {
     if (const std::vector<std::string> values = trained_values(rows, key); !values.empty()) {
       line += fmt::format("{}{}{}{}", line.empty() ? "" : ", ", before, listing(values), after);
     }
   };
-  add("model", "", "");
-  add("batch", "global batch ", "");
-  add("optimizer", "", "");
-  add("loss", "loss ", "");
-  add("precision", "", "");
-  add("seed", "seed ", "");
-  add("device", "each device ", "");
+  add(key::model, "", "");
+  add(key::batch, "global batch ", "");
+  add(key::optimizer, "", "");
+  add(key::loss, "loss ", "");
+  add(key::precision, "", "");
+  add(key::seed, "seed ", "");
+  add(key::device, "each device ", "");
   return line;
 }
 
-std::string other_processes_finding(const std::vector<Json>& rows) {
+std::string other_processes_finding(const std::vector<Record>& rows) {
   std::size_t disturbed = 0;
   double most = 0;
-  for (const Json& row : rows) {
-    const double share = row.value("others_share", 0.0);
+  for (const Record& row : rows) {
+    const double share = row.value(key::others_share, 0.0);
     disturbed += measure::disturbs(share) ? 1 : 0;
     most = std::max(most, share);
   }

@@ -10,7 +10,7 @@
 namespace baton::lab {
 
 /// "1 device", "4 devices".
-std::string devices_text(const Json& count);
+std::string devices_text(std::int64_t count);
 /// A device by its name in a plan: "GPU 1" for "RTX-3090:1", "core 1" for "core:1"; cores of this machine keep theirs, "cpu:1".
 std::string device_name_text(const std::string& name);
 /// "1, 2 and 4".
@@ -31,16 +31,16 @@ std::string flops_text(double flops);
 std::string replaced(std::string text, std::string_view old, std::string_view put);
 
 /// " (devices shared cores)", " (simulated)" or both after what is said of such rows; empty after what is said of others.
-std::string origin_mark(const std::vector<Json>& rows);
+std::string origin_mark(const std::vector<Record>& rows);
 
 /// An answer in which " (simulated)" stands once: what holds of all its numbers need not be said of each.
 std::string simulated_once(std::string answer);
 
 /// What was trained, in one line: model, batch, optimizer, precision and seed; several values of one are listed. Empty if no row
 /// says.
-std::string trained_line(const std::vector<Json>& rows);
+std::string trained_line(const std::vector<Record>& rows);
 
 /// That rows were measured beside such work (their `others_share`); empty if none was.
-std::string other_processes_finding(const std::vector<Json>& rows);
+std::string other_processes_finding(const std::vector<Record>& rows);
 
 }  // namespace baton::lab

@@ -20,7 +20,7 @@ namespace baton::lab {
 namespace {
 
 /// A value as people write it: a number where it is one.
-Json parse_value(std::string_view text) {
+job::FieldValue parse_value(std::string_view text) {
   std::int64_t whole = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
   if (error == std::errc() && end == text.data() + text.size()) {
@@ -42,17 +42,36 @@ std::string set_name(std::string_view text) {
 
 /// Of these axes nothing below one can be measured, and is refused before anything is.
 bool counts_something(std::string_view axis) {
-  constexpr std::array<std::string_view, 6> names{"devices", "batch", "dim", "depth", "size", "micro_batches"};
+  constexpr std::array<std::string_view, 6> names{key::devices.name, key::batch.name, key::dim.name,
+                                                  key::depth.name,   key::size.name,  key::micro_batches.name};
   return std::find(names.begin(), names.end(), axis) != names.end();
 }
 
 /// Fields of a job that an experiment may be given beside its axes. The others say how work is split or where it runs, which is
 /// what experiments are about.
-constexpr std::array<std::string_view, 23> further_fields{
-    "model",     "batch",    "micro_batches", "recompute",    "bucket_mb", "first_bucket_mb", "loss",
-    "optimizer", "lr",       "momentum",      "weight_decay", "precision", "loss_scale",      "loss_scale_growth",
-    "link",      "memory",   "seed",          "samples",      "decay",     "lr_schedule",     "label_smoothing",
-    "clip",      "gradients"};
+constexpr std::array<std::string_view, 23> further_fields{"model",
+                                                          "batch",
+                                                          key::micro_batches.name,
+                                                          "recompute",
+                                                          "bucket_mb",
+                                                          "first_bucket_mb",
+                                                          "loss",
+                                                          "optimizer",
+                                                          "lr",
+                                                          "momentum",
+                                                          "weight_decay",
+                                                          "precision",
+                                                          "loss_scale",
+                                                          "loss_scale_growth",
+                                                          "link",
+                                                          "memory",
+                                                          "seed",
+                                                          "samples",
+                                                          "decay",
+                                                          "lr_schedule",
+                                                          "label_smoothing",
+                                                          "clip",
+                                                          "gradients"};
 /// Of these, those whose texts are no names: the field judges them.
 constexpr std::array<std::string_view, 4> judged_fields{"link", "memory", "loss_scale", "lr_schedule"};
 
@@ -73,25 +92,25 @@ bool can_take(const Experiment& experiment, std::string_view name) {
 }
 
 /// Refuses what an axis cannot be, before anything runs.
-void check_value(const Experiment& experiment, const Axis& axis, const Json& value) {
+void check_value(const Experiment& experiment, const Axis& axis, const job::FieldValue& value) {
   const std::string name = set_name(axis.name);
   const std::string where = fmt::format("axis {} of experiment {}", axis.name, experiment.id);
   if (axis.check) {
     axis.check(value);
     return;
   }
-  const auto is_whole = [](const Json& one) { return one.is_number_integer(); };
+  const auto is_whole = [](const job::FieldValue& one) { return std::holds_alternative<std::int64_t>(one); };
   if (counts_something(name) && std::all_of(axis.quick.begin(), axis.quick.end(), is_whole)) {
-    if (!value.is_number_integer() || value <= 0) {
+    if (!is_whole(value) || std::get<std::int64_t>(value) <= 0) {
       throw usage_error("{} counts something, and {} is no whole number above 0", where, word_of(value));
     }
     return;
   }
-  const auto is_number = [](const Json& one) { return one.is_number(); };
+  const auto is_number = [](const job::FieldValue& one) { return !std::holds_alternative<std::string>(one); };
   const job::JobField* field = training::find_field(name);
   const bool numeric = field != nullptr && field->numeric && contains(further_fields, name);
   if (std::all_of(axis.quick.begin(), axis.quick.end(), is_number) || numeric) {
-    if (!value.is_number() || value < 0) {
+    if (!is_number(value) || job::to_json(value).get<double>() < 0) {
       throw usage_error("{} takes numbers that are not negative, and '{}' is none", where, word_of(value));
     }
     return;
@@ -102,12 +121,12 @@ void check_value(const Experiment& experiment, const Axis& axis, const Json& val
   }
   if (contains(judged_fields, name)) {
     job::JobSpec spec;
-    field->set(spec, job::field_value(value));
+    field->set(spec, value);
     return;
   }
   std::vector<std::string> names;
-  for (const std::vector<Json>* list : {&axis.quick, &axis.full}) {
-    for (const Json& one : *list) {
+  for (const std::vector<job::FieldValue>* list : {&axis.quick, &axis.full}) {
+    for (const job::FieldValue& one : *list) {
       names.push_back(word_of(one));
     }
   }
@@ -135,7 +154,7 @@ void parse_axis_values(const std::string& text, AxisValues& values) {
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
     throw usage_error("--set takes axis=value,value, but has '{}'", text);
   }
-  std::vector<Json>& list = values[set_name(text.substr(0, equals))];
+  std::vector<job::FieldValue>& list = values[set_name(text.substr(0, equals))];
   list.clear();
   const std::string rest = text.substr(equals + 1);
   // Values may hold commas of their own (mlp:dim=8,depth=2): then they are parted by semicolons.
@@ -174,19 +193,19 @@ std::vector<Point> points(const Experiment& experiment, Preset preset, const Axi
     }
   }
   for (const auto& [name, list] : own) {
-    for (const Json& value : list) {
+    for (const job::FieldValue& value : list) {
       check_value(experiment, *axis_of(experiment, name), value);
     }
   }
-  std::vector<Point> all{Point::object()};
+  std::vector<Point> all(1);
   for (const Axis& axis : experiment.axes) {
     const auto set = own.find(set_name(axis.name));
-    const std::vector<Json>& list = set != own.end() ? set->second : preset == Preset::full ? axis.full : axis.quick;
+    const std::vector<job::FieldValue>& list = set != own.end() ? set->second : preset == Preset::full ? axis.full : axis.quick;
     std::vector<Point> wider;
     for (const Point& point : all) {
-      for (const Json& value : list) {
+      for (const job::FieldValue& value : list) {
         wider.push_back(point);
-        wider.back()[axis.name] = value;
+        wider.back().set(axis.name, value);
       }
     }
     all = std::move(wider);
@@ -199,7 +218,7 @@ Experiment extended(const Experiment& experiment, const std::vector<std::string>
   std::vector<std::string> added;
   for (const std::string& name : names) {
     if (axis_of(wider, name) == nullptr && can_take(experiment, name)) {
-      const Json usual = training::find_field(name)->text(job::JobSpec{});
+      const job::FieldValue usual = training::find_field(name)->text(job::JobSpec{});
       wider.axes.insert(wider.axes.begin(), {name, training::find_field(name)->help, {usual}, {usual}});
       added.push_back(name);
     }
@@ -208,7 +227,7 @@ Experiment extended(const Experiment& experiment, const std::vector<std::string>
     wider.open = [added, open = experiment.open](const Point& point, const Settings& settings) {
       Settings further = settings;
       for (const std::string& name : added) {
-        further.fields[name] = job::field_value(point[name]);
+        further.fields[name] = point[name];
       }
       return open(point, further);
     };
@@ -221,7 +240,7 @@ std::string task_of(const Experiment& experiment, const std::vector<Point>& poin
   for (const Axis& axis : experiment.axes) {
     const std::string mark = "{" + axis.name + "}";
     std::vector<std::string> words;
-    for (const Json& value : values_of(points, axis.name)) {
+    for (const job::FieldValue& value : values_of(points, axis.name)) {
       words.push_back(word_of(value));
     }
     for (std::size_t at = task.find(mark); at != std::string::npos; at = task.find(mark, at + 1)) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,85 +15,104 @@
 /// What `derive`, answers and details are written with.
 namespace baton::lab {
 
-/// A point's value as a whole number within [low, high]; a usage error if it is none.
-std::int64_t whole(const Json& point, const std::string& key, std::int64_t low, std::int64_t high);
-
 /// A string unquoted; any other value as JSON text.
 std::string word_of(const Json& value);
-/// "strategy=ddp devices=2".
-std::string to_words(const Point& point);
 
-double number(const Json& row, const std::string& key);
-Nanoseconds time_of(const Json& row, const std::string& key = "time_per_step_ns");
-Bytes bytes_of(const Json& row, const std::string& key);
-std::string text(const Json& row, const std::string& key);
+inline Nanoseconds time_of(const Record& row, job::Key<Nanoseconds> key = key::time_per_step_ns) { return row[key]; }
+inline Bytes bytes_of(const Record& row, job::Key<Bytes> key) { return row[key]; }
+/// The value of a column in words.
+std::string text(const Record& row, const std::string& column);
 
-/// A row's losses, step by step. One that was no number is null in a file, and not a number again here.
-std::vector<double> losses_of(const Json& row);
+/// The number of a column that is named at run time; nullopt if it has none.
+std::optional<double> number_in(const Record& row, const std::string& column);
 
 /// The rows whose `key` is `value`.
-std::vector<Json> where(const std::vector<Json>& rows, const std::string& key, const Json& value);
+template <typename T>
+std::vector<Record> where(const std::vector<Record>& rows, job::Key<T> key, const std::type_identity_t<T>& value) {
+  std::vector<Record> found;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(found),
+               [&](const Record& row) { return row.has(key) && row[key] == value; });
+  return found;
+}
 /// The values of `key`, each once, in order.
-std::vector<Json> values_of(const std::vector<Json>& rows, const std::string& key);
-std::vector<double> column(const std::vector<Json>& rows, const std::string& key);
+template <typename T>
+std::vector<T> values_of(const std::vector<Record>& rows, job::Key<T> key) {
+  std::vector<T> values;
+  for (const Record& row : rows) {
+    if (row.has(key) && std::find(values.begin(), values.end(), row[key]) == values.end()) {
+      values.push_back(row[key]);
+    }
+  }
+  return values;
+}
+/// The same in words, of any column.
+std::vector<std::string> words_of(const std::vector<Record>& rows, const std::string& column);
+template <job::Numeric T>
+std::vector<double> column(const std::vector<Record>& rows, job::Key<T> key) {
+  std::vector<double> values;
+  for (const Record& row : rows) {
+    values.push_back(number(row, key));
+  }
+  return values;
+}
 
 /// Adds `speedup` over the row with the fewest `devices` among rows that agree in `same`, `base_devices` (how many those
 /// are) and `efficiency`: the speedup over how many times as many devices there are. `speedup_low` and `speedup_high` are what the
 /// ends of the intervals of both times allow.
-void add_speedup(std::vector<Json>& rows, const std::vector<std::string>& same);
+void add_speedup(std::vector<Record>& rows, const std::vector<std::string>& same);
 
 /// The rows that have more devices than those that their speedup is over.
-std::vector<Json> beyond_base(const std::vector<Json>& rows);
+std::vector<Record> beyond_base(const std::vector<Record>& rows);
 
 /// How far the times of two rows are apart, and whether that is beyond the noise: a test at the 1 % level over fresh instances of
 /// both. `pairs` is from how many pairs a statement was chosen, as the fastest and the slowest of several rows are. Rows that did
 /// not take turns also differ by what the machine drifted in between. A row of one instance, or of a version that did not say,
 /// differs from none.
-findings::Difference difference_of(const Json& a, const Json& b, std::size_t pairs = 1);
-bool differs(const Json& a, const Json& b, std::size_t pairs = 1);
+findings::Difference difference_of(const Record& a, const Record& b, std::size_t pairs = 1);
+bool differs(const Record& a, const Record& b, std::size_t pairs = 1);
 /// How many pairs can be made of these rows.
 constexpr std::size_t pairs_among(std::size_t rows) { return rows < 2 ? 1 : rows * (rows - 1) / 2; }
 /// The same of two rows that stand out among several, as the fastest and the slowest do: the level is divided by how many pairs
 /// those make, and a row whose few instances happen to agree counts as scattering like the others.
-findings::Difference difference_among(const Json& a, const Json& b, const std::vector<Json>& rows);
+findings::Difference difference_among(const Record& a, const Record& b, const std::vector<Record>& rows);
 /// The same of two speedups: how many times as fast each row is as its base. What the machine drifted between a row and its base
 /// counts, what it drifted between the two pairs does not.
-findings::Difference difference_of_speedups(const Json& a, const Json& base_a, const Json& b, const Json& base_b,
+findings::Difference difference_of_speedups(const Record& a, const Record& base_a, const Record& b, const Record& base_b,
                                             std::size_t pairs = 1);
 /// "beyond the noise", or "within the noise at the 1 % level (a difference of 3.1 % would have been seen)".
 std::string noise_text(const findings::Difference& difference);
 /// How far a value in the middle of an interval may be off, relative: 1 if by a factor of two. Infinite if nothing is known.
 double unsureness(const findings::Interval& interval);
 /// The same of a row's time, with 99 % confidence.
-double unsureness(const Json& row);
+double unsureness(const Record& row);
 /// "0.91 to 5.52 with 99 % confidence": the interval of the ratio that the verdict rests on.
 std::string tested_text(const findings::Difference& difference);
 /// Behind the ratio of two times: empty if they differ, else ", within the noise (0.91 to 5.52 with 99 % confidence)".
 std::string ratio_noise_text(const findings::Difference& difference);
 
 /// The rows whose devices had a core each.
-std::vector<Json> with_own_cores(const std::vector<Json>& rows);
+std::vector<Record> with_own_cores(const std::vector<Record>& rows);
 /// The rows that an experiment's first sentence is made from: of those with several devices the ones with a core each where there
 /// are such, and of these the ones with the most devices.
-std::vector<Json> headline_rows(const std::vector<Json>& rows);
+std::vector<Record> headline_rows(const std::vector<Record>& rows);
 /// The numbers of devices, each once: that of the headline, and the others in order.
-std::vector<Json> device_counts(const std::vector<Json>& rows);
+std::vector<std::int64_t> device_counts(const std::vector<Record>& rows);
 /// " (devices shared cores)" after what is said of such rows; empty after what is said of others.
-std::string shared_cores_mark(const std::vector<Json>& rows);
+std::string shared_cores_mark(const std::vector<Record>& rows);
 
 /// "12.3 %"; below a tenth of a percent with up to two figures: "0.059 %", "0.01 %".
 std::string percent(double share);
 /// Whether the row was simulated and not measured.
-bool is_simulated(const Json& row);
+bool is_simulated(const Record& row);
 /// A sentence that warns of oversubscribed rows; empty if there are none.
-std::string oversubscribed_note(const std::vector<Json>& rows);
+std::string oversubscribed_note(const std::vector<Record>& rows);
 /// Adds it where there is one.
-void add_oversubscribed_note(std::vector<std::string>& sentences, const std::vector<Json>& rows);
+void add_oversubscribed_note(std::vector<std::string>& sentences, const std::vector<Record>& rows);
 /// A sentence on where the step of a row went: compute, exposed communication, waiting, delay.
-std::string attribution(const Json& row, const std::string& what);
+std::string attribution(const Record& row, const std::string& what);
 
 /// How a row's devices came to collectives; none if it does not say.
-std::vector<findings::ArrivalStats> arrival_stats_of(const Json& row);
+std::vector<findings::ArrivalStats> arrival_stats_of(const Record& row);
 
 /// The column that most tables have.
 Column time_column();

@@ -34,11 +34,11 @@ constexpr const char* refused_point = "refused";
 /// A point of a batch, and what its instances gave so far.
 struct Entry {
   std::size_t index;  // of the point
-  std::vector<Json> records;
+  std::vector<Record> records;
   std::vector<double> times;
   Nanoseconds spent;
   measure::CoreTime core_time;
-  Json merged;
+  Record merged;
   bool once = false;    // one instance must do
   std::string stopped;  // empty: it goes on
 };
@@ -56,15 +56,15 @@ void measure_instance(const Experiment& experiment, const Point& point, Settings
   entry.records.push_back(instance->record());
   entry.once = instance->once();
   entry.spent += now() - start;
-  const Json& record = entry.records.back();
-  if (record.contains("time_per_step_ns") && record["time_per_step_ns"].is_number() && record["time_per_step_ns"] > 0) {
-    entry.times.push_back(record["time_per_step_ns"].get<double>());
+  const Record& record = entry.records.back();
+  if (const double time = number(record, key::time_per_step_ns, 0.0); time > 0) {
+    entry.times.push_back(time);
   }
   entry.merged = merge_instances(entry.records);
   if (settings.cluster.empty()) {  // what is simulated does not depend on this machine's speed
-    entry.merged["pulse_gflops"] = measure::core_peak_gflops();
+    entry.merged.set(key::pulse_gflops, measure::core_peak_gflops());
     if (const std::optional<double> share = entry.core_time.share()) {
-      entry.merged["others_share"] = *share;
+      entry.merged.set(key::others_share, *share);
     }
   }
 }
@@ -134,14 +134,15 @@ class Batches {
           const Progress& progress)
       : experiment_(experiment), points_(points), settings_(settings), keep_(keep), progress_(progress), records_(points.size()) {
     for (const Point& point : points) {
-      if (point.contains("devices") && point["devices"].is_number_integer()) {
-        settings_.most_devices = std::max(settings_.most_devices, point["devices"].get<std::int64_t>());
+      const job::FieldValue* devices = point.find(key::devices.name);
+      if (devices != nullptr && std::holds_alternative<std::int64_t>(*devices)) {
+        settings_.most_devices = std::max(settings_.most_devices, std::get<std::int64_t>(*devices));
       }
     }
   }
 
   /// The record of a point that was measured before.
-  void take_known(std::size_t point, const Json& record) {
+  void take_known(std::size_t point, const Record& record) {
     records_[point] = record;
     ++finished_;
   }
@@ -159,7 +160,7 @@ class Batches {
     finished_ += static_cast<double>(batch_.size());
     return true;
   }
-  std::vector<Json> records() && { return std::move(records_); }
+  std::vector<Record> records() && { return std::move(records_); }
 
  private:
   bool take_turns() {
@@ -188,17 +189,17 @@ class Batches {
     try {
       measure_instance(experiment_, point, settings_, slice(), entry);
       entry.stopped = done_because(entry, settings_);
-      entry.merged["stopped"] = "not finished";
+      entry.merged.set(key::stopped, "not finished");
     } catch (const Stopped&) {
       return false;  // what the instances before have left stands
     } catch (const Error& error) {
-      entry.merged = {{"reason", error.what()}};
+      entry.merged = {key::reason(error.what())};
       entry.stopped = refused_point;
     }
     records_[entry.index] = entry.merged;
     if (entry.stopped.empty() || entry.stopped == refused_point) {
-      Json kept = entry.merged;
-      kept.erase("timeline");  // until it is the final one
+      Record kept = entry.merged;
+      kept.erase(key::timeline);  // until it is the final one
       keep_(point, kept, entry.stopped == refused_point);
     }
     return show(point, reached());
@@ -211,10 +212,10 @@ class Batches {
       if (entry.stopped == refused_point) {
         continue;
       }
-      entry.merged["stopped"] = entry.stopped;
+      entry.merged.set(key::stopped, entry.stopped);
       if (settings_.cluster.empty()) {
-        entry.merged["batch_name"] = name;
-        entry.merged["drift"] = drift;
+        entry.merged.set(key::batch_name, name);
+        entry.merged.set(key::drift, drift);
       }
       records_[entry.index] = entry.merged;
       keep_(points_[entry.index], entry.merged, true);
@@ -248,7 +249,7 @@ class Batches {
   Settings settings_;
   const Keep& keep_;
   const Progress& progress_;
-  std::vector<Json> records_;
+  std::vector<Record> records_;
   std::vector<Entry> batch_;
   double finished_ = 0;  // points
   double shown_ = 0;     // the share that was told last
@@ -256,12 +257,12 @@ class Batches {
 
 }  // namespace
 
-std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings,
-                          const std::map<std::string, Json>& known, const Keep& keep, const Progress& progress) {
+std::vector<Record> measure(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings,
+                            const std::map<std::string, Record>& known, const Keep& keep, const Progress& progress) {
   Batches batches(experiment, points, settings, keep, progress);
   std::vector<std::size_t> todo;
   for (std::size_t i = 0; i < points.size(); ++i) {
-    if (const auto found = known.find(points[i].dump()); found != known.end()) {
+    if (const auto found = known.find(points[i].text()); found != known.end()) {
       batches.take_known(i, found->second);
     } else {
       todo.push_back(i);

@@ -22,17 +22,17 @@ struct Answer {
 /// What an experiment came to. Everything that is shown of it is made from this.
 struct Result {
   std::shared_ptr<const Experiment> experiment;  // with the groups in its table and plots, where there are any
-  std::vector<Json> rows;
+  std::vector<Record> rows;
   std::string trained = {};     // what was trained, in one line; empty if nothing was
   std::vector<Answer> answers;  // one for each of the experiment's questions, in order
   std::vector<std::string> details;
-  std::vector<Json> timelines;
+  std::vector<Record> timelines;
   std::string command;
   Preset preset = Preset::quick;
 };
 
 /// Values that replace an axis's own: `--set devices=1,2`.
-using AxisValues = std::map<std::string, std::vector<Json>>;
+using AxisValues = std::map<std::string, std::vector<job::FieldValue>>;
 /// Parses `axis=value,value`; numbers become numbers.
 void parse_axis_values(const std::string& text, AxisValues& values);
 
@@ -53,26 +53,26 @@ std::vector<Point> points(const Experiment& experiment, Preset preset, const Axi
 /// Called after each instance with the share of the work that is done; false: stop here.
 using Progress = std::function<bool(double done, const std::string& what)>;
 /// Called with a point's record whenever there is a newer one. `final` is the last for the point.
-using Keep = std::function<void(const Point& point, const Json& record, bool final)>;
+using Keep = std::function<void(const Point& point, const Record& record, bool final)>;
 
 /// Measures every point that `known` has no final record for, each in several fresh instances (instances.h) that are interleaved
 /// with those of the other points. Records come in the order of the points; a point that could not be measured has a `reason`; of
 /// one that was cut short by a stop, `stopped` says "not finished". Points that took turns have the same `batch_name`, and the
 /// `drift` of the machine over their rounds.
-std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings,
-                          const std::map<std::string, Json>& known, const Keep& keep, const Progress& progress);
+std::vector<Record> measure(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings,
+                            const std::map<std::string, Record>& known, const Keep& keep, const Progress& progress);
 
 /// Rows, answers and timelines out of records. If several values are set for an axis that has one value in the presets, they make
 /// groups: what is derived and answered is of one group, and says which. An answer then has one line per group.
-Result conclude(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Json> records,
+Result conclude(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Record> records,
                 std::string command, Preset preset);
 
 /// Whether what printers take from any row is of the kind that it should be.
-bool is_sound(const Json& record);
+bool is_sound(const Record& record);
 
 /// The same out of records that were read from a file: a usage error says that they are damaged where they do not hold what the
 /// experiment's do.
-Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Json> records,
+Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Record> records,
                      std::string command, Preset preset);
 
 }  // namespace baton::lab

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t most_points = 10'000;
 
-Json to_value(const toml::node& node, std::string_view name) {
+job::FieldValue to_value(const toml::node& node, std::string_view name) {
   if (const auto text = node.value_exact<std::string>()) {
     return *text;
   }
@@ -55,21 +55,21 @@ job::JobSpec job_of(const toml::table& root) {
   job::JobSpec shared;
   if (root.contains("job")) {
     for (const auto& [key, node] : table_of(root, "job")) {
-      job::set_field(shared, key.str(), job::field_value(to_value(node, key.str())));
+      job::set_field(shared, key.str(), to_value(node, key.str()));
     }
   }
   return shared;
 }
 
 /// The values that a row to compare with has, of some of the axes.
-Json baseline_of(const toml::table& root, const std::vector<Axis>& axes) {
-  Json baseline = Json::object();
+Point baseline_of(const toml::table& root, const std::vector<Axis>& axes) {
+  Point baseline;
   if (!root.contains("baseline")) {
     return baseline;
   }
   for (const auto& [key, node] : table_of(root, "baseline")) {
     const std::string name = axis_of_field(key.str(), {}).name;
-    const Json value = to_value(node, key.str());
+    const job::FieldValue value = to_value(node, key.str());
     const auto axis = std::find_if(axes.begin(), axes.end(), [&](const Axis& one) { return one.name == name; });
     if (axis == axes.end()) {
       throw usage_error("the baseline of the spec names '{}', which is none of its axes", key.str());
@@ -77,29 +77,29 @@ Json baseline_of(const toml::table& root, const std::vector<Axis>& axes) {
     if (std::find(axis->quick.begin(), axis->quick.end(), value) == axis->quick.end()) {
       throw usage_error("the baseline of the spec has {} {}, which is none of that axis's values", key.str(), word_of(value));
     }
-    baseline[name] = value;
+    baseline.set(name, value);
   }
   return baseline;
 }
 
 /// Adds `speedup` over the first row that has the baseline's values and agrees in the other axes; over the first of all if there
 /// is none.
-void add_speedup_over(const Json& baseline, const std::vector<std::string>& axes, std::vector<Json>& rows) {
+void add_speedup_over(const Point& baseline, const std::vector<std::string>& axes, std::vector<Record>& rows) {
   std::vector<double> bases;
-  for (const Json& row : rows) {
-    const auto base = std::find_if(rows.begin(), rows.end(), [&](const Json& other) {
-      return !baseline.empty() && std::all_of(axes.begin(), axes.end(), [&](const std::string& axis) {
-        return text(other, axis) == text(baseline.contains(axis) ? baseline : row, axis);
-      });
+  for (const Record& row : rows) {
+    const auto base = std::find_if(rows.begin(), rows.end(), [&](const Record& other) {
+      return baseline != Point() && std::all_of(axes.begin(), axes.end(), [&](const std::string& axis) {
+               return text(other, axis) == (baseline.contains(axis) ? text(baseline, axis) : text(row, axis));
+             });
     });
-    bases.push_back(number(base == rows.end() ? rows.front() : *base, "time_per_step_ns"));
+    bases.push_back(number(base == rows.end() ? rows.front() : *base, key::time_per_step_ns));
   }
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    rows[r]["speedup"] = bases[r] / number(rows[r], "time_per_step_ns");
+    rows[r].set(key::speedup, bases[r] / number(rows[r], key::time_per_step_ns));
   }
 }
 
-std::string name_of(const Json& row, const std::vector<std::string>& axes) {
+std::string name_of(const Record& row, const std::vector<std::string>& axes) {
   std::string out;
   for (const std::string& axis : axes) {
     out += fmt::format("{}{} {}", out.empty() ? "" : ", ", axis, text(row, axis));
@@ -108,46 +108,46 @@ std::string name_of(const Json& row, const std::vector<std::string>& axes) {
 }
 
 /// Steps of different batches are compared by samples per second, others by their time.
-bool by_samples(const std::vector<Json>& rows) { return values_of(rows, "global_batch").size() > 1; }
+bool by_samples(const std::vector<Record>& rows) { return values_of(rows, key::global_batch).size() > 1; }
 
-bool is_faster(const Json& a, const Json& b, bool samples) {
-  return samples ? number(a, "samples_per_s") > number(b, "samples_per_s")
-                 : number(a, "time_per_step_ns") < number(b, "time_per_step_ns");
+bool is_faster(const Record& a, const Record& b, bool samples) {
+  return samples ? number(a, key::samples_per_s) > number(b, key::samples_per_s)
+                 : number(a, key::time_per_step_ns) < number(b, key::time_per_step_ns);
 }
 
 /// The row with its times per sample.
-Json per_sample(Json row) {
-  const double batch = std::max(1.0, number(row, "global_batch"));
-  for (const char* key : {"time_per_step_ns", "time_low_ns", "time_high_ns"}) {
-    row[key] = number(row, key) / batch;
+Record per_sample(Record row) {
+  const double batch = std::max(1.0, number(row, key::global_batch));
+  for (const job::Key<Nanoseconds> time : {key::time_per_step_ns, key::time_low_ns, key::time_high_ns}) {
+    row.set_number(time, number(row, time) / batch);
   }
-  Json times = Json::array();
-  for (const double time : instance_times(row)) {
-    times.push_back(time / batch);
+  std::vector<double> times = instance_times(row);
+  for (double& time : times) {
+    time /= batch;
   }
-  row["instance_times_ns"] = times;
+  row.set(key::instance_times_ns, times);
   return row;
 }
 
-std::string which_is_fastest(const std::vector<Json>& rows, const std::vector<std::string>& axes) {
+std::string which_is_fastest(const std::vector<Record>& rows, const std::vector<std::string>& axes) {
   const bool samples = by_samples(rows);
-  const auto order = [&](const Json& a, const Json& b) { return is_faster(a, b, samples); };
-  const Json& fastest = *std::min_element(rows.begin(), rows.end(), order);
-  const Json& slowest = *std::max_element(rows.begin(), rows.end(), order);
-  const auto speed = [&](const Json& row) {
-    return samples ? fmt::format("{:.0f} samples/s", number(row, "samples_per_s")) : to_text(time_of(row)) + " per step";
+  const auto order = [&](const Record& a, const Record& b) { return is_faster(a, b, samples); };
+  const Record& fastest = *std::min_element(rows.begin(), rows.end(), order);
+  const Record& slowest = *std::max_element(rows.begin(), rows.end(), order);
+  const auto speed = [&](const Record& row) {
+    return samples ? fmt::format("{:.0f} samples/s", number(row, key::samples_per_s)) : to_text(time_of(row)) + " per step";
   };
   if (rows.size() == 1) {
     return fmt::format("{}: {}{}.", name_of(fastest, axes), speed(fastest), origin_mark({fastest}));
   }
-  const double ratio = samples ? number(fastest, "samples_per_s") / number(slowest, "samples_per_s")
-                               : number(slowest, "time_per_step_ns") / number(fastest, "time_per_step_ns");
+  const double ratio = samples ? number(fastest, key::samples_per_s) / number(slowest, key::samples_per_s)
+                               : number(slowest, key::time_per_step_ns) / number(fastest, key::time_per_step_ns);
   const std::string between = fmt::format("{} has {}{} and {} has {}{}", name_of(fastest, axes), speed(fastest),
                                           origin_mark({fastest}), name_of(slowest, axes), speed(slowest), origin_mark({slowest}));
-  std::vector<Json> compared;
+  std::vector<Record> compared;
   std::transform(rows.begin(), rows.end(), std::back_inserter(compared),
-                 [&](const Json& row) { return samples ? per_sample(row) : row; });
-  const auto at = [&](const Json& row) { return compared[static_cast<std::size_t>(&row - rows.data())]; };
+                 [&](const Record& row) { return samples ? per_sample(row) : row; });
+  const auto at = [&](const Record& row) { return compared[static_cast<std::size_t>(&row - rows.data())]; };
   const findings::Difference difference = difference_among(at(fastest), at(slowest), compared);
   return difference.differ ? fmt::format("The fastest, {}, is {} times as fast as the slowest: {}.", name_of(fastest, axes),
                                          ratio_text(ratio), between)
@@ -156,12 +156,12 @@ std::string which_is_fastest(const std::vector<Json>& rows, const std::vector<st
 }
 
 /// Strategies for several devices that ran on one, where they are all the same.
-std::string on_one_device(const std::vector<Json>& rows) {
+std::string on_one_device(const std::vector<Record>& rows) {
   std::vector<std::string> names;
-  for (const Json& row : rows) {
-    const Json trained = row.value("trained", Json::object());
-    const std::string strategy = trained.is_object() ? trained.value("strategy", "single") : "single";
-    if (row["device_list"].size() == 1 && strategy != "single" && std::find(names.begin(), names.end(), strategy) == names.end()) {
+  for (const Record& row : rows) {
+    const std::string strategy = row.value(key::trained, {}).value(key::strategy, "single");
+    if (row[key::device_list].size() == 1 && strategy != "single" &&
+        std::find(names.begin(), names.end(), strategy) == names.end()) {
       names.push_back(strategy);
     }
   }
@@ -170,8 +170,8 @@ std::string on_one_device(const std::vector<Json>& rows) {
                                      listing(names), names.size() == 1 ? "has" : "have");
 }
 
-std::vector<std::string> details(const std::vector<Json>& rows) {
-  const auto order = [samples = by_samples(rows)](const Json& a, const Json& b) { return is_faster(a, b, samples); };
+std::vector<std::string> details(const std::vector<Record>& rows) {
+  const auto order = [samples = by_samples(rows)](const Record& a, const Record& b) { return is_faster(a, b, samples); };
   std::vector<std::string> sentences{attribution(*std::min_element(rows.begin(), rows.end(), order), "The fastest")};
   if (std::string sentence = on_one_device(rows); !sentence.empty()) {
     sentences.insert(sentences.begin(), std::move(sentence));
@@ -220,19 +220,19 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
   const std::string question = experiment.task.empty() ? fmt::format("How does the step time depend on {}?", listing(names))
                                                        : experiment.task;
   experiment.task = fmt::format("A sweep over {}.", listing(names));
-  experiment.questions = {{"", question, [names](const std::vector<Json>& rows) { return which_is_fastest(rows, names); }}};
+  experiment.questions = {{"", question, [names](const std::vector<Record>& rows) { return which_is_fastest(rows, names); }}};
   experiment.columns.push_back(time_column());
-  experiment.columns.push_back({"speedup", "speedup", Format::ratio});
-  experiment.columns.push_back({"samples_per_s", "samples/s", Format::integer});
-  experiment.columns.push_back({"exposed_ns", "exposed comm.", Format::time});
-  experiment.columns.push_back({"waiting_ns", "waiting", Format::time});
-  experiment.columns.push_back({"peak_bytes", "memory", Format::bytes});
+  experiment.columns.push_back({key::speedup, "speedup", Format::ratio});
+  experiment.columns.push_back({key::samples_per_s, "samples/s", Format::integer});
+  experiment.columns.push_back({key::exposed_ns, "exposed comm.", Format::time});
+  experiment.columns.push_back({key::waiting_ns, "waiting", Format::time});
+  experiment.columns.push_back({key::peak_bytes, "memory", Format::bytes});
   experiment.plots.push_back(
       time_plot(Plot::Kind::bars, "Step time", names.back(), names.back(), names.size() > 1 ? names.front() : ""));
   experiment.open = [shared](const Point& point, const Settings& settings) {
-    return measure_training(spec_at(shared, point), settings, {.timeline = point.dump()});
+    return measure_training(spec_at(shared, point), settings, {.timeline = point.text()});
   };
-  experiment.derive = [names, baseline = baseline_of(root, experiment.axes)](std::vector<Json>& rows) {
+  experiment.derive = [names, baseline = baseline_of(root, experiment.axes)](std::vector<Record>& rows) {
     add_speedup_over(baseline, names, rows);
   };
   experiment.details = details;

@@ -38,10 +38,18 @@ std::string read_kept(const fs::path& path) {
 }
 
 Json to_json(const RunSpec& spec) {
-  Json json{{"experiment", spec.experiment},   {"title", spec.title},
-            {"run_command", spec.run_command}, {"created", spec.created},
-            {"preset", to_text(spec.preset)},  {"command", spec.command},
-            {"points", spec.points},           {"environment", spec.environment},
+  Json points = Json::array();
+  for (const Point& point : spec.points) {
+    points.push_back(point.json());
+  }
+  Json json{{"experiment", spec.experiment},
+            {"title", spec.title},
+            {"run_command", spec.run_command},
+            {"created", spec.created},
+            {"preset", to_text(spec.preset)},
+            {"command", spec.command},
+            {"points", points},
+            {"environment", spec.environment},
             {"basis", spec.conditions}};
   if (spec.toml) {
     json["toml"] = *spec.toml;
@@ -64,8 +72,12 @@ std::optional<RunSpec> from_json(const Json& json, const std::string& id) {
   }
   RunSpec spec;
   spec.experiment = id;
-  spec.points = json["points"].get<std::vector<Point>>();
-  bool sound = std::all_of(spec.points.begin(), spec.points.end(), [](const Point& point) { return point.is_object(); });
+  bool sound = true;
+  for (const Json& one : json["points"]) {
+    const std::optional<Point> point = Point::parse(one);
+    sound = sound && point;
+    spec.points.push_back(point.value_or(Point()));
+  }
   const auto take = [&](const char* key, std::string& text) {
     if (json.contains(key)) {
       sound = sound && json[key].is_string();
@@ -108,12 +120,12 @@ void Store::keep_spec(const RunSpec& spec) const {
   write_whole(folder_ / (spec.experiment + ".spec.json"), to_json(spec).dump(2) + "\n");
 }
 
-std::size_t Store::keep(const std::string& id, const Point& point, const Json& record, bool final,
+std::size_t Store::keep(const std::string& id, const Point& point, const Record& record, bool final,
                         const std::string& conditions) const {
-  Json line{{"point", point}, {"final", final}, {"basis", conditions}, {"record", record}};
+  Json line{{"point", point.json()}, {"final", final}, {"basis", conditions}, {"record", record.json()}};
   std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (too_large(text) && record.contains("timeline")) {
-    line["record"].erase("timeline");
+  if (too_large(text) && record.has(key::timeline)) {
+    line["record"].erase(key::timeline.name);
     text = line.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   if (too_large(text)) {
@@ -158,14 +170,14 @@ class Latest {
     }
     Kept& one = kept_[line["point"].dump()];
     bytes_ += text.size() - one.bytes;
-    one = {std::move(line["record"]), text.size()};
+    one = {Record(std::move(line["record"])), text.size()};
     if (bytes_ > static_cast<std::size_t>(most_records.count)) {
       throw usage_error("{} holds more than {} of records, which is more than a report is made from", name_, to_text(most_records));
     }
   }
 
-  std::map<std::string, Json> take() {
-    std::map<std::string, Json> records;
+  std::map<std::string, Record> take() {
+    std::map<std::string, Record> records;
     for (auto& [point, one] : kept_) {
       records.emplace(point, std::move(one.record));
     }
@@ -180,7 +192,7 @@ class Latest {
   }
 
   struct Kept {
-    Json record;
+    Record record;
     std::size_t bytes = 0;
   };
   bool only_final_;
@@ -194,7 +206,7 @@ class Latest {
 
 }  // namespace
 
-std::map<std::string, Json> parse_records(std::string_view lines, bool only_final, const std::string& conditions) {
+std::map<std::string, Record> parse_records(std::string_view lines, bool only_final, const std::string& conditions) {
   Latest latest(only_final, conditions, "the text");
   while (!lines.empty()) {
     const std::string_view text = lines.substr(0, lines.find('\n'));
@@ -204,8 +216,8 @@ std::map<std::string, Json> parse_records(std::string_view lines, bool only_fina
   return latest.take();
 }
 
-std::map<std::string, Json> Store::records(const std::string& id, bool only_final, const std::string& conditions,
-                                           std::vector<LeftOut>* left_out) const {
+std::map<std::string, Record> Store::records(const std::string& id, bool only_final, const std::string& conditions,
+                                             std::vector<LeftOut>* left_out) const {
   const fs::path path = records_path(id);
   Latest latest(only_final, conditions, path.string(), left_out);
   std::error_code missing;
@@ -321,9 +333,9 @@ namespace {
 std::vector<std::string> keys_of(const std::vector<Point>& points) {
   std::vector<std::string> keys;
   for (const Point& point : points) {
-    for (const auto& [key, value] : point.items()) {
-      if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
-        keys.push_back(key);
+    for (const auto& [axis, value] : point) {
+      if (std::find(keys.begin(), keys.end(), axis) == keys.end()) {
+        keys.push_back(axis);
       }
     }
   }
@@ -342,7 +354,7 @@ std::string first_of(const std::vector<std::string>& all) {
 
 Damage damage_of(const Store& store, const RunSpec& spec) {
   std::vector<LeftOut> left_out;
-  const std::map<std::string, Json> final = store.records(spec.experiment, true, conditions_name(spec.conditions), &left_out);
+  const std::map<std::string, Record> final = store.records(spec.experiment, true, conditions_name(spec.conditions), &left_out);
   if (left_out.empty()) {
     return {};
   }
@@ -352,7 +364,7 @@ Damage damage_of(const Store& store, const RunSpec& spec) {
   }
   return {fmt::format("{} record{} of {} {} left out: {}", lines.size(), lines.size() == 1 ? "" : "s",
                       store.records_path(spec.experiment).string(), lines.size() == 1 ? "is" : "are", first_of(lines)),
-          std::any_of(spec.points.begin(), spec.points.end(), [&](const Point& point) { return !final.contains(point.dump()); })};
+          std::any_of(spec.points.begin(), spec.points.end(), [&](const Point& point) { return !final.contains(point.text()); })};
 }
 
 Result conclude(const Store& store, const std::string& id) {
@@ -362,12 +374,12 @@ Result conclude(const Store& store, const std::string& id) {
   }
   const auto experiment = std::make_shared<const Experiment>(
       extended(spec->toml ? parse_spec(*spec->toml, id) : experiment_by_id(id), keys_of(spec->points)));
-  std::map<std::string, Json> kept = store.records(id, false, conditions_name(spec->conditions));
-  std::vector<Json> records;
+  std::map<std::string, Record> kept = store.records(id, false, conditions_name(spec->conditions));
+  std::vector<Record> records;
   std::vector<std::string> missing;
   for (const Point& point : spec->points) {
-    records.push_back(kept[point.dump()]);
-    if (records.back().is_null()) {
+    records.push_back(kept[point.text()]);
+    if (records.back().empty()) {
       missing.push_back(to_words(point));
     }
   }

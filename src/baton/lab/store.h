@@ -46,13 +46,13 @@ class Store {
   /// Under its experiment's name; it takes the place of the one before.
   void keep_spec(const RunSpec& spec) const;
   /// Appends a line, flushes it and returns how long it is. `conditions` is the name of what the record depends on.
-  std::size_t keep(const std::string& id, const Point& point, const Json& record, bool final,
+  std::size_t keep(const std::string& id, const Point& point, const Record& record, bool final,
                    const std::string& conditions = "") const;
 
   /// The records of an experiment that belong to the conditions, or only the final ones, as `parse_records` has them. A usage error
   /// if they are more than a report can be made from, or cannot be read. Damaged lines are added to `left_out`.
-  std::map<std::string, Json> records(const std::string& id, bool only_final, const std::string& conditions = "",
-                                      std::vector<LeftOut>* left_out = nullptr) const;
+  std::map<std::string, Record> records(const std::string& id, bool only_final, const std::string& conditions = "",
+                                        std::vector<LeftOut>* left_out = nullptr) const;
   std::filesystem::path records_path(const std::string& id) const { return folder_ / (id + ".jsonl"); }
   /// Its spec; nothing if there is none. A usage error where it is damaged.
   std::optional<RunSpec> spec(const std::string& id) const;
@@ -76,7 +76,7 @@ inline constexpr Bytes most_record(std::int64_t{16} << 20);
 
 /// Records by the text of their point out of lines as `Store::keep` writes them: the latest of each point that belongs to the
 /// conditions. Lines that were cut off or are no records are passed over. A usage error if they take more than `most_records`.
-std::map<std::string, Json> parse_records(std::string_view lines, bool only_final, const std::string& conditions = "");
+std::map<std::string, Record> parse_records(std::string_view lines, bool only_final, const std::string& conditions = "");
 
 /// Damaged lines of an experiment's file.
 struct Damage {

@@ -36,9 +36,9 @@ Nanoseconds computed_between(const plan::Plan& plan, const trace::StepTrace& ste
 
 /// For each transfer and collective of the plan: how large it is, how long it took from when all had come (the median
 /// over the traced steps of the last run), and the share of that time in which its devices computed.
-Json messages(const training::Training& run) {
+std::vector<Record> messages(const training::Training& run) {
   const plan::Plan& plan = run.plan();
-  Json list = Json::array();
+  std::vector<Record> list;
   for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
     const std::span<const TaskId> members = plan.members(MeetingId(m));
     if (members.empty()) {
@@ -55,26 +55,23 @@ Json messages(const training::Training& run) {
       taken += to - from;
       computing += computed_between(plan, step, members, from, to);
     }
-    list.push_back({{"kind", plan::verb(first)},
-                    {"bytes", plan::bytes_of(plan, plan::payload(first)).count},
-                    {"time_ns", trace::spread(times).median.count},
-                    {"overlapped", trace::share(computing, taken)}});
+    list.push_back({key::kind(std::string(plan::verb(first))), key::bytes(plan::bytes_of(plan, plan::payload(first))),
+                    key::time_ns(trace::spread(times).median), key::overlapped(trace::share(computing, taken))});
   }
   return list;
 }
 
 /// The first losses, the last one, how many there were and a checksum of the bits of all: every step's in every record would be
 /// most of what is kept.
-Json kept_losses(const std::vector<double>& losses) {
+Record kept_losses(const std::vector<double>& losses) {
   Hash bits;
   for (const double loss : losses) {
     bits.add(std::bit_cast<std::uint64_t>(loss));
   }
-  return {{"losses",
-           std::vector<double>(losses.begin(), losses.begin() + static_cast<std::ptrdiff_t>(std::min(losses.size(), losses_kept)))},
-          {"loss_final", losses.empty() ? Json() : Json(losses.back())},
-          {"loss_steps", losses.size()},
-          {"losses_checksum", fmt::format("{:016x}", bits.value())}};
+  const auto kept = static_cast<std::ptrdiff_t>(std::min(losses.size(), losses_kept));
+  return {key::losses({losses.begin(), losses.begin() + kept}),
+          key::loss_final(losses.empty() ? std::nullopt : std::optional(losses.back())),
+          key::loss_steps(static_cast<std::int64_t>(losses.size())), key::losses_checksum(fmt::format("{:016x}", bits.value()))};
 }
 
 /// A job as the settings want it: with the fields that they set, and simulated if the laboratory simulates.
@@ -103,26 +100,26 @@ std::string device_words(const training::Job& job) {
 }
 
 /// What was trained, and on devices of which kind.
-Json trained_json(const training::Training& run) {
+Record trained(const training::Training& run) {
   const training::Job& job = run.job();
   op::Optimizer optimizer = job.request().step.optimizer;
   double rate = 0;
   op::attributes(optimizer,
                  [&](std::string_view name, const auto& value) { rate = name == "rate" ? static_cast<double>(value) : rate; });
-  return {{"model", job.model().name()},
-          {"parameters", job.model().parameter_count()},
-          {"parameter_bytes", job.model().parameter_count() * 4},
-          {"batch", job.request().step.global_batch},
-          {"optimizer", fmt::format("{} with learning rate {:.6g}", job.spec().optimizer, rate)},
-          {"loss", strategy::to_text(job.request().step.loss)},
-          {"precision", strategy::to_text(job.request().step.precision)},
-          {"seed", job.seed()},
-          {"strategy", job.request().strategy},
-          {"device", device_words(job)}};
+  return {key::model(job.model().name()),
+          key::parameters(job.model().parameter_count()),
+          key::parameter_bytes(job.model().parameter_count() * 4),
+          key::batch(job.request().step.global_batch),
+          key::optimizer(fmt::format("{} with learning rate {:.6g}", job.spec().optimizer, rate)),
+          key::loss(std::string(strategy::to_text(job.request().step.loss))),
+          key::precision(std::string(strategy::to_text(job.request().step.precision))),
+          key::seed(job.seed()),
+          key::strategy(job.request().strategy),
+          key::device(device_words(job))};
 }
 
 /// By block: the gradients of a step that were not zero after rounding. Empty where nothing is rounded.
-Json gradients_left(const training::Training& run) {
+std::vector<double> gradients_left(const training::Training& run) {
   std::vector<double> left(run.roundings().empty() ? 0 : run.job().model().blocks().size(), 0);
   for (const exec::RoundingTally& tally : run.roundings()) {
     if (tally.role == plan::Role::gradient && tally.block >= 0) {
@@ -134,8 +131,8 @@ Json gradients_left(const training::Training& run) {
 }
 
 /// What the drivers of GPUs say, of GPU 0 and of the others, as a table has it; empty without a GPU.
-Json gpu_summary(const training::Training& run) {
-  Json summary = Json::object();
+Record gpu_summary(const training::Training& run) {
+  Record summary;
   std::vector<double> others;  // utilizations; one of 0 is of a window of the driver before the kernels that ran
   double watts = 0;
   std::int64_t memory = 0;
@@ -146,7 +143,7 @@ Json gpu_summary(const training::Training& run) {
       continue;
     }
     if (gpu.utilization > 0 && seen == 0) {
-      summary["gpu_utilization_0"] = gpu.utilization;
+      summary.set(key::gpu_utilization_0, gpu.utilization);
     } else if (gpu.utilization > 0) {
       others.push_back(gpu.utilization);
     }
@@ -156,10 +153,11 @@ Json gpu_summary(const training::Training& run) {
     ++seen;
   }
   if (seen > 0) {
-    summary.update(Json{{"gpu_memory_bytes", memory}, {"gpu_watts", watts}, {"gpu_clock_mhz", clock}});
+    summary.update({key::gpu_memory_bytes(Bytes(memory)), key::gpu_watts(watts), key::gpu_clock_mhz(clock)});
   }
   if (!others.empty()) {
-    summary["gpu_utilization_others"] = std::accumulate(others.begin(), others.end(), 0.0) / static_cast<double>(others.size());
+    summary.set(key::gpu_utilization_others,
+                std::accumulate(others.begin(), others.end(), 0.0) / static_cast<double>(others.size()));
   }
   return summary;
 }
@@ -202,33 +200,28 @@ void TrainMeasurement::round(Nanoseconds time) {
   training_->run(steps + 1, 1);
 }
 
-Json TrainMeasurement::record() const {
+Record TrainMeasurement::record() const {
   const training::Training& run = *training_;
-  Json record = training::measured_json(run);
+  Record record = training::measured_record(run);
   record.update(kept_losses(run.losses()));
   const trace::DeviceTime mean = run.mean_time();
   const std::vector<Bytes> buffers = run.buffer_bytes();
-  const Json parts{{"compute_ns", mean.busy.count},
-                   {"communication_ns", mean.communication.count},
-                   {"exposed_ns", mean.exposed.count},
-                   {"waiting_ns", mean.waiting.count},
-                   {"delayed_ns", mean.delayed.count},
-                   {"rest_ns", mean.rest().count},
-                   {"peak_bytes", std::max_element(run.peak().begin(), run.peak().end())->count},
-                   {"buffer_bytes", std::max_element(buffers.begin(), buffers.end())->count}};
-  record.update(parts);
-  record.update(Json{{"trained", trained_json(run)}, {"messages", messages(run)}, {"gradients_left", gradients_left(run)}});
+  record.update({key::compute_ns(mean.busy), key::communication_ns(mean.communication), key::exposed_ns(mean.exposed),
+                 key::waiting_ns(mean.waiting), key::delayed_ns(mean.delayed), key::rest_ns(mean.rest()),
+                 key::peak_bytes(*std::max_element(run.peak().begin(), run.peak().end())),
+                 key::buffer_bytes(*std::max_element(buffers.begin(), buffers.end()))});
+  record.update({key::trained(trained(run)), key::messages(messages(run)), key::gradients_left(gradients_left(run))});
   record.update(gpu_summary(run));
   if (part_slowdown_) {
-    record["beside"] = to_json(*part_slowdown_);
+    record.set(key::beside, to_record(*part_slowdown_));
   }
   if (!options_.timeline.empty()) {
-    record["timeline"] = training::timeline_json(run, options_.timeline);
+    record.set(key::timeline, training::timeline_json(run, options_.timeline));
   }
   return record;
 }
 
-Axis axis_of_field(std::string_view name, const std::vector<Json>& values) {
+Axis axis_of_field(std::string_view name, const std::vector<job::FieldValue>& values) {
   if (training::find_field(name) == nullptr) {
     job::JobSpec probe;
     job::set_field(probe, name, "");  // throws, with the names that there are
@@ -236,14 +229,12 @@ Axis axis_of_field(std::string_view name, const std::vector<Json>& values) {
   return {axis_name(name), "", values, values};
 }
 
-void take(job::JobSpec& spec, const Point& point, const std::string& axis) {
-  job::set_field(spec, axis, job::field_value(point[axis]));
-}
+void take(job::JobSpec& spec, const Point& point, const std::string& axis) { job::set_field(spec, axis, point[axis]); }
 
 job::JobSpec spec_at(const job::JobSpec& shared, const Point& point) {
   job::JobSpec spec = shared;
-  for (const auto& [axis, value] : point.items()) {
-    job::set_field(spec, axis, job::field_value(value));
+  for (const auto& [axis, value] : point) {
+    job::set_field(spec, axis, value);
   }
   return spec;
 }

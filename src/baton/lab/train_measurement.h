@@ -28,7 +28,7 @@ class TrainMeasurement : public Measurement {
   /// `losses`, `loss_final` after `loss_steps` and `losses_checksum`, `trained` (what was trained, and on devices of which kind),
   /// and `gradients_left`: by block, gradients a step that were not zero once rounded. On parts of a GPU `beside` says how they
   /// slow each other down (part_slowdown.h).
-  Json record() const override;
+  Record record() const override;
 
  protected:
   const training::Training& training() const { return *training_; }
@@ -43,7 +43,7 @@ class TrainMeasurement : public Measurement {
 };
 
 /// An axis whose values are those of a field of a job; a usage error if there is no such field.
-Axis axis_of_field(std::string_view name, const std::vector<Json>& values);
+Axis axis_of_field(std::string_view name, const std::vector<job::FieldValue>& values);
 /// Sets the field of a job that goes by the name of an axis to the value that the point has there.
 void take(job::JobSpec& spec, const Point& point, const std::string& axis);
 /// What all points share, with the fields that this one sets.

@@ -313,25 +313,26 @@ std::string to_error_list(const std::vector<ValidatedPoint>& points) {
 }
 
 lab::Result validation_result(const std::vector<ValidatedPoint>& points, const std::string& command) {
+  namespace key = job::key;
   auto experiment = std::make_shared<lab::Experiment>();
   experiment->id = "validate";
   experiment->part = "Predictions";
   experiment->title = "Predictions compared with published measurements";
   experiment->task = "Each point is a row of a published table, simulated from a cluster file and a software profile.";
-  experiment->columns = {{"source", "source"},
-                         {"line", "line", lab::Format::integer},
-                         {"what", "what"},
-                         {"measured_ns", "measured", lab::Format::time},
-                         {"simulated_ns", "simulated", lab::Format::time},
-                         {"error", "error", lab::Format::percent}};
+  experiment->columns = {{key::source, "source"},
+                         {key::line, "line", lab::Format::integer},
+                         {key::what, "what"},
+                         {key::measured_ns, "measured", lab::Format::time},
+                         {key::simulated_ns, "simulated", lab::Format::time},
+                         {key::error, "error", lab::Format::percent}};
   lab::Plot plot;
   plot.kind = lab::Plot::Kind::scatter;
   plot.title = "Simulated against measured, in milliseconds (logarithms to base 10)";
-  plot.x = "measured_log";
-  plot.y = "simulated_log";
+  plot.x = key::measured_log;
+  plot.y = key::simulated_log;
   plot.x_title = "log10 of the measured milliseconds";
   plot.y_title = "log10 of the simulated milliseconds";
-  plot.series = "source";
+  plot.series = key::source;
   plot.ideal = "linear";
   experiment->plots.push_back(plot);
   experiment->trains = false;
@@ -342,14 +343,12 @@ lab::Result validation_result(const std::vector<ValidatedPoint>& points, const s
           fmt::format("Line {} of {} is not simulated: {}.", point.published.line, point.published.source, point.published.reason));
       continue;
     }
-    result.rows.push_back({{"source", point.published.source},
-                           {"line", point.published.line},
-                           {"what", point.published.what},
-                           {"measured_ns", static_cast<std::int64_t>(point.published.seconds * 1e9)},
-                           {"simulated_ns", static_cast<std::int64_t>(point.seconds * 1e9)},
-                           {"measured_log", std::log10(point.published.seconds * 1e3)},
-                           {"simulated_log", std::log10(point.seconds * 1e3)},
-                           {"error", point.error()}});
+    result.rows.push_back({key::source(point.published.source), key::line(static_cast<std::int64_t>(point.published.line)),
+                           key::what(point.published.what),
+                           key::measured_ns(Nanoseconds(static_cast<std::int64_t>(point.published.seconds * 1e9))),
+                           key::simulated_ns(Nanoseconds(static_cast<std::int64_t>(point.seconds * 1e9))),
+                           key::measured_log(std::log10(point.published.seconds * 1e3)),
+                           key::simulated_log(std::log10(point.seconds * 1e3)), key::error(point.error())});
   }
   for (const SourceErrors& one : errors_by_source(points, false)) {
     if (one.points > 0) {

@@ -14,6 +14,8 @@ namespace {
 
 using lab::Format;
 using lab::Json;
+using lab::Record;
+namespace key = lab::key;
 
 struct Unit {
   double factor = 1;
@@ -67,11 +69,11 @@ std::string number_text(double number) {
 }
 
 /// The sizes of the values that are not zero, from the least on.
-std::vector<double> sizes_of(const std::vector<Json>& rows, const lab::Column& column) {
+std::vector<double> sizes_of(const std::vector<Record>& rows, const lab::Column& column) {
   std::vector<double> sizes;
-  for (const Json& row : rows) {
-    const auto value = row.find(column.key);
-    if (value != row.end() && value->is_number() && value->get<double>() != 0) {
+  for (const Record& row : rows) {
+    const Json* value = row.find(column.key);
+    if (value != nullptr && value->is_number() && value->get<double>() != 0) {
       sizes.push_back(std::abs(value->get<double>()));
     }
   }
@@ -80,7 +82,7 @@ std::vector<double> sizes_of(const std::vector<Json>& rows, const lab::Column& c
 }
 
 /// The unit that a column's numbers are written in. Columns of the same format share one where their sizes lie close enough.
-Unit unit_of(const std::vector<Json>& rows, const std::vector<lab::Column>& columns, const lab::Column& column) {
+Unit unit_of(const std::vector<Record>& rows, const std::vector<lab::Column>& columns, const lab::Column& column) {
   const std::span<const Unit> units = units_of(column.format);
   std::vector<double> all;
   for (const lab::Column& beside : columns) {
@@ -98,8 +100,6 @@ Unit unit_of(const std::vector<Json>& rows, const std::vector<lab::Column>& colu
   return fits == units.end() ? units.back() : *fits;
 }
 
-bool is_simulated(const Json& row) { return row.value("origin", "measured") == "simulated"; }
-
 /// Whether the number depends on how long things took, so that devices without a core of their own change it.
 bool is_timed(const lab::Column& column) {
   return column.format != Format::bytes && column.format != Format::integer && column.format != Format::text &&
@@ -113,15 +113,15 @@ std::size_t places(const std::string& text) {
 
 }  // namespace
 
-std::string cell(const Json& row, const lab::Column& column) {
-  if (!row.contains(column.key) || row[column.key].is_null()) {
+std::string cell(const Record& row, const lab::Column& column) {
+  const Json* value = row.find(column.key);
+  if (value == nullptr || value->is_null()) {
     return "";
   }
-  const Json& value = row[column.key];
-  if (!value.is_number()) {
-    return lab::word_of(value);
+  if (!value->is_number()) {
+    return lab::word_of(*value);
   }
-  const double number = value.get<double>();
+  const double number = value->get<double>();
   switch (column.format) {
     case Format::time:
       return to_text(Nanoseconds(static_cast<std::int64_t>(number)));
@@ -145,8 +145,10 @@ std::string cell(const Json& row, const lab::Column& column) {
 ShownTable shown_table(const lab::Result& result) {
   ShownTable table;
   for (const lab::Column& column : result.experiment->columns) {
-    const bool known = std::any_of(result.rows.begin(), result.rows.end(),
-                                   [&](const Json& row) { return row.contains(column.key) && !row[column.key].is_null(); });
+    const bool known = std::any_of(result.rows.begin(), result.rows.end(), [&](const Record& row) {
+      const Json* value = row.find(column.key);
+      return value != nullptr && !value->is_null();
+    });
     if (known || !column.if_known) {
       table.columns.push_back(column);
     }
@@ -157,31 +159,33 @@ ShownTable shown_table(const lab::Result& result) {
     table.headings.push_back(units.back().name[0] == '\0' ? column.heading
                                                           : fmt::format("{} ({})", column.heading, units.back().name));
   }
-  const auto devices = std::find_if(table.columns.begin(), table.columns.end(),
-                                    [](const lab::Column& column) { return column.key == "devices" || column.key == "used"; });
+  const auto devices = std::find_if(table.columns.begin(), table.columns.end(), [](const lab::Column& column) {
+    return column.key == key::devices.name || column.key == key::used.name;
+  });
   table.marked = devices == table.columns.end() ? 0 : static_cast<std::size_t>(devices - table.columns.begin());
   const bool timed = std::any_of(table.columns.begin(), table.columns.end(), is_timed);
-  const bool mixed = std::any_of(result.rows.begin(), result.rows.end(), is_simulated) &&
+  const bool mixed = std::any_of(result.rows.begin(), result.rows.end(), lab::is_simulated) &&
                      std::any_of(result.rows.begin(), result.rows.end(),
-                                 [](const Json& row) { return !is_simulated(row) && !row.contains("reason"); });
+                                 [](const Record& row) { return !lab::is_simulated(row) && !row.has(key::reason); });
   bool crowded = false;
-  for (const Json& row : result.rows) {
+  for (const Record& row : result.rows) {
     table.cells.emplace_back();
     for (std::size_t c = 0; c < table.columns.size(); ++c) {
       const lab::Column& column = table.columns[c];
-      const bool counted = row.contains(column.key) && row[column.key].is_number() && !units_of(column.format).empty();
-      const double number = counted ? row[column.key].get<double>() : 0;
+      const Json* value = row.find(column.key);
+      const bool numeric = value != nullptr && value->is_number();
+      const bool counted = numeric && !units_of(column.format).empty();
+      const double number = numeric ? value->get<double>() : 0;
       const bool whole = units[c].factor == 1 && number == std::floor(number);
-      table.cells.back().push_back(row.contains("reason") && !row.contains(column.key) ? "-"
-                                   : counted && whole                                  ? fmt::format("{:.0f}", number)
-                                   : counted                                           ? rate_text(number / units[c].factor)
-                                   : column.format == Format::percent && row.contains(column.key) && row[column.key].is_number()
-                                       ? percent_text(row[column.key].get<double>())
-                                       : cell(row, column));
+      table.cells.back().push_back(row.has(key::reason) && value == nullptr      ? "-"
+                                   : counted && whole                            ? fmt::format("{:.0f}", number)
+                                   : counted                                     ? rate_text(number / units[c].factor)
+                                   : column.format == Format::percent && numeric ? percent_text(number)
+                                                                                 : cell(row, column));
     }
-    const bool shares_cores = timed && row.value("oversubscribed", false);
+    const bool shares_cores = timed && row.value(key::oversubscribed, false);
     crowded = crowded || shares_cores;
-    table.marks.push_back(std::string(shares_cores ? "†" : "") + (mixed && is_simulated(row) ? "‡" : ""));
+    table.marks.push_back(std::string(shares_cores ? "†" : "") + (mixed && lab::is_simulated(row) ? "‡" : ""));
   }
   if (crowded) {
     table.notes.emplace_back(
@@ -189,7 +193,7 @@ ShownTable shown_table(const lab::Result& result) {
   }
   if (mixed) {
     table.notes.emplace_back("‡ simulated");
-  } else if (std::any_of(result.rows.begin(), result.rows.end(), is_simulated)) {
+  } else if (std::any_of(result.rows.begin(), result.rows.end(), lab::is_simulated)) {
     table.notes.emplace_back("all rows are simulated");
   }
   return table;

@@ -8,7 +8,7 @@
 namespace baton::report {
 
 /// A value with its unit, "5.12 ms", "85.0 %", "1.70×"; the page writes it alike (web/src/format.js).
-std::string cell(const lab::Json& row, const lab::Column& column);
+std::string cell(const lab::Record& row, const lab::Column& column);
 
 /// The table of a result as people read it. All numbers of a column have one unit, which its heading names, and three significant
 /// figures.

@@ -15,6 +15,8 @@ namespace {
 
 using lab::Format;
 using lab::Json;
+using lab::Record;
+namespace key = lab::key;
 
 /// Long sentences over several lines, with a mark in front of the first. Lines of a sentence stay lines.
 std::string wrapped(const std::string& sentence, std::size_t columns, const std::string& mark) {
@@ -87,16 +89,19 @@ std::string_view kind_text(lab::Plot::Kind kind) {
 }
 
 /// Whether a point has what the plot shows.
-bool draws_something(const lab::Plot& plot, const std::vector<Json>& points) {
-  const auto has = [](const Json& point, const std::string& key) { return point.contains(key) && point[key].is_number(); };
-  return std::any_of(points.begin(), points.end(), [&](const Json& point) {
+bool draws_something(const lab::Plot& plot, const std::vector<Record>& points) {
+  const auto has = [](const Record& point, const std::string& column) {
+    const Json* value = point.find(column);
+    return value != nullptr && value->is_number();
+  };
+  return std::any_of(points.begin(), points.end(), [&](const Record& point) {
     return plot.kind == lab::Plot::Kind::stacked
                ? std::any_of(plot.parts.begin(), plot.parts.end(), [&](const std::string& part) { return has(point, part); })
                : has(point, plot.y);
   });
 }
 
-Json curves_json(const lab::Plot& plot, const std::vector<Json>& rows) {
+Json curves_json(const lab::Plot& plot, const std::vector<Record>& rows) {
   Json list = Json::array();
   for (const lab::Curve& curve : plot.curves ? plot.curves(rows) : std::vector<lab::Curve>()) {
     Json points = Json::array();
@@ -152,7 +157,7 @@ Json noise_json(std::vector<double> rates) {
   }
   std::sort(rates.begin(), rates.end());
   const double spread = (rates[rates.size() * 9 / 10] - rates[rates.size() / 10]) / findings::median(rates);
-  return {{"pulse_gflops", rates},
+  return {{key::pulse_gflops.name, rates},
           {"spread", spread},
           {"sentence", fmt::format("{}: the same computation, timed beside every point, varied by {:.1f} % (10th to 90th "
                                    "percentile){}.",
@@ -259,7 +264,8 @@ std::string to_markdown(const lab::Result& result) {
 namespace {
 
 /// What a row was trained with: the last columns of its CSV.
-constexpr std::array<const char*, 7> trained_keys{"model", "strategy", "batch", "optimizer", "precision", "seed", "device"};
+constexpr std::array<const char*, 7> trained_keys{key::model.name,     key::strategy.name, key::batch.name, key::optimizer.name,
+                                                  key::precision.name, key::seed.name,     key::device.name};
 
 }  // namespace
 
@@ -281,21 +287,25 @@ std::string to_csv(const lab::Result& result) {
   for (const lab::Column& column : result.experiment->columns) {
     keys.push_back(column.key);
   }
-  keys.insert(keys.end(), {"time_low_ns", "time_high_ns", "origin", "oversubscribed", "reason"});
+  keys.insert(keys.end(), {key::time_low_ns, key::time_high_ns, key::origin, key::oversubscribed, key::reason});
   for (std::size_t k = 0; k < keys.size(); ++k) {
     out += (k == 0 ? "" : ",") + keys[k];
   }
-  for (const char* key : trained_keys) {
-    out += fmt::format(",trained_{}", key);
+  for (const char* name : trained_keys) {
+    out += fmt::format(",trained_{}", name);
   }
   out += '\n';
-  for (const Json& row : result.rows) {
+  const auto cell = [](const Record& record, const std::string& column) {
+    const Json* value = record.find(column);
+    return csv_cell(value == nullptr ? Json() : *value);
+  };
+  for (const Record& row : result.rows) {
     for (std::size_t k = 0; k < keys.size(); ++k) {
-      out += (k == 0 ? "" : ",") + csv_cell(row.value(keys[k], Json()));
+      out += (k == 0 ? "" : ",") + cell(row, keys[k]);
     }
-    const Json trained = row.value("trained", Json());
-    for (const char* key : trained_keys) {
-      out += "," + csv_cell(trained.is_object() ? trained.value(key, Json()) : Json());
+    const Record trained = row.value(key::trained, {});
+    for (const char* name : trained_keys) {
+      out += "," + cell(trained, name);
     }
     out += '\n';
   }
@@ -314,13 +324,13 @@ Json to_json(const lab::Result& result) {
     answers.push_back(
         {{"id", answer.id}, {"reference", reference(answer.id)}, {"question", answer.question}, {"text", answer.text}});
   }
-  Json timelines = result.timelines;
+  Json timelines = job::to_stored(result.timelines);
   for (Json& timeline : timelines) {
-    timeline.emplace("gpus", Json::array());  // which records of an earlier version lack
+    timeline.emplace(key::gpus.name, Json::array());  // which records of an earlier version lack
   }
   Json plots = Json::array();
   for (const lab::Plot& plot : experiment.plots) {
-    const std::vector<Json> points = lab::points_of(plot, result.rows);
+    const std::vector<Record> points = lab::points_of(plot, result.rows);
     if (!draws_something(plot, points)) {
       continue;
     }
@@ -340,19 +350,19 @@ Json to_json(const lab::Result& result) {
                      {"parts", plot.parts},
                      {"part_titles", plot.part_titles},
                      {"theory", plot.theory},
-                     {"rows", plot.points ? Json(points) : Json()},
+                     {"rows", plot.points ? job::to_stored(points) : Json()},
                      {"curves", curves_json(plot, result.rows)}});
   }
   return {{"id", experiment.id},
           {"part", experiment.part},
           {"title", experiment.title},
           {"task", experiment.task},
-          {"trained", result.trained},
+          {key::trained.name, result.trained},
           {"answers", answers},
           {"preset", lab::to_text(result.preset)},
           {"columns", columns},
           {"notes", shown.notes},
-          {"rows", result.rows},
+          {"rows", job::to_stored(result.rows)},
           {"plots", plots},
           {"details", result.details},
           {"command", result.command},
@@ -364,16 +374,16 @@ Json to_report(const std::vector<lab::Result>& results, const lab::RunSpec& kept
   std::vector<double> pulses;
   bool oversubscribed = false;
   for (const lab::Result& result : results) {
-    for (const Json& row : result.rows) {
-      oversubscribed = oversubscribed || row.value("oversubscribed", false);
-      if (row.contains("pulse_gflops")) {
-        pulses.push_back(row["pulse_gflops"].get<double>());
+    for (const Record& row : result.rows) {
+      oversubscribed = oversubscribed || row.value(key::oversubscribed, false);
+      if (row.has(key::pulse_gflops)) {
+        pulses.push_back(row[key::pulse_gflops]);
       }
     }
     experiments.push_back(to_json(result));
   }
   Json machine = kept.environment;
-  machine["oversubscribed"] = oversubscribed;
+  machine[key::oversubscribed.name] = oversubscribed;
   return {{"title", kept.title.empty() ? "Experiments" : kept.title},
           {"created", kept.created.empty() ? "at a time that was not kept" : kept.created},
           {"command", kept.run_command},

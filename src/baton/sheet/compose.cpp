@@ -21,26 +21,25 @@ namespace baton::sheet {
 namespace {
 
 using lab::Json;
+using lab::Record;
+namespace key = lab::key;
 using lab::replaced;
 
-bool is_measured(const Json& row) { return !row.contains("reason"); }
+bool is_measured(const Record& row) { return !row.has(key::reason); }
 
-double largest(const std::vector<Json>& rows, const std::string& key) {
+double largest(const std::vector<Record>& rows, const std::string& column) {
   double most = 0;
-  for (const Json& row : rows) {
-    if (row.contains(key) && row[key].is_number()) {
-      most = std::max(most, std::abs(row[key].get<double>()));
-    }
+  for (const Record& row : rows) {
+    most = std::max(most, std::abs(lab::number_in(row, column).value_or(0)));
   }
   return most;
 }
 
 /// Of those that are not 0; 0 if there are none.
-double smallest(const std::vector<Json>& rows, const std::string& key) {
+double smallest(const std::vector<Record>& rows, const std::string& column) {
   double least = 0;
-  for (const Json& row : rows) {
-    if (row.contains(key) && row[key].is_number() && row[key].get<double>() != 0) {
-      const double size = std::abs(row[key].get<double>());
+  for (const Record& row : rows) {
+    if (const double size = std::abs(lab::number_in(row, column).value_or(0)); size != 0) {
       least = least == 0 ? size : std::min(least, size);
     }
   }
@@ -77,26 +76,25 @@ std::string number_in(double value) {
   return fmt::format("{:.{}f}", value, places);
 }
 
-std::string list_of(const std::vector<Json>& rows, const std::string& key) {
+std::string list_of(const std::vector<Record>& rows, const std::string& column) {
   std::string out;
-  for (const Json& value : lab::values_of(rows, key)) {
-    out += (out.empty() ? "" : ", ") + lab::word_of(value);
+  for (const std::string& word : lab::words_of(rows, column)) {
+    out += (out.empty() ? "" : ", ") + word;
   }
   return out;
 }
 
-std::vector<Json> measured_rows(const lab::Result& result) {
-  std::vector<Json> rows = result.rows;
-  std::erase_if(rows, [](const Json& row) { return !is_measured(row); });
+std::vector<Record> measured_rows(const lab::Result& result) {
+  std::vector<Record> rows = result.rows;
+  std::erase_if(rows, [](const Record& row) { return !is_measured(row); });
   return rows;
 }
 
 /// "MSE", "MSE and cross-entropy": the losses that the rows were trained with.
-std::string losses_of(const std::vector<Json>& rows) {
+std::string losses_of(const std::vector<Record>& rows) {
   std::vector<std::string> losses;
-  for (const Json& row : rows) {
-    const Json trained = row.value("trained", Json::object());
-    const std::string said = trained.is_object() ? trained.value("loss", "mse") : "mse";
+  for (const Record& row : rows) {
+    const std::string said = row.value(key::trained, {}).value(key::loss, "mse");
     const std::string loss = said == "mse" ? "MSE" : replaced(said, "_", "-");
     if (std::find(losses.begin(), losses.end(), loss) == losses.end()) {
       losses.push_back(loss);
@@ -107,28 +105,28 @@ std::string losses_of(const std::vector<Json>& rows) {
 
 /// "mlp:dim=1024,depth=2, global batch 64": what the rows of an experiment trained.
 std::string trained(const lab::Result& result) {
-  const std::vector<Json> rows = measured_rows(result);
+  const std::vector<Record> rows = measured_rows(result);
   if (rows.empty()) {
     return "nothing was measured";
   }
   const std::string& id = result.experiment->id;
   if (id == "matrix-power") {
-    return fmt::format("A and B {0} × {0} in float32, n = {1}", list_of(rows, "size"), list_of(rows, "power"));
+    return fmt::format("A and B {0} × {0} in float32, n = {1}", list_of(rows, key::size), list_of(rows, key::power));
   }
   std::string model;
-  const auto has = [&](const char* key) { return rows.front().contains(key); };
+  const auto has = [&](const std::string& column) { return rows.front().find(column) != nullptr; };
   if (id == "first-split") {
     model = "Linear(1000, 2000) + ReLU and Linear(2000, 1000) + ReLU";
-  } else if (has("case")) {
-    model = fmt::format("Linear + ReLU blocks, DIM x DEPTH {}", list_of(rows, "case"));
-  } else if (has("dim")) {
-    model = fmt::format("Linear + ReLU blocks, DIM {}, DEPTH {}", list_of(rows, "dim"), list_of(rows, "depth"));
-  } else if (has("model")) {
-    model = list_of(rows, "model");
+  } else if (has(key::case_)) {
+    model = fmt::format("Linear + ReLU blocks, DIM x DEPTH {}", list_of(rows, key::case_));
+  } else if (has(key::dim)) {
+    model = fmt::format("Linear + ReLU blocks, DIM {}, DEPTH {}", list_of(rows, key::dim), list_of(rows, key::depth));
+  } else if (has(key::model)) {
+    model = list_of(rows, key::model);
   }
   const job::JobSpec usual;
   for (const lab::Axis& axis : result.experiment->axes) {
-    if (model.empty() && axis.name == "model") {  // rows that are of tasks do not repeat it
+    if (model.empty() && axis.name == key::model.name) {  // rows that are of tasks do not repeat it
       model = lab::word_of((result.preset == lab::Preset::full ? axis.full : axis.quick).front());
     }
   }
@@ -136,9 +134,9 @@ std::string trained(const lab::Result& result) {
     const std::size_t comma = model.find(",depth=");
     model = fmt::format("Linear + ReLU blocks, DIM {}, DEPTH {}", model.substr(dim + 4, comma - dim - 4), model.substr(comma + 7));
   }
-  const std::string batch = has("global_batch") ? list_of(rows, "global_batch")
-                            : has("batch")      ? list_of(rows, "batch")
-                                                : fmt::format("{}", usual.batch);
+  const std::string batch = has(key::global_batch) ? list_of(rows, key::global_batch)
+                            : has(key::batch)      ? list_of(rows, key::batch)
+                                                   : fmt::format("{}", usual.batch);
   return fmt::format("{}; global batch {}; SGD, learning rate 0.01; {}; {} loss; seed {}", model, batch,
                      strategy::to_text(usual.precision), losses_of(rows),
                      id == "timing" ? "0, and 1 in the third run" : fmt::format("{}", usual.seed));
@@ -146,9 +144,9 @@ std::string trained(const lab::Result& result) {
 
 /// Axes of which the rows have fewer or smaller values than the sheet's own, in words.
 std::vector<std::string> reductions(const lab::Result& result) {
-  const auto list = [](const std::vector<Json>& values) {
+  const auto list = [](const std::vector<job::FieldValue>& values) {
     std::string text;
-    for (const Json& value : values) {
+    for (const job::FieldValue& value : values) {
       text += (text.empty() ? "" : ", ") + lab::word_of(value);
     }
     return text;
@@ -169,11 +167,12 @@ const lab::Result* find_result(const Source& source, const std::string& id) {
 }
 
 /// Whether a table of the rows has the column. A simulated step is always the same: it has no standard deviation.
-bool has_column(const std::vector<Json>& rows, const std::string& key) {
-  const bool filled = std::any_of(rows.begin(), rows.end(), [&](const Json& row) {
-    return row.contains(key) && !lab::word_of(row[key]).empty() && !row[key].is_null();
+bool has_column(const std::vector<Record>& rows, const std::string& column) {
+  const bool filled = std::any_of(rows.begin(), rows.end(), [&](const Record& row) {
+    const Json* value = row.find(column);
+    return value != nullptr && !lab::word_of(*value).empty() && !value->is_null();
   });
-  return filled && (key != "std_ns" || largest(rows, key) > 0);
+  return filled && (column != key::std_ns.name || largest(rows, column) > 0);
 }
 
 /// Whether the second source answers a question of the task that the first does not: then its table is shown too.
@@ -207,7 +206,7 @@ std::string split_constructor(const std::string& name) {
 void add_pictures(Pictures& pictures, const lab::Result& result, const std::vector<lab::Plot>& plots, std::size_t most,
                   const std::string& origin) {
   const std::size_t before = pictures.row.size();
-  const std::vector<Json> rows = measured_rows(result);
+  const std::vector<Record> rows = measured_rows(result);
   for (const lab::Plot& plot : plots) {
     // Bars per device have names too long for half a page.
     const bool own = plot.kind == lab::Plot::Kind::line || &plots != &result.experiment->plots;
@@ -285,21 +284,21 @@ std::string of_this_case(const std::string& answer) {
 lab::Plot shares_plot() {
   return {.kind = lab::Plot::Kind::stacked,
           .title = "Computing against communication",
-          .x = "where",
-          .y = "rest_share",
+          .x = key::where,
+          .y = key::rest_share,
           .x_title = "case and devices",
           .y_title = "share of the step",
           .y_format = lab::Format::percent,
-          .parts = {"rest_share", "exposed_share"},
+          .parts = {key::rest_share, key::exposed_share},
           .part_titles = {"computing and the rest", "exposed communication and waiting"},
           .x_format = lab::Format::text,
-          .points = [](const std::vector<Json>& rows) {
-            std::vector<Json> points;
-            for (const Json& row : lab::headline_rows(rows)) {
-              if (row.contains("exposed_share") && row["exposed_share"].is_number()) {
-                points.push_back({{"where", fmt::format("{} on {}", lab::word_of(row["case"]), lab::word_of(row["devices"]))},
-                                  {"rest_share", 1 - row["exposed_share"].get<double>()},
-                                  {"exposed_share", row["exposed_share"]}});
+          .points = [](const std::vector<Record>& rows) {
+            std::vector<Record> points;
+            for (const Record& row : lab::headline_rows(rows)) {
+              if (row.has(key::exposed_share)) {
+                const double exposed = row[key::exposed_share];
+                points.push_back({key::where(fmt::format("{} on {}", lab::text(row, key::case_), lab::text(row, key::devices))),
+                                  key::rest_share(1 - exposed), key::exposed_share(exposed)});
               }
             }
             return points;
@@ -311,11 +310,12 @@ std::set<std::int64_t> missing_devices(const Source& source) {
   std::set<std::int64_t> missing;
   for (const auto& [id, result] : source.results) {
     for (const lab::Axis& axis : result.experiment->axes) {
-      for (const Json& count : axis.name != "devices"               ? std::vector<Json>()
-                               : result.preset == lab::Preset::full ? axis.full
-                                                                    : axis.quick) {
-        if (source.most_devices > 0 && count.get<std::int64_t>() > source.most_devices) {
-          missing.insert(count.get<std::int64_t>());
+      for (const job::FieldValue& count : axis.name != key::devices.name       ? std::vector<job::FieldValue>()
+                                          : result.preset == lab::Preset::full ? axis.full
+                                                                               : axis.quick) {
+        if (const auto* number = std::get_if<std::int64_t>(&count);
+            source.most_devices > 0 && number != nullptr && *number > source.most_devices) {
+          missing.insert(*number);
         }
       }
     }
@@ -335,15 +335,16 @@ std::string noise_text(const Task& task, const Evidence& evidence) {
     if (!noise_beside(task, id, evidence)) {
       continue;
     }
-    const std::vector<Json> rows = lab::headline_rows(measured_rows(*find_result(evidence.beside, id)));
+    const std::vector<Record> rows = lab::headline_rows(measured_rows(*find_result(evidence.beside, id)));
     std::vector<std::string> shares;
-    for (const Json& row : rows) {
-      shares.push_back(fmt::format("{}{} under {}", lab::percent(lab::number(row, "std_ns") / lab::number(row, "time_per_step_ns")),
-                                   shares.empty() ? " of the median" : "", lab::word_of(row["strategy"])));
+    for (const Record& row : rows) {
+      shares.push_back(fmt::format("{}{} under {}",
+                                   lab::percent(lab::number(row, key::std_ns) / lab::number(row, key::time_per_step_ns)),
+                                   shares.empty() ? " of the median" : "", lab::text(row, key::strategy)));
     }
     if (!rows.empty()) {
-      return fmt::format("the std of step times is {}, on {}{}.", lab::listing(shares), lab::devices_text(rows[0]["devices"]),
-                         rows[0].value("oversubscribed", false) ? "*" : "");
+      return fmt::format("the std of step times is {}, on {}{}.", lab::listing(shares), lab::devices_text(rows[0][key::devices]),
+                         rows[0].value(key::oversubscribed, false) ? "*" : "");
     }
   }
   return "";
@@ -366,13 +367,13 @@ std::string split_without_devices(const Task& task, const Source& source) {
   std::vector<std::string> models;
   for (const std::string& id : task.experiments) {
     const lab::Result* result = find_result(source, id);
-    const std::vector<Json> rows = result == nullptr ? std::vector<Json>() : measured_rows(*result);
-    for (const Json& model : lab::values_of(rows, "model")) {
+    const std::vector<Record> rows = result == nullptr ? std::vector<Record>() : measured_rows(*result);
+    for (const std::string& model : lab::values_of(rows, key::model)) {
       std::int64_t blocks = 0;
-      for (const Json& count : lab::where(rows, "model", model)[0].value("blocks_each", Json::array())) {
-        blocks += count.get<std::int64_t>();
+      for (const std::int64_t count : lab::where(rows, key::model, model)[0].value(key::blocks_each, {})) {
+        blocks += count;
       }
-      const std::string name = lab::word_of(model);
+      const std::string& name = model;
       models.push_back(
           fmt::format("{} of {}", even_runs(blocks, task.split_over),
                       name.starts_with("resnet:") ? "ResNet-" + name.substr(7, name.find(',') - 7) : "`" + name + "`"));
@@ -480,11 +481,11 @@ Section section_of(const Task& task, const Evidence& evidence) {
           (measured_rows(*result).empty() && find_result(evidence.beside, id) != nullptr)) {
         continue;
       }
-      const std::vector<Json> rows = measured_rows(*result);
-      const bool counted = !rows.empty() && rows.front().contains("devices");
+      const std::vector<Record> rows = measured_rows(*result);
+      const bool counted = !rows.empty() && rows.front().has(key::devices);
       Paragraph line{
           fmt::format("{}: {}. Devices: {}{}{}. Command: `{}`.{}", id == "matrix-power" ? "Computed" : "Trained", trained(*result),
-                      counted ? list_of(rows, "devices") + " × " : "", source.devices, source.simulated ? ", simulated" : "",
+                      counted ? list_of(rows, key::devices) + " × " : "", source.devices, source.simulated ? ", simulated" : "",
                       result->command, files.empty() ? "" : " Code: " + files + "."),
           true};
       if (task.columns.empty()) {
@@ -497,9 +498,9 @@ Section section_of(const Task& task, const Evidence& evidence) {
   for (const std::string& id : task.experiments) {
     std::set<std::string> reasons;
     if (const lab::Result* result = find_result(evidence.first, id)) {
-      for (const Json& row : result->rows) {
-        if (row.contains("reason")) {
-          reasons.insert(lab::word_of(row["reason"]));
+      for (const Record& row : result->rows) {
+        if (row.has(key::reason)) {
+          reasons.insert(row[key::reason]);
         }
       }
     }
@@ -531,7 +532,7 @@ Section section_of(const Task& task, const Evidence& evidence) {
             grid_of(*result, task.columns,
                     !both ? "" : fmt::format("{} ({})", source->simulated ? "Simulated" : "Measured", source->devices)));
       }
-      const std::vector<Json> rows = measured_rows(*result);
+      const std::vector<Record> rows = measured_rows(*result);
       for (const std::vector<std::string>* keys : {&task.columns, &task.gpu_columns}) {
         for (const std::string& key : *keys) {
           if (has_column(rows, key)) {
@@ -539,7 +540,7 @@ Section section_of(const Task& task, const Evidence& evidence) {
           }
         }
       }
-      if (std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row.contains("gpu_memory_bytes"); })) {
+      if (std::any_of(rows.begin(), rows.end(), [](const Record& row) { return row.has(key::gpu_memory_bytes); })) {
         grids.row.push_back(grid_of(*result, task.gpu_columns, "As nvidia-smi reports it"));
       }
       const std::vector<lab::Plot> shares{shares_plot()};
@@ -636,36 +637,38 @@ std::string find_answer(const Source& source, const std::string& id, std::size_t
 bool is_reduced(const lab::Result& result) { return !reductions(result).empty(); }
 
 bool oversubscribed(const lab::Result& result) {
-  return std::any_of(result.rows.begin(), result.rows.end(), [](const Json& row) { return row.value("oversubscribed", false); });
+  return std::any_of(result.rows.begin(), result.rows.end(),
+                     [](const Record& row) { return row.value(key::oversubscribed, false); });
 }
 
 std::string job_of(const std::string& experiment, const lab::Point& point) {
-  const auto word = [&](const char* key, const std::string& usual) {
-    return point.contains(key) ? lab::word_of(point[key]) : usual;
+  const auto word = [&](const std::string& axis, const std::string& usual) {
+    return point.contains(axis) ? lab::word_of(point[axis]) : usual;
   };
   const job::JobSpec usual;
   if (experiment == "split" || experiment == "depth" || experiment == "all-devices" || experiment == "transfers") {
-    return fmt::format("layers of {}x{} on {}", word("dim", ""), word("depth", ""), word("devices", ""));
+    return fmt::format("layers of {}x{} on {}", word(key::dim, ""), word(key::depth, ""), word(key::devices, ""));
   }
-  std::string model = word("model", usual.model);
+  std::string model = word(key::model, usual.model);
   if (experiment == "comm-vs-compute") {
-    const std::string size = word("case", "");
+    const std::string size = word(key::case_, "");
     const std::size_t cross = size.find('x');
     model = fmt::format("mlp:dim={},depth={}", size.substr(0, cross), cross == std::string::npos ? "2" : size.substr(cross + 1));
   }
-  const std::string delay = word("delay_ms", "0");
+  const std::string delay = word(key::delay_ms, "0");
   const bool delayed = delay != "0" && delay != "0.0";
   if (experiment == "strong-scaling" || experiment == "comm-vs-compute" || experiment == "batch-scaling" ||
       ((experiment == "delay" || experiment == "imbalance") && !delayed) ||
-      (experiment == "dp-vs-ddp" && word("strategy", "") == "ddp")) {
-    return fmt::format("ddp of {}, batch {}, on {}", model, word("batch", fmt::format("{}", usual.batch)), word("devices", ""));
+      (experiment == "dp-vs-ddp" && word(key::strategy, "") == "ddp")) {
+    return fmt::format("ddp of {}, batch {}, on {}", model, word(key::batch, fmt::format("{}", usual.batch)),
+                       word(key::devices, ""));
   }
   return "";
 }
 
 Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, std::string caption) {
   Grid grid{std::move(caption), {}, {}, {}};
-  const std::vector<Json> rows = measured_rows(result);
+  const std::vector<Record> rows = measured_rows(result);
   grid.rows.resize(rows.size());
   for (const std::string& key : keys) {
     const auto& columns = result.experiment->columns;
@@ -680,9 +683,8 @@ Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, st
     grid.heading.push_back(column->heading + (unit.scale == 0 ? "" : fmt::format(" ({})", unit.name)));
     grid.text.push_back(column->format == lab::Format::text);
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      const bool number = rows[r].contains(key) && rows[r][key].is_number();
-      grid.rows[r].push_back(number && unit.scale > 0 ? number_in(rows[r][key].get<double>() / unit.scale)
-                                                      : report::cell(rows[r], *column));
+      const std::optional<double> number = lab::number_in(rows[r], key);
+      grid.rows[r].push_back(number && unit.scale > 0 ? number_in(*number / unit.scale) : report::cell(rows[r], *column));
     }
   }
   const bool marks = !result.rows.empty() && oversubscribed(result);
@@ -690,7 +692,7 @@ Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, st
     grid.heading.emplace_back("");
     grid.text.push_back(true);
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      grid.rows[r].emplace_back(rows[r].value("oversubscribed", false) ? "*" : "");
+      grid.rows[r].emplace_back(rows[r].value(key::oversubscribed, false) ? "*" : "");
     }
   }
   return grid;

@@ -13,26 +13,28 @@
 namespace baton::sheet {
 namespace {
 
-std::vector<lab::Json> rows_of(const Evidence& evidence, const std::string& experiment) {
+namespace key = lab::key;
+
+std::vector<lab::Record> rows_of(const Evidence& evidence, const std::string& experiment) {
   const auto found = evidence.first.results.find(experiment);
-  std::vector<lab::Json> rows = found == evidence.first.results.end() ? std::vector<lab::Json>() : found->second.rows;
-  std::erase_if(rows, [](const lab::Json& row) { return row.contains("reason"); });
+  std::vector<lab::Record> rows = found == evidence.first.results.end() ? std::vector<lab::Record>() : found->second.rows;
+  std::erase_if(rows, [](const lab::Record& row) { return row.has(key::reason); });
   return rows;
 }
 
 std::string mlp_of(const std::string& dim, const std::string& depth) { return fmt::format("mlp:dim={},depth={}", dim, depth); }
 
 /// The script's model in the size that was run for the document: its own if that is among the rows, else the largest one.
-std::string model_of(const Script& script, const std::vector<lab::Json>& rows) {
+std::string model_of(const Script& script, const std::vector<lab::Record>& rows) {
   std::string model = script.spec.model;
-  for (const lab::Json& row : rows) {
+  for (const lab::Record& row : rows) {
     std::string size = model;
-    if (row.contains("case")) {
-      const std::string name = lab::word_of(row["case"]);
+    if (row.has(key::case_)) {
+      const std::string name = lab::text(row, key::case_);
       const std::size_t cross = name.find('x');
       size = cross == std::string::npos ? mlp_of(name, "2") : mlp_of(name.substr(0, cross), name.substr(cross + 1));
-    } else if (row.contains("dim")) {
-      size = mlp_of(lab::word_of(row["dim"]), script.spec.model.substr(script.spec.model.find("depth=") + 6));
+    } else if (row.has(key::dim)) {
+      size = mlp_of(lab::text(row, key::dim), script.spec.model.substr(script.spec.model.find("depth=") + 6));
     }
     if (size == script.spec.model) {
       return size;
@@ -46,13 +48,13 @@ std::string model_of(const Script& script, const std::vector<lab::Json>& rows) {
 constexpr std::int64_t sheets_size = 10000;
 
 /// The values that the rows of the sheet's experiments have under a key, each once.
-std::vector<std::string> sizes_of(const Evidence& evidence, const std::vector<Task>& tasks, const char* key) {
+std::vector<std::string> sizes_of(const Evidence& evidence, const std::vector<Task>& tasks, const std::string& column) {
   std::vector<std::string> sizes;
   for (const Task& task : tasks) {
     for (const std::string& id : task.experiments) {
-      for (const lab::Json& value : lab::values_of(rows_of(evidence, id), key)) {
-        if (std::find(sizes.begin(), sizes.end(), lab::word_of(value)) == sizes.end()) {
-          sizes.push_back(lab::word_of(value));
+      for (const std::string& word : lab::words_of(rows_of(evidence, id), column)) {
+        if (std::find(sizes.begin(), sizes.end(), word) == sizes.end()) {
+          sizes.push_back(word);
         }
       }
     }
@@ -72,8 +74,8 @@ std::string with_value(std::string program, const std::string& name, const std::
 
 /// The program with the sizes of the document's tables instead of the sheet's own.
 std::string in_the_size_of_the_tables(std::string program, const Evidence& evidence, const std::vector<Task>& tasks) {
-  const std::vector<std::string> dims = sizes_of(evidence, tasks, "dim");
-  const std::vector<std::string> sizes = sizes_of(evidence, tasks, "size");
+  const std::vector<std::string> dims = sizes_of(evidence, tasks, key::dim);
+  const std::vector<std::string> sizes = sizes_of(evidence, tasks, key::size);
   const auto quoted = [](const std::vector<std::string>& names) {
     std::string list;
     for (const std::string& name : names) {
@@ -81,17 +83,14 @@ std::string in_the_size_of_the_tables(std::string program, const Evidence& evide
     }
     return list.empty() ? "" : "{" + list + "}";
   };
-  std::vector<std::string> models;
-  const std::vector<lab::Json> split = rows_of(evidence, "four-way-split");
-  for (const lab::Json& model : lab::values_of(split, "model")) {
-    models.push_back(lab::word_of(model));
-  }
+  const std::vector<lab::Record> split = rows_of(evidence, "four-way-split");
+  const std::vector<std::string> models = lab::words_of(split, key::model);
   program = with_value(std::move(program), "models_of_the_tables", quoted(models));
   program = with_value(std::move(program), "batch_of_the_tables",
-                       split.empty() ? "" : lab::word_of(split.back().value("batch", lab::Json(120))));
+                       split.empty() ? "" : fmt::format("{}", split.back().value(key::batch, 120)));
   program = with_value(std::move(program), "dim_of_the_tables", dims.empty() ? "" : fmt::format("\"{}\"", dims.back()));
   program = with_value(std::move(program), "size_of_the_tables", sizes.empty() ? "" : sizes.back());
-  return with_value(std::move(program), "cases_of_the_tables", quoted(sizes_of(evidence, tasks, "case")));
+  return with_value(std::move(program), "cases_of_the_tables", quoted(sizes_of(evidence, tasks, key::case_)));
 }
 
 }  // namespace
@@ -116,12 +115,11 @@ Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence
     if (!wanted.contains(script.file)) {
       continue;
     }
-    const std::vector<lab::Json> rows = rows_of(evidence, script.experiment);
+    const std::vector<lab::Record> rows = rows_of(evidence, script.experiment);
     if (script.steps == 0) {
-      const std::int64_t measured = rows.empty() ? sheets_size : rows.back().value("size", sheets_size);
-      const std::string resnet = rows.empty() ? "resnet:50,image=128,classes=1000"
-                                              : lab::word_of(rows.back().value("model", lab::Json("")));
-      const std::int64_t batch = rows.empty() ? 120 : rows.back().value("batch", std::int64_t{120});
+      const std::int64_t measured = rows.empty() ? sheets_size : rows.back().value(key::size, sheets_size);
+      const std::string resnet = rows.empty() ? "resnet:50,image=128,classes=1000" : rows.back().value(key::model, "");
+      const std::int64_t batch = rows.empty() ? 120 : rows.back().value(key::batch, 120);
       files["code/" + script.file] = script.experiment == "matrix-power" ? matrix_power_twin(sheets_size, 10, 0, script.file)
                                                                          : four_way_split_twin(resnet, batch, script.file);
       launches += fmt::format("    python3 {}\n", script.file);

@@ -15,6 +15,8 @@ namespace baton::sheet {
 namespace {
 
 using lab::Json;
+using lab::Record;
+namespace key = lab::key;
 using Kind = Mark::Kind;
 using Anchor = Mark::Anchor;
 
@@ -31,12 +33,9 @@ constexpr std::array<std::array<int, 3>, 6> palette{
 
 int color_of(std::size_t series) { return static_cast<int>(1 + series % (palette.size() - 1)); }
 
-std::optional<double> value_of(const Json& row, const std::string& key) {
-  if (!row.contains(key) || !row[key].is_number()) {
-    return std::nullopt;
-  }
-  const double value = row[key].get<double>();
-  return std::isfinite(value) ? std::optional(value) : std::nullopt;
+std::optional<double> value_of(const Record& row, const std::string& column) {
+  const std::optional<double> value = lab::number_in(row, column);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 /// What numbers of a format are divided by to be shown, and the unit that they then have.
@@ -201,19 +200,20 @@ struct Series {
   std::vector<Point> points;
 };
 
-std::vector<Series> series_of(const lab::Plot& plot, const std::vector<Json>& rows) {
+std::vector<Series> series_of(const lab::Plot& plot, const std::vector<Record>& rows) {
   std::vector<Series> all;
-  for (const Json& row : rows) {
+  for (const Record& row : rows) {
     const std::optional<double> y = value_of(row, plot.y);
-    if (!y || !row.contains(plot.x)) {
+    const Json* x = row.find(plot.x);
+    if (!y || x == nullptr) {
       continue;
     }
-    const std::string name = plot.series.empty() || !row.contains(plot.series) ? "" : lab::word_of(row[plot.series]);
+    const std::string name = plot.series.empty() || row.find(plot.series) == nullptr ? "" : lab::text(row, plot.series);
     auto series = std::find_if(all.begin(), all.end(), [&](const Series& one) { return one.name == name; });
     if (series == all.end()) {
       series = all.insert(all.end(), {name, {}});
     }
-    series->points.push_back({row[plot.x], *y, value_of(row, plot.low), value_of(row, plot.high)});
+    series->points.push_back({*x, *y, value_of(row, plot.low), value_of(row, plot.high)});
   }
   return all;
 }
@@ -248,7 +248,9 @@ std::string titled(const std::string& title, const std::string& origin) {
 /// "2 devices": names of lines that are mere numbers say what they count.
 std::string series_name(const lab::Plot& plot, const std::string& name) {
   const bool number = !name.empty() && name.find_first_not_of("0123456789.") == std::string::npos;
-  return !number ? name : plot.series == "delay_ms" ? name + " ms" : name + (plot.series == "devices" ? " dev." : "");
+  return !number                             ? name
+         : plot.series == key::delay_ms.name ? name + " ms"
+                                             : name + (plot.series == key::devices.name ? " dev." : "");
 }
 
 Picture draw_lines(Picture picture, lab::Plot plot, const std::vector<Series>& all, const std::string& origin,
@@ -369,14 +371,14 @@ Picture draw_bars(Picture picture, const lab::Plot& plot, const std::vector<Seri
   return picture;
 }
 
-Picture draw_stacked(Picture picture, const lab::Plot& plot, const std::vector<Json>& rows) {
-  std::vector<Json> shown;
+Picture draw_stacked(Picture picture, const lab::Plot& plot, const std::vector<Record>& rows) {
+  std::vector<Record> shown;
   double highest = 0;
   double lowest = 0;
-  for (const Json& row : rows) {
+  for (const Record& row : rows) {
     double sum = 0;
     double below = 0;
-    bool whole = row.contains(plot.x);
+    bool whole = row.find(plot.x) != nullptr;
     for (const std::string& part : plot.parts) {
       const std::optional<double> value = value_of(row, part);
       whole = whole && value;
@@ -397,7 +399,7 @@ Picture draw_stacked(Picture picture, const lab::Plot& plot, const std::vector<J
   const double width = std::min(34.0, 0.7 * group);
   for (std::size_t g = 0; g < shown.size(); ++g) {
     const double centre = frame.left() + group * (static_cast<double>(g) + 0.5);
-    frame.x_label(centre, lab::word_of(shown[g][plot.x]));
+    frame.x_label(centre, lab::text(shown[g], plot.x));
     double up = 0;
     double down = 0;
     for (std::size_t p = 0; p < plot.parts.size(); ++p) {
@@ -413,7 +415,7 @@ Picture draw_stacked(Picture picture, const lab::Plot& plot, const std::vector<J
 
 }  // namespace
 
-Picture draw(const lab::Plot& plot, const std::vector<Json>& rows, const std::string& origin) {
+Picture draw(const lab::Plot& plot, const std::vector<Record>& rows, const std::string& origin) {
   Picture picture{.title = titled(plot.title, origin), .origin = origin};
   if (plot.kind == lab::Plot::Kind::stacked) {
     return draw_stacked(std::move(picture), plot, rows);
@@ -428,7 +430,7 @@ Picture draw(const lab::Plot& plot, const std::vector<Json>& rows, const std::st
   }
   std::vector<lab::Curve> curves = plot.curves ? plot.curves(rows) : std::vector<lab::Curve>();
   curves.resize(std::min<std::size_t>(curves.size(), 1));  // of more one could not tell which is which
-  return draw_lines(std::move(picture), plot, all, rows.front().value("origin", "measured"), curves);
+  return draw_lines(std::move(picture), plot, all, rows.front().value(key::origin, "measured"), curves);
 }
 
 std::string to_svg(const Picture& picture) {

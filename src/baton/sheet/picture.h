@@ -35,7 +35,7 @@ struct Picture {
 /// A plot of an experiment's rows: line, bars or stacked bars, axes with numbers and units, a legend where there are several
 /// series. `origin`, as "measured", follows the title where others are beside it. Empty, without marks, where fewer than two rows
 /// have a value.
-Picture draw(const lab::Plot& plot, const std::vector<lab::Json>& rows, const std::string& origin = "");
+Picture draw(const lab::Plot& plot, const std::vector<lab::Record>& rows, const std::string& origin = "");
 
 std::string to_svg(const Picture& picture);
 /// A picture environment that needs nothing but LaTeX and its package `color`.

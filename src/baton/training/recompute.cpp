@@ -10,12 +10,14 @@
 #include "baton/base/stop.h"
 #include "baton/cluster/gpu.h"
 #include "baton/cuda/cuda.h"
+#include "baton/job/keys.h"
 #include "baton/training/training.h"
 #include "baton/training/training_json.h"
 
 namespace baton::training {
 
 using job::Json;
+namespace key = job::key;
 
 namespace {
 
@@ -29,22 +31,22 @@ std::int64_t whole_number(const Json& result, const char* key) {
 }
 
 std::vector<double> losses_in(const Json& result) {
-  if (!result.contains("losses") || !result["losses"].is_array()) {
+  if (!result.contains(key::losses.name) || !result[key::losses.name].is_array()) {
     throw usage_error("the result has no losses, so that there is nothing to compare: it is no result of train --json");
   }
   std::vector<double> losses;
-  for (const Json& loss : result["losses"]) {
+  for (const Json& loss : result[key::losses.name]) {
     losses.push_back(loss.is_number() ? loss.get<double>() : std::nan(""));
   }
   return losses;
 }
 
 JobSpec spec_in(const Json& result) {
-  if (!result.contains("settings") || !result["settings"].is_object()) {
+  if (!result.contains(key::settings.name) || !result[key::settings.name].is_object()) {
     throw usage_error("the result has no settings, so that it cannot be done again: it is no result of train --json");
   }
   JobSpec spec;
-  for (const auto& [name, value] : result["settings"].items()) {
+  for (const auto& [name, value] : result[key::settings.name].items()) {
     if (!value.is_string()) {
       throw usage_error("the setting {} of the result is no text", name);
     }
@@ -58,22 +60,24 @@ void require_consistent(const Json& result, const JobSpec& spec, std::size_t los
   if (!spec.cluster.empty()) {
     throw usage_error("the result was simulated on {}, and a simulation has no losses", spec.cluster);
   }
-  if (whole_number(result, "steps_before") != 0) {
+  if (whole_number(result, key::steps_before.name) != 0) {
     throw usage_error("the result continues a checkpoint after {} steps: only a run from its first step can be done again",
-                      whole_number(result, "steps_before"));
+                      whole_number(result, key::steps_before.name));
   }
-  if (const std::int64_t steps = whole_number(result, "steps"); steps < 1 || static_cast<std::size_t>(steps) != losses) {
+  if (const std::int64_t steps = whole_number(result, key::steps.name); steps < 1 || static_cast<std::size_t>(steps) != losses) {
     throw usage_error("the result says that it has {} steps, and has {} losses", steps, losses);
   }
-  if (whole_number(result, "seed") != spec.seed) {
-    throw usage_error("the result says that its seed is {}, and its settings say {}", whole_number(result, "seed"), spec.seed);
+  if (whole_number(result, key::seed.name) != spec.seed) {
+    throw usage_error("the result says that its seed is {}, and its settings say {}", whole_number(result, key::seed.name),
+                      spec.seed);
   }
 }
 
 /// What the result says of its job beside its settings must follow from them.
 void require_the_same_job(const Json& result, const Training& run) {
   const Json ours = result_json(run, "");
-  for (const char* key : {"model", "parameters", "strategy", "loss", "optimizer", "precision", "global_batch"}) {
+  for (const char* key : {key::model.name, key::parameters.name, key::strategy.name, key::loss.name, key::optimizer.name,
+                          key::precision.name, key::global_batch.name}) {
     if (result.contains(key) && result[key] != ours[key]) {
       throw usage_error("the result says that its {} is {}, and its settings give {}", key, result[key].dump(), ours[key].dump());
     }
@@ -95,13 +99,17 @@ std::vector<cluster::Gpu> gpus_here() {
 
 /// Where it is done again: on as many devices, in one process. Says why bits may differ, if they may.
 std::string choose_devices(const Json& result, JobSpec& spec) {
-  const std::size_t devices = result.contains("device_list") && result["device_list"].is_array() ? result["device_list"].size() : 0;
-  const bool ranks = result.contains("ranks") && result["ranks"].is_array() && result["ranks"].size() > 1;
+  const std::size_t devices = result.contains(key::device_list.name) && result[key::device_list.name].is_array()
+                                  ? result[key::device_list.name].size()
+                                  : 0;
+  const bool ranks = result.contains(key::ranks.name) && result[key::ranks.name].is_array() && result[key::ranks.name].size() > 1;
   if (!cluster::names_gpus(spec.devices.text())) {
     spec.devices = ranks && devices > 0 ? job::DeviceList(fmt::format("cpu:{}", devices)) : spec.devices;
     return "";
   }
-  const std::string theirs = result.contains("gpu") && result["gpu"].is_string() ? result["gpu"].get<std::string>() : "a GPU";
+  const std::string theirs = result.contains(key::gpu.name) && result[key::gpu.name].is_string()
+                                 ? result[key::gpu.name].get<std::string>()
+                                 : "a GPU";
   const std::vector<cluster::Gpu> gpus = gpus_here();
   if (gpus.empty()) {
     spec.devices = fmt::format("cpu:{}", std::max<std::size_t>(devices, 1));

@@ -2,12 +2,15 @@
 
 #include "baton/cluster/gpu.h"
 #include "baton/cuda/cuda.h"
+#include "baton/job/keys.h"
 #include "baton/job/step_json.h"
 #include "baton/measure/environment.h"
 
 namespace baton::training {
 
 using job::Json;
+using job::Record;
+namespace key = job::key;
 
 namespace {
 
@@ -60,14 +63,12 @@ Json gpu_name(const Job& job) {
   return ordinal < gpus.size() ? Json(gpus[ordinal].name) : Json();
 }
 
-Json scale_json(const Training& run) {
+Record scale_record(const Training& run) {
   const exec::Rounding rounding = exec::sum(run.roundings());
   const std::optional<op::ScaleState> scale = run.scaler();
-  return {{"emulated", run.emulated()},
-          {"underflows", rounding.underflows},
-          {"overflows", rounding.overflows},
-          {"skipped_steps", scale ? static_cast<std::int64_t>(scale->skipped_steps) : 0},
-          {"final_scale", scale ? Json(scale->scale) : Json()}};
+  return {key::emulated(run.emulated()), key::underflows(rounding.underflows), key::overflows(rounding.overflows),
+          key::skipped_steps(scale ? static_cast<std::int64_t>(scale->skipped_steps) : 0),
+          key::final_scale(scale ? std::optional(scale->scale) : std::nullopt)};
 }
 
 /// What their drivers said.
@@ -91,10 +92,10 @@ Json gpus_json(const Training& run) {
 }
 
 /// What it was trained on, and one entry per evaluation in each list.
-Json evaluations_json(const Training& run) {
+Record evaluations_record(const Training& run) {
   const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
-  Json steps = Json::array();
-  Json losses = Json::array();
+  std::vector<std::int64_t> steps;
+  std::vector<double> losses;
   Json accuracies = Json::array();
   Json perplexities = Json::array();
   for (const Evaluation& evaluation : run.evaluations()) {
@@ -103,16 +104,14 @@ Json evaluations_json(const Training& run) {
     accuracies.push_back(number(evaluation.accuracy));
     perplexities.push_back(number(evaluation.perplexity));
   }
-  Json all{{"eval_step", steps}, {"eval_loss", losses}, {"eval_accuracy", accuracies}, {"eval_perplexity", perplexities}};
+  Record all{key::eval_step(steps), key::eval_loss(losses), key::eval_accuracy(accuracies), key::eval_perplexity(perplexities)};
   if (const JobData* data = run.job().data()) {
-    std::int64_t waited = 0;
+    Nanoseconds waited;
     for (const Nanoseconds wait : run.data_waits()) {
-      waited += wait.count;
+      waited += wait;
     }
-    all.update(Json{{"data", data->training().source().description().format},
-                    {"data_samples", data->training().order().samples()},
-                    {"steps_per_epoch", data->training().order().steps_per_epoch()},
-                    {"data_wait_ns", waited}});
+    all.update({key::data(data->training().source().description().format), key::data_samples(data->training().order().samples()),
+                key::steps_per_epoch(data->training().order().steps_per_epoch()), key::data_wait_ns(waited)});
   }
   return all;
 }
@@ -121,32 +120,27 @@ Json evaluations_json(const Training& run) {
 
 double samples_per_s(const Training& run) { return job::samples_per_s(run.timed(), run.job().request().step.global_batch); }
 
-Json measured_json(const Training& run) {
+job::Record measured_record(const Training& run) {
   const Job& job = run.job();
-  Json all = job::times_json(run.timed(), job.request().step.global_batch, run.trace().origin);
-  all.update(job::totals_json(run.totals(), run.flops()));
-  all.update(scale_json(run));
-  all.update(
-      Json{{"global_batch", run.job().request().step.global_batch},
-           {"warmup", run.warmup()},
-           {"steps_timed", run.timed().size()},
-           {"losses", run.losses()},
-           {"device_list", job::devices_json(run.plan(), run.study(), run.peak(), job.imagined() ? nullptr : &job.cluster())},
-           {"gpus", gpus_json(run)},
-           {"critical_path", job::path_json(run.study())},
-           {"arrivals", job::arrivals_json(run.study())},
-           {"origin", trace::to_text(run.trace().origin)},
-           {"oversubscribed", run.job().cluster().oversubscribed()}});
+  Record all = job::times_record(run.timed(), job.request().step.global_batch, run.trace().origin);
+  all.update(job::totals_record(run.totals(), run.flops()));
+  all.update(scale_record(run));
+  all.update({key::global_batch(run.job().request().step.global_batch), key::warmup(run.warmup()),
+              key::steps_timed(static_cast<std::int64_t>(run.timed().size())), key::losses(run.losses()),
+              key::device_list(job::device_records(run.plan(), run.study(), run.peak(), job.imagined() ? nullptr : &job.cluster())),
+              key::gpus(gpus_json(run)), key::critical_path(job::path_json(run.study())),
+              key::arrivals(job::arrival_records(run.study())), key::origin(std::string(trace::to_text(run.trace().origin))),
+              key::oversubscribed(run.job().cluster().oversubscribed())});
   return all;
 }
 
 Json timeline_json(const Training& run, const std::string& label) {
   Json timeline = job::timeline_json(run.plan(), run.trace(), label);
   if (!timeline.is_null()) {
-    timeline["gpus"] = gpus_json(run);
+    timeline[key::gpus.name] = gpus_json(run);
     const cluster::Cluster& cluster = run.job().cluster();
-    timeline["playground"] = job::playground_words(run.job().spec(), cluster.size(),
-                                                   cluster.devices()[0].gpu ? "dgx-h100" : "laptop");
+    timeline[key::playground.name] = job::playground_words(run.job().spec(), cluster.size(),
+                                                           cluster.devices()[0].gpu ? "dgx-h100" : "laptop");
   }
   return timeline;
 }
@@ -154,31 +148,30 @@ Json timeline_json(const Training& run, const std::string& label) {
 Json result_json(const Training& run, const std::string& command) {
   const Job& job = run.job();
   const strategy::Request& request = job.request();
-  Json times = Json::array();
+  std::vector<std::int64_t> times;
   for (const Nanoseconds time : run.step_times()) {
     times.push_back(time.count);
   }
-  Json all{{"command", command},
-           {"model", job.model().name()},
-           {"parameters", job.model().parameter_count()},
-           {"strategy", request.strategy},
-           {"backend", job.backend().name()},
-           {"loss", strategy::to_text(request.step.loss)},
-           {"optimizer", job.spec().optimizer},
-           {"precision", strategy::to_text(request.step.precision)},
-           {"settings", job::settings_json(job.spec(), request.step.optimizer)},
-           {"seed", job.seed()},
-           {"steps", run.step_times().size()},
-           {"steps_before", run.steps_before()},
-           {"gpu", gpu_name(job)}};
-  all.update(measured_json(run));
-  all.update(evaluations_json(run));
-  all.update(Json{{"step_times_ns", times},
-                  {"roundings", roundings_json(run)},
-                  {"costs", run.simulated() ? Json(run.simulation().cost_origin()) : Json()},
-                  {"ranks", run.simulated() ? Json::array() : ranks_json(run)},
-                  {"environment", measure::environment(job.machine())}});
-  return all;
+  Record all{key::command(command),
+             key::model(job.model().name()),
+             key::parameters(job.model().parameter_count()),
+             key::strategy(request.strategy),
+             key::backend(std::string(job.backend().name())),
+             key::loss(std::string(strategy::to_text(request.step.loss))),
+             key::optimizer(job.spec().optimizer),
+             key::precision(std::string(strategy::to_text(request.step.precision))),
+             key::settings(job::settings_json(job.spec(), request.step.optimizer)),
+             key::seed(job.seed()),
+             key::steps(static_cast<std::int64_t>(run.step_times().size())),
+             key::steps_before(run.steps_before()),
+             key::gpu(gpu_name(job))};
+  all.update(measured_record(run));
+  all.update(evaluations_record(run));
+  all.update({key::step_times_ns(times), key::roundings(roundings_json(run)),
+              key::costs(run.simulated() ? Json(run.simulation().cost_origin()) : Json()),
+              key::ranks(run.simulated() ? Json::array() : ranks_json(run)),
+              key::environment(measure::environment(job.machine()))});
+  return all.json();
 }
 
 }  // namespace baton::training

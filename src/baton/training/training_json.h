@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "baton/job/json.h"
+#include "baton/job/record.h"
 #include "baton/training/training.h"
 
 /// What a run came to, as `train --json` prints it and experiments keep it: a key means the same in both (docs/measuring.md).
@@ -18,7 +18,7 @@ double samples_per_s(const Training& run);
 /// `device_list` (for each device of the plan shares of the step, memory and bytes), `arrivals` (how devices came to collectives),
 /// `gpus` (what their drivers said) and `critical_path` (shares of the step, by kind); `global_batch`, `losses`, `origin` and
 /// `oversubscribed`.
-job::Json measured_json(const Training& run);
+job::Record measured_record(const Training& run);
 
 /// The traced step of median length of the last run, for drawing; null if none was traced.
 job::Json timeline_json(const Training& run, const std::string& label);

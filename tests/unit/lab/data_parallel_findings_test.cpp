@@ -439,9 +439,10 @@ TEST(CommVsCompute, ABatchHasTheNoiseOfItsRatesOrIsNotGiven) {
 
 TEST(CommVsCompute, ALargeModelThatIsLessEfficientIsNotExplainedByFixedCostsOfTheSmall) {
   std::vector<Json> rows = simulated(cases(7, 140));  // the large one is the less efficient
-  const double faster = number(rows[1], "compute_ns") * number(rows[3], "flops") / number(rows[1], "flops") / 2;
+  const double faster = rows[1]["compute_ns"].get<double>() * rows[3]["flops"].get<double>() / rows[1]["flops"].get<double>() / 2;
   rows[3]["compute_ns"] = faster;  // at twice the small one's rate
-  rows[3]["communication_ns"] = number(rows[1], "communication_ns") * number(rows[3], "sent_bytes") / number(rows[1], "sent_bytes");
+  rows[3]["communication_ns"] = rows[1]["communication_ns"].get<double>() * rows[3]["sent_bytes"].get<double>() /
+                                rows[1]["sent_bytes"].get<double>();
   const std::string said = answer("comm-vs-compute", "hw1/3/Q2", rows);
   EXPECT_TRUE(says(said, "Because products gain more from their size than messages do"));
   EXPECT_TRUE(silent_on(said, "fixed costs"));
@@ -451,10 +452,10 @@ TEST(CommVsCompute, WhatComputingHidesReconcilesAnEfficiencyWithLongerCommunicat
   std::vector<Json> rows = simulated(cases(7, 42));
   const auto said = [&] { return answer("comm-vs-compute", "hw1/3/Q2", rows); };
   EXPECT_TRUE(silent_on(said(), "exposed for"));
-  const double more = 2 * number(rows[3], "communication_ns");  // the large case, which is the more efficient
+  const double more = 2 * rows[3]["communication_ns"].get<double>();  // the large case, which is the more efficient
   rows[3]["communication_ns"] = more;
   for (const std::size_t r : {1U, 3U}) {
-    rows[r]["exposed_ns"] = (r == 1 ? 0.3 : 0.1) * number(rows[r], "time_per_step_ns");
+    rows[r]["exposed_ns"] = (r == 1 ? 0.3 : 0.1) * rows[r]["time_per_step_ns"].get<double>();
     rows[r]["waiting_ns"] = 0;
   }
   EXPECT_TRUE(says(said(), "times in the small case, exposed for 10.0 % of the step against 30.0 %"));
@@ -484,7 +485,7 @@ TEST(CommVsCompute, TheBalanceOfASimulationIsOneAtTheRateThatIsNamed) {
   settings.cluster = "pcie-5";
   const auto measured = experiment_by_id("comm-vs-compute").open({{"case", "1024x2"}, {"batch", 64}, {"devices", 4}}, settings);
   measured->round(Nanoseconds(1));
-  const Json record = measured->record();
+  const Json record = measured->record().json();
   const double batch = record["balanced_batch"];
   EXPECT_NEAR(record["balanced_ns"].get<double>() / record["communication_ns"].get<double>(), 1, 0.03);
   const double work = record["flops"].get<double>() / 4 * batch / 64;
@@ -935,7 +936,7 @@ TEST(BatchScaling, TheSimulatedLimitIsWhatLargerBatchesReach) {
     const auto run = experiment_by_id("batch-scaling")
                          .open({{"model", "mlp:dim=1024,depth=2"}, {"devices", 4}, {"batch", batch}}, settings);
     run->round(Nanoseconds(1));
-    return run->record();
+    return run->record().json();
   };
   const Json record = rate(64);
   ASSERT_TRUE(record.contains("limit_samples_per_s"));

@@ -11,14 +11,14 @@ namespace {
 using test::trained;
 using test::with;
 
-std::vector<Json> three() {
+std::vector<Record> three() {
   return {with(trained(12), {{"losses", {1.0, 0.5, 0.25}}, {"steps_timed", 40}, {"where", "slow"}}),
           with(trained(10), {{"losses", {1.0}}, {"steps_timed", 20}, {"where", "middle"}}),
           with(trained(9), {{"losses", {1.0}}, {"steps_timed", 20}, {"where", "fast"}})};
 }
 
 TEST(Instances, TimesAreOfTheOneInTheMiddleAndLossesOfTheFirst) {
-  const Json merged = merge_instances(three());
+  const Json merged = merge_instances(three()).json();
   EXPECT_EQ(merged["time_per_step_ns"], 10e6);
   EXPECT_EQ(merged["where"], "middle");
   EXPECT_EQ(merged["losses"].size(), 3U);
@@ -28,7 +28,7 @@ TEST(Instances, TimesAreOfTheOneInTheMiddleAndLossesOfTheFirst) {
 }
 
 TEST(Instances, TheIntervalIsStudentsOverTheInstances) {
-  const Json merged = merge_instances(three());
+  const Json merged = merge_instances(three()).json();
   const double mean = (std::log(12e6) + std::log(10e6) + std::log(9e6)) / 3;
   double squares = 0;
   for (const double time : {12e6, 10e6, 9e6}) {
@@ -42,20 +42,20 @@ TEST(Instances, TheIntervalIsStudentsOverTheInstances) {
 }
 
 TEST(Instances, OneAloneHasNoInterval) {
-  const Json merged = merge_instances({trained(10)});
+  const Json merged = merge_instances({trained(10)}).json();
   EXPECT_TRUE(merged["interval_level"].is_null());
   EXPECT_TRUE(merged["smallest_difference"].is_null());
   EXPECT_EQ(merged["time_low_ns"], merged["time_high_ns"]);
 }
 
 TEST(Instances, OfSimulatedTimesThereIsOneAndNoNoise) {
-  const Json merged = merge_instances({with(trained(10), {{"origin", "simulated"}})});
+  const Json merged = merge_instances({with(trained(10), {{"origin", "simulated"}})}).json();
   EXPECT_EQ(merged["instances"], 1);
   EXPECT_EQ(merged["time_low_ns"], 9.9e6) << "what the simulation said";
 }
 
 TEST(Instances, WhatIsNoTimingIsThatOfTheFirst) {
-  EXPECT_EQ(merge_instances({Json{{"value", 1}}, Json{{"value", 2}}})["value"], 1);
+  EXPECT_EQ(merge_instances({Json{{"value", 1}}, Json{{"value", 2}}}).json()["value"], 1);
 }
 
 TEST(PreciseEnough, IsAskedAfterTenAndEveryFifthThen) {

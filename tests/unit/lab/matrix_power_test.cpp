@@ -20,7 +20,7 @@ TEST(MatrixPower, ARecordHasWhatEveryMeasurementHasAndNothingOfTraining) {
     const std::unique_ptr<Measurement> measurement =
         experiment_by_id("matrix-power").open({{"size", 16}, {"power", 10}, {"precision", "fp32"}, {"devices", 2}}, settings);
     measurement->round(Nanoseconds(1));
-    const Json record = measurement->record();
+    const Json record = measurement->record().json();
     EXPECT_EQ(record["products"], 4);
     EXPECT_GT(record["tflops"], 0);
     EXPECT_EQ(record["device_list"].size(), 2U);
@@ -61,7 +61,7 @@ TEST(MatrixPower, AStepThatTakesLongTellsHowFarItIs) {
       measurement->round(Nanoseconds(1));
       refused = false;
       EXPECT_TRUE(measurement->once());
-      EXPECT_EQ(measurement->record()["steps_timed"], 1);
+      EXPECT_EQ(measurement->record()[key::steps_timed], 1);
     } catch (const Error&) {
       EXPECT_TRUE(shares.empty()) << "what is refused has not begun";
     }

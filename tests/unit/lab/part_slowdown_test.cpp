@@ -26,11 +26,12 @@ std::vector<cluster::Device> parts(int count, int of, int ordinal = 0) {
 }
 
 Json row(std::int64_t alone, std::int64_t beside, std::int64_t separate = 900'000, std::int64_t count = 4) {
-  return test::with(test::trained(1), {{"beside", to_json({.parts = static_cast<std::size_t>(count),
-                                                           .multiprocessors = 32,
-                                                           .alone = Nanoseconds(alone),
-                                                           .beside = Nanoseconds(beside),
-                                                           .separate = Nanoseconds(separate)})}});
+  return test::with(test::trained(1), {{"beside", to_record({.parts = static_cast<std::size_t>(count),
+                                                             .multiprocessors = 32,
+                                                             .alone = Nanoseconds(alone),
+                                                             .beside = Nanoseconds(beside),
+                                                             .separate = Nanoseconds(separate)})
+                                                      .json()}});
 }
 
 TEST(PartsOfAGpu, AreThoseOfTheFirstDevicesGpu) {
@@ -69,7 +70,7 @@ TEST(PartSlowdown, OfCoresNoRecordSpeaks) {
   spec.strategy = "ddp";
   const std::unique_ptr<Measurement> measurement = measure_training(spec, settings);
   measurement->round(Nanoseconds(1));
-  EXPECT_FALSE(measurement->record().contains("beside"));
+  EXPECT_FALSE(measurement->record().has(key::beside));
 }
 
 TEST(CrowdingFindings, AreOfTheStepsOwnTasksAndOfTheRowThatSuffersMost) {
@@ -96,7 +97,7 @@ TEST(CrowdingFindings, StandAmongThoseOfAnyExperiment) {
   auto experiment = std::make_shared<Experiment>();
   experiment->id = "fake";
   experiment->axes = {{"size", "", {1, 2}, {1, 2}}};
-  experiment->details = [](const std::vector<Json>&) { return std::vector<std::string>{"Its own."}; };
+  experiment->details = [](const std::vector<Record>&) { return std::vector<std::string>{"Its own."}; };
   const std::vector<Point> both{{{"size", 1}}, {{"size", 2}}};
   const Result result = conclude(experiment, both, {row(1000, 1350), row(1000, 1350)}, "", Preset::quick);
   ASSERT_EQ(result.details.size(), 2U);
@@ -108,7 +109,7 @@ TEST(CrowdingFindings, OfDamagedRecordsAreRefused) {
   auto experiment = std::make_shared<Experiment>();
   experiment->id = "fake";
   experiment->axes = {{"size", "", {1}, {1}}};
-  experiment->details = [](const std::vector<Json>&) { return std::vector<std::string>{}; };
+  experiment->details = [](const std::vector<Record>&) { return std::vector<std::string>{}; };
   for (const char* key : {"alone_ns", "beside_ns", "parts"}) {
     for (const Json& value : {Json("much"), Json(1e300)}) {
       Json damaged = row(1000, 1350);

@@ -16,7 +16,7 @@ TEST(AmdahlCurve, GoesThroughPointsThatObeyTheLaw) {
   for (int trial = 0; trial < 20; ++trial) {
     const double serial = std::uniform_real_distribution(0.02, 0.9)(random);
     const double alone = std::uniform_real_distribution(1e5, 1e9)(random);
-    std::vector<Json> rows;
+    std::vector<Record> rows;
     for (const double n : {1.0, 2.0, 4.0, 7.0}) {
       rows.push_back(timed(n, alone * (serial + (1 - serial) / n)));
     }
@@ -45,7 +45,7 @@ TEST(AmdahlCurve, IsOfTheRowsWithACorePerDevice) {
 }
 
 TEST(DelayCurves, AreWhatADelayLeavesOfTheSpeedup) {
-  std::vector<Json> rows;
+  std::vector<Record> rows;
   for (const double delay : {0.0, 5.0, 40.0}) {
     for (const double n : {1.0, 2.0, 4.0}) {
       const double step = n == 4 ? 3e6 : 8e6 / n;  // four devices lose a millisecond
@@ -58,8 +58,8 @@ TEST(DelayCurves, AreWhatADelayLeavesOfTheSpeedup) {
   EXPECT_DOUBLE_EQ(curves[0].points.front().second, 8.0 / 3);
   EXPECT_NEAR(curves[0].points.back().second, 48.0 / 43, 1e-12);
   EXPECT_NEAR(curves[1].points.back().second, 48.0 / 44, 1e-12);
-  for (Json& row : rows) {
-    row["oversubscribed"] = row["devices"] == 4.0;
+  for (Record& row : rows) {
+    row.set(key::oversubscribed, row[key::devices] == 4);
   }
   EXPECT_EQ(delay_curves(rows)[0].series, 2) << "the devices that answers are about come first";
 }
@@ -67,20 +67,20 @@ TEST(DelayCurves, AreWhatADelayLeavesOfTheSpeedup) {
 TEST(DevicePlot, HasABarPerDeviceThatAddsUpToTheStep) {
   const Json slow{{"name", "cpu:0"}, {"busy", 0.2}, {"exposed", 0.1}, {"waiting", 0.0}, {"delayed", 0.6}, {"rest", 0.1}};
   const Json quick{{"name", "cpu:1"}, {"busy", 0.2}, {"exposed", 0.1}, {"waiting", 0.65}, {"delayed", 0.0}, {"rest", 0.05}};
-  const std::vector<Json> rows{
+  const std::vector<Record> rows{
       {{"devices", 1}, {"label", "alone"}, {"time_per_step_ns", 3e6}, {"device_list", {slow}}},
       {{"devices", 2}, {"label", "2 dev., 20 ms"}, {"time_per_step_ns", 1e7}, {"device_list", {slow, quick}}},
       {{"devices", 2}, {"reason", "no room"}}};
   const Plot plot = device_plot("title");
-  const std::vector<Json> points = plot.points(rows);
+  const std::vector<Record> points = plot.points(rows);
   ASSERT_EQ(points.size(), 2U) << "one device waits for nobody";
-  EXPECT_EQ(points[0]["device"], "2 dev., 20 ms: cpu:0");
-  EXPECT_DOUBLE_EQ(points[0]["delayed"], 6e6);
-  EXPECT_DOUBLE_EQ(points[1]["waiting"], 6.5e6);
-  for (const Json& point : points) {
+  EXPECT_EQ(points[0][key::device], "2 dev., 20 ms: cpu:0");
+  EXPECT_DOUBLE_EQ(points[0][key::delayed], 6e6);
+  EXPECT_DOUBLE_EQ(points[1][key::waiting], 6.5e6);
+  for (const Record& point : points) {
     double sum = 0;
     for (const std::string& part : plot.parts) {
-      sum += point[part].get<double>();
+      sum += point.at(part).get<double>();
     }
     EXPECT_NEAR(sum, 1e7, 1);
   }
@@ -88,20 +88,20 @@ TEST(DevicePlot, HasABarPerDeviceThatAddsUpToTheStep) {
 
 TEST(SpreadPlot, SharesOfEachSeriesAddUpToAll) {
   std::mt19937 random(11);
-  std::vector<Json> rows;
+  std::vector<Record> rows;
   for (const char* run : {"first", "again"}) {
-    std::vector<double> times(50);
-    for (double& time : times) {
-      time = std::uniform_real_distribution(1e6, 2e6)(random);
+    std::vector<std::int64_t> times(50);
+    for (std::int64_t& time : times) {
+      time = std::uniform_int_distribution<std::int64_t>(1'000'000, 2'000'000)(random);
     }
-    times.back() = 9e7;  // an outlier stretches nothing
+    times.back() = 90'000'000;  // an outlier stretches nothing
     rows.push_back({{"run", run}, {"devices", 1}, {"quantiles_ns", times}});
   }
-  const std::vector<Json> points = spread_plot("run").points(rows);
+  const std::vector<Record> points = spread_plot("run").points(rows);
   std::map<std::string, double> sums;
-  for (const Json& point : points) {
-    sums[point["run"]] += point["share"].get<double>();
-    EXPECT_LE(point["step_ns"].get<double>(), 2.1e6);
+  for (const Record& point : points) {
+    sums[point[key::run]] += point[key::share];
+    EXPECT_LE(point[key::step_ns], 2.1e6);
   }
   ASSERT_EQ(sums.size(), 2U);
   EXPECT_NEAR(sums["first"], 1, 1e-9);

@@ -34,9 +34,15 @@ class Chance {
   std::mt19937_64 generator_;
 };
 
+/// A whole number that a point has, or another where it has none.
+std::int64_t value_of(const Point& point, const std::string& axis, std::int64_t otherwise) {
+  const job::FieldValue* value = point.find(axis);
+  return value != nullptr && std::holds_alternative<std::int64_t>(*value) ? std::get<std::int64_t>(*value) : otherwise;
+}
+
 /// A record with everything that any experiment reads, for the devices and blocks that the point has.
 Json random_record(const Point& point, Chance& chance, double noise, std::int64_t cores, bool simulated) {
-  const std::int64_t devices = point.value("devices", 2);
+  const std::int64_t devices = value_of(point, key::devices, 2);
   Json record = test::trained(chance.scale(0.01, 500), devices);
   const double step = record["time_per_step_ns"];
   record["time_low_ns"] = step * (1 - chance.within(0, noise));
@@ -54,15 +60,14 @@ Json random_record(const Point& point, Chance& chance, double noise, std::int64_
   }
   record["rest_ns"] = left;
   record["communication_ns"] = chance.toss(0.1) ? 0 : step * chance.within(0, 1);
-  record["samples_per_s"] = (point.contains("batch") && point["batch"].is_number() ? point["batch"].get<double>() : 64) * 1e9 /
-                            step;
+  record["samples_per_s"] = static_cast<double>(value_of(point, key::batch, 64)) * 1e9 / step;
   record["sent_bytes"] = devices == 1 ? 0.0 : chance.scale(1e3, 1e10);
   record["flops"] = chance.scale(1e6, 1e13);
   record["peak_bytes"] = chance.whole(1000, 1 << 30);
   record["buffer_bytes"] = chance.whole(1000, 1 << 30);
   record["oversubscribed"] = !simulated && devices > cores;
   record["origin"] = simulated ? "simulated" : "measured";
-  const auto blocks = std::max<std::int64_t>(point.value("depth", 6), devices);
+  const auto blocks = std::max(value_of(point, key::depth, 6), devices);
   std::vector<std::int64_t> each(static_cast<std::size_t>(devices), 0);
   for (std::int64_t i = 0; i < blocks; ++i) {
     ++each[static_cast<std::size_t>(i * devices / blocks)];
@@ -162,13 +167,13 @@ Result random_result(const Experiment& experiment, Chance& chance, bool presets_
     for (std::int64_t i = chance.whole(1, 4); i > 0; --i) {
       counts.insert(chance.toss(0.3) ? 1 : chance.whole(1, 16));
     }
-    values["devices"] = std::vector<Json>(counts.begin(), counts.end());
+    values["devices"] = std::vector<job::FieldValue>(counts.begin(), counts.end());
   }
   const std::vector<Point> all = points(experiment, chance.toss() ? Preset::quick : Preset::full, values);
   const double noise = chance.toss() ? 0.01 : 0.9;
   const std::int64_t cores = chance.whole(1, 16);
   const bool simulated = !experiment.by_losses && chance.toss(0.3);
-  std::vector<Json> records;
+  std::vector<Record> records;
   for (const Point& point : all) {
     records.push_back(random_record(point, chance, noise, cores, simulated));
   }
@@ -203,8 +208,7 @@ TEST(RandomRows, EveryQuestionIsAnsweredOnTheDevicesOfThePreset) {
     for (int tries = 0; tries < 8; ++tries) {
       const Result result = random_result(experiment, chance, true);
       for (const Answer& answer : result.answers) {
-        const bool of_losses = !result.rows.empty() && result.rows[0].value("origin", "") == "simulated" &&
-                               answer.id == "practical8/2/Q1";
+        const bool of_losses = !result.rows.empty() && is_simulated(result.rows[0]) && answer.id == "practical8/2/Q1";
         EXPECT_TRUE(of_losses || !answer.text.empty()) << experiment.id << ": " << answer.question;
       }
     }
@@ -215,7 +219,7 @@ TEST(RandomRows, TheAccountOfTheLostTimeAddsUp) {
   Chance chance(13);
   for (int tries = 0; tries < 80; ++tries) {
     const Result result = random_result(experiment_by_id("strong-scaling"), chance, tries % 2 == 0);
-    for (const Json& row : result.rows) {
+    for (const Json& row : test::jsons(result.rows)) {
       double sum = 0;
       for (const char* part : {"ideal_ns", "unshrunk_ns", "lost_exposed_ns", "lost_waiting_ns", "lost_rest_ns"}) {
         sum += row[part].get<double>();

@@ -20,44 +20,47 @@ TEST(Percent, ZeroHasNoSign) {
 }
 
 TEST(Rows, WhatIsMissingIsABug) {
-  EXPECT_THROW(number({{"a", "text"}}, "a"), BugError);
-  EXPECT_THROW(number({{"a", 1}}, "b"), BugError);
-  EXPECT_THROW(text({{"a", 1}}, "b"), BugError);
-  EXPECT_EQ(text({{"a", 1}}, "a"), "1");
-  EXPECT_EQ(text({{"a", "x"}}, "a"), "x");
+  EXPECT_THROW(number(Record{{"speedup", "text"}}, key::speedup), BugError);
+  EXPECT_THROW(number(Record{{"efficiency", 1}}, key::speedup), BugError);
+  EXPECT_THROW(Record()[key::origin], BugError);
+  EXPECT_THROW((Record{{"origin", 1}})[key::origin], BugError);
+  EXPECT_THROW(text(Record{{"a", 1}}, "b"), BugError);
+  EXPECT_EQ(text(Record{{"a", 1}}, "a"), "1");
+  EXPECT_EQ(text(Record{{"a", "x"}}, "a"), "x");
 }
 
 TEST(Rows, ALossThatIsNoNumberHasNoSign) {
-  for (const double loss : losses_of({{"losses", {nullptr, std::nan(""), -std::nan("")}}})) {
+  const Record row{{"losses", {nullptr, std::nan(""), -std::nan("")}}};
+  for (const double loss : row[key::losses]) {
     EXPECT_TRUE(std::isnan(loss) && !std::signbit(loss));
   }
 }
 
 TEST(Rows, AreChosenByValueAndValuesAreListedOnce) {
-  const std::vector<Json> rows{{{"k", 2}, {"v", 1}}, {{"k", 1}, {"v", 2}}, {{"k", 2}, {"v", 3}}, {{"other", 2}}};
-  EXPECT_EQ(where(rows, "k", 2).size(), 2U);
-  EXPECT_EQ(values_of(rows, "k"), (std::vector<Json>{2, 1}));
+  const std::vector<Record> rows{{key::devices(2), key::depth(1)}, {key::devices(1)}, {key::devices(2)}, {key::depth(2)}};
+  EXPECT_EQ(where(rows, key::devices, 2).size(), 2U);
+  EXPECT_EQ(values_of(rows, key::devices), (std::vector<std::int64_t>{2, 1}));
 }
 
 TEST(Rows, SpeedupIsOverTheFewestDevicesAmongRowsThatAgree) {
-  std::vector<Json> rows{with(trained(8, 2), {{"model", "a"}}), with(trained(4, 4), {{"model", "a"}}),
-                         with(trained(9, 1), {{"model", "b"}})};
+  std::vector<Record> rows{with(trained(8, 2), {{"model", "a"}}), with(trained(4, 4), {{"model", "a"}}),
+                           with(trained(9, 1), {{"model", "b"}})};
   add_speedup(rows, {"model"});
-  EXPECT_DOUBLE_EQ(rows[1]["speedup"], 2);
-  EXPECT_DOUBLE_EQ(rows[1]["efficiency"], 1) << "twice the devices, twice as fast";
-  EXPECT_DOUBLE_EQ(rows[2]["speedup"], 1);
+  EXPECT_DOUBLE_EQ(rows[1][key::speedup], 2);
+  EXPECT_DOUBLE_EQ(rows[1][key::efficiency], 1) << "twice the devices, twice as fast";
+  EXPECT_DOUBLE_EQ(rows[2][key::speedup], 1);
 }
 
 TEST(Rows, TheUncertaintyOfASpeedupIsThatOfBothTimes) {
-  std::vector<Json> rows{trained(8, 1), trained(4, 2)};  // known to a hundredth each
+  std::vector<Record> rows{trained(8, 1), trained(4, 2)};  // known to a hundredth each
   add_speedup(rows, {});
-  EXPECT_DOUBLE_EQ(rows[0]["speedup_low"], 1) << "a time against itself is certain";
-  EXPECT_DOUBLE_EQ(rows[0]["speedup_high"], 1);
+  EXPECT_DOUBLE_EQ(rows[0][key::speedup_low], 1) << "a time against itself is certain";
+  EXPECT_DOUBLE_EQ(rows[0][key::speedup_high], 1);
   // Both means have a standard error of 1 % / 2.776 (Student's for four degrees of freedom); of their difference it is 1.414 times
   // that, and 2.306 is Student's for eight.
   const double reach = 2.306 * 1.4142 * 0.01 / 2.7764;
-  EXPECT_NEAR(rows[1]["speedup_low"], 2 * std::exp(-reach), 1e-4);
-  EXPECT_NEAR(rows[1]["speedup_high"], 2 * std::exp(reach), 1e-4);
+  EXPECT_NEAR(rows[1][key::speedup_low], 2 * std::exp(-reach), 1e-4);
+  EXPECT_NEAR(rows[1][key::speedup_high], 2 * std::exp(reach), 1e-4);
 }
 
 TEST(Rows, DifferOnlyByMoreThanTheirInstancesScatter) {
@@ -178,15 +181,16 @@ TEST(Rows, SpeedupsDifferByMoreThanAllFourTimesScatter) {
 
 TEST(Rows, TheHeadlineIsOfTheMostDevicesThatHadACoreEach) {
   const auto counts = [](std::int64_t cores) {
-    return device_counts(test::on_cores(cores, {trained(1, 1), trained(1, 2), trained(1, 4), trained(1, 8)}));
+    return device_counts(test::records(test::on_cores(cores, {trained(1, 1), trained(1, 2), trained(1, 4), trained(1, 8)})));
   };
-  EXPECT_EQ(counts(8), (std::vector<Json>{8, 1, 2, 4}));
-  EXPECT_EQ(counts(5), (std::vector<Json>{4, 1, 2, 8}));
-  EXPECT_EQ(counts(1), (std::vector<Json>{8, 1, 2, 4})) << "one device alone says nothing of many";
-  EXPECT_EQ(device_counts({trained(1, 1)}), (std::vector<Json>{1}));
+  EXPECT_EQ(counts(8), (std::vector<std::int64_t>{8, 1, 2, 4}));
+  EXPECT_EQ(counts(5), (std::vector<std::int64_t>{4, 1, 2, 8}));
+  EXPECT_EQ(counts(1), (std::vector<std::int64_t>{8, 1, 2, 4})) << "one device alone says nothing of many";
+  EXPECT_EQ(device_counts({trained(1, 1)}), (std::vector<std::int64_t>{1}));
   EXPECT_TRUE(headline_rows({}).empty());
-  EXPECT_EQ(shared_cores_mark(headline_rows(test::on_cores(2, {trained(1, 2), trained(1, 4)}))), "");
-  EXPECT_EQ(shared_cores_mark(headline_rows(test::on_cores(1, {trained(1, 2), trained(1, 4)}))), " (devices shared cores)");
+  EXPECT_EQ(shared_cores_mark(headline_rows(test::records(test::on_cores(2, {trained(1, 2), trained(1, 4)})))), "");
+  EXPECT_EQ(shared_cores_mark(headline_rows(test::records(test::on_cores(1, {trained(1, 2), trained(1, 4)})))),
+            " (devices shared cores)");
 }
 
 TEST(Rows, TheNoteOnOversubscribedRowsNamesEachCountOnce) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "baton/base/error.h"
+#include "baton/base/text.h"
 #include "baton/lab/rows.h"
 #include "unit/lab/synthetic.h"
 
@@ -27,15 +28,15 @@ Experiment two_axes() {
 TEST(Points, AreTheProductOfTheAxesTheLastOneVaryingFastest) {
   const std::vector<Point> all = points(two_axes(), Preset::quick, {});
   ASSERT_EQ(all.size(), 6U);
-  EXPECT_EQ(all[0].dump(), R"({"size":1,"kind":"a"})");
-  EXPECT_EQ(all[1].dump(), R"({"size":1,"kind":"b"})");
-  EXPECT_EQ(all[5].dump(), R"({"size":2,"kind":"c"})");
+  EXPECT_EQ(all[0].text(), R"({"size":1,"kind":"a"})");
+  EXPECT_EQ(all[1].text(), R"({"size":1,"kind":"b"})");
+  EXPECT_EQ(all[5].text(), R"({"size":2,"kind":"c"})");
 }
 
 TEST(Points, OfTheFullPresetAreItsOwn) {
   const std::vector<Point> all = points(two_axes(), Preset::full, {});
   ASSERT_EQ(all.size(), 1U);
-  EXPECT_EQ(all[0].dump(), R"({"size":10,"kind":"z"})");
+  EXPECT_EQ(all[0].text(), R"({"size":10,"kind":"z"})");
 }
 
 TEST(Points, ValuesThatAreSetReplaceThoseOfAnAxis) {
@@ -43,7 +44,7 @@ TEST(Points, ValuesThatAreSetReplaceThoseOfAnAxis) {
   parse_axis_values("size=7,8,9", values);
   const std::vector<Point> all = points(two_axes(), Preset::quick, values);
   ASSERT_EQ(all.size(), 9U);
-  EXPECT_EQ(all[8]["size"], 9);
+  EXPECT_EQ(number(all[8], "size"), 9);
 }
 
 TEST(Points, AnAxisThatIsNotThereIsRefusedWithThoseThatAre) {
@@ -66,8 +67,8 @@ TEST(Points, AnAxisCanBeSetByEverySpellingOfTheFlagThatItIs) {
   parse_axis_values("accumulate=2", values);
   parse_axis_values("global-batch=24", values);
   const Point first = points(experiment_by_id("idle"), Preset::quick, values).at(0);
-  EXPECT_EQ(first["micro_batches"], 2);
-  EXPECT_EQ(first["batch"], 24);
+  EXPECT_EQ(number(first, key::micro_batches), 2);
+  EXPECT_EQ(number(first, key::batch), 24);
 }
 
 TEST(Points, EveryAxisOfEveryExperimentCanBeSetByItsNameDashesOrUnderscores) {
@@ -77,8 +78,9 @@ TEST(Points, EveryAxisOfEveryExperimentCanBeSetByItsNameDashesOrUnderscores) {
         std::string name = axis.name;
         std::replace(name.begin(), name.end(), '_', mark);
         AxisValues values;
-        parse_axis_values(
-            name + "=" + word_of(axis.full.back()) + (axis.full.back().is_string() ? ";" + word_of(axis.full.back()) : ""), values);
+        parse_axis_values(name + "=" + word_of(axis.full.back()) +
+                              (std::holds_alternative<std::string>(axis.full.back()) ? ";" + word_of(axis.full.back()) : ""),
+                          values);
         for (const Point& point : points(experiment, Preset::quick, values)) {
           EXPECT_EQ(point[axis.name], axis.full.back());
         }
@@ -125,12 +127,16 @@ TEST(Points, WordsOfAJobCanBeSetBesideTheAxes) {
   const Experiment wider = extended(experiment_by_id("profile"), {"batch", "optimizer"});
   const std::vector<Point> all = points(wider, Preset::quick, values);
   ASSERT_EQ(all.size(), 2U);
-  EXPECT_EQ(all[0]["batch"], 4096);
-  EXPECT_EQ(all[0]["optimizer"], "adam");
+  EXPECT_EQ(number(all[0], key::batch), 4096);
+  EXPECT_EQ(text(all[0], key::optimizer), "adam");
   Settings settings{.machine = cluster::probe()};
-  const auto opened = wider.open(test::with(all[0], {{"model", "mlp:dim=8,depth=2"}, {"devices", 1}, {"batch", 24}}), settings);
+  Point small = all[0];
+  small.set(key::model, "mlp:dim=8,depth=2");
+  small.set(key::devices, 1);
+  small.set(key::batch, 24);
+  const auto opened = wider.open(small, settings);
   opened->round(Nanoseconds(1));
-  const Json record = opened->record();
+  const Json record = opened->record().json();
   EXPECT_EQ(record["trained"]["batch"], 24);
   EXPECT_EQ(record["trained"]["optimizer"], "adam with learning rate 0.001");
 }
@@ -138,17 +144,17 @@ TEST(Points, WordsOfAJobCanBeSetBesideTheAxes) {
 TEST(AxisValues, NumbersBecomeNumbersAndTheRestStaysText) {
   AxisValues values;
   parse_axis_values("x=1,2.5,two,-3", values);
-  EXPECT_EQ(values["x"], (std::vector<Json>{1, 2.5, "two", -3}));
-  EXPECT_TRUE(values["x"][0].is_number_integer());
-  EXPECT_TRUE(values["x"][1].is_number_float());
+  EXPECT_EQ(values["x"], (std::vector<job::FieldValue>{1, 2.5, "two", -3}));
+  EXPECT_TRUE(std::holds_alternative<std::int64_t>(values["x"][0]));
+  EXPECT_TRUE(std::holds_alternative<double>(values["x"][1]));
 }
 
 TEST(AxisValues, ThatHoldCommasArePartedBySemicolons) {
   AxisValues values;
   parse_axis_values("model=mlp:dim=8,depth=2;mlp:dim=16,depth=2", values);
-  EXPECT_EQ(values["model"], (std::vector<Json>{"mlp:dim=8,depth=2", "mlp:dim=16,depth=2"}));
+  EXPECT_EQ(values["model"], (std::vector<job::FieldValue>{"mlp:dim=8,depth=2", "mlp:dim=16,depth=2"}));
   parse_axis_values("model=mlp:dim=8,depth=2", values);
-  EXPECT_EQ(values["model"], (std::vector<Json>{"mlp:dim=8,depth=2"})) << "the last one counts";
+  EXPECT_EQ(values["model"], (std::vector<job::FieldValue>{"mlp:dim=8,depth=2"})) << "the last one counts";
 }
 
 TEST(AxisValues, NeedANameAndAValue) {
@@ -161,7 +167,7 @@ TEST(AxisValues, NeedANameAndAValue) {
 TEST(AxisValues, ThatAreNotFiniteStayText) {
   AxisValues values;
   parse_axis_values("x=nan,inf", values);
-  EXPECT_EQ(values["x"], (std::vector<Json>{"nan", "inf"})) << "JSON has no such numbers, so they would be kept as null";
+  EXPECT_EQ(values["x"], (std::vector<job::FieldValue>{"nan", "inf"})) << "JSON has no such numbers, so they would be kept as null";
 }
 
 // Measuring
@@ -178,15 +184,18 @@ class Scripted final : public Measurement {
   Scripted& operator=(const Scripted&) = delete;
   void round(Nanoseconds) override {
     EXPECT_EQ(open_, 1) << "one instance at a time has the machine";
-    diary_->push_back(point_["name"]);
-    if (instance_ == point_.value("fails", -1)) {
-      throw failure("{} broke", point_["name"].get<std::string>());
+    diary_->push_back(text(point_, "name"));
+    if (point_.contains("fails") && instance_ == number(point_, "fails")) {
+      throw failure("{} broke", text(point_, "name"));
     }
   }
-  Json record() const override {
-    Json record{{"value", instance_}, {"timeline", {{"label", "step"}}}};
+  Record record() const override {
+    Record record{{"value", instance_}, {"timeline", {{"label", "step"}}}};
     if (point_.contains("times")) {
-      record["time_per_step_ns"] = point_["times"].at(static_cast<std::size_t>(instance_) % point_["times"].size());
+      const std::string all = text(point_, "times");
+      const std::vector<std::string_view> times = split(all, ',');
+      record.set(key::time_per_step_ns,
+                 Nanoseconds(parse_integer(times[static_cast<std::size_t>(instance_) % times.size()], "time", 1, 1 << 20)));
     }
     return record;
   }
@@ -209,13 +218,13 @@ Experiment scripted() {
   Experiment experiment;
   experiment.id = "scripted";
   experiment.open = [](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
-    if (point["name"] == "refused") {
+    if (text(point, "name") == "refused") {
       throw usage_error("there is no such device here");
     }
     return std::make_unique<Scripted>(point, settings.instance, diary());
   };
   experiment.derive = nullptr;
-  experiment.details = [](const std::vector<Json>& rows) {
+  experiment.details = [](const std::vector<Record>& rows) {
     return std::vector<std::string>{std::to_string(rows.size()) + " measured"};
   };
   return experiment;
@@ -233,14 +242,14 @@ Settings without_limit() {
   return settings;
 }
 
-std::vector<Json> run(const std::vector<Point>& points, std::vector<Kept>& kept, const std::map<std::string, Json>& known = {},
+std::vector<Json> run(const std::vector<Point>& points, std::vector<Kept>& kept, const std::map<std::string, Record>& known = {},
                       const Progress& progress = {}, const Settings& settings = without_limit()) {
-  return measure(
+  return test::jsons(measure(
       scripted(), points, settings, known,
-      [&](const Point& point, const Json& record, bool final) {
-        kept.push_back({point["name"], record, final});
+      [&](const Point& point, const Record& record, bool final) {
+        kept.push_back({text(point, "name"), record.json(), final});
       },
-      progress);
+      progress));
 }
 
 TEST(Measure, EveryPointHasFiveFreshInstancesWhichTakeTurnsInChangingOrder) {
@@ -274,9 +283,9 @@ TEST(Measure, APreciseRunGoesOnUntilEveryTwoPointsAreToldApart) {
   std::vector<Kept> kept;
   Settings settings = without_limit();
   settings.precise = true;
-  const Json quiet{{"name", "quiet"}, {"times", {1000, 1001}}};
-  const Json calm{{"name", "calm"}, {"times", {1000, 1002, 1001}}};
-  const Json noisy{{"name", "noisy"}, {"times", {1000, 1050, 1010}}};
+  const Point quiet{{"name", "quiet"}, {"times", "1000,1001"}};
+  const Point calm{{"name", "calm"}, {"times", "1000,1002,1001"}};
+  const Point noisy{{"name", "noisy"}, {"times", "1000,1050,1010"}};
   const std::vector<Json> easy = run({quiet, calm}, kept, {}, {}, settings);
   EXPECT_EQ(easy[0]["instances"], 10);
   EXPECT_EQ(easy[1]["stopped"], "precise");
@@ -296,9 +305,9 @@ TEST(Measure, ASimulatedPointHasOneInstance) {
 
 TEST(Measure, PointsThatTookTurnsSaySoAndHowTheMachineDrifted) {
   std::vector<Kept> kept;
-  const std::vector<Json> records = run({{{"name", "a"}, {"times", {100, 100, 100, 110, 110}}},
-                                         {{"name", "b"}, {"times", {200, 200, 200, 220, 220}}},
-                                         {{"name", "c"}, {"times", {300, 300, 300, 330, 330}}}},
+  const std::vector<Json> records = run({{{"name", "a"}, {"times", "100,100,100,110,110"}},
+                                         {{"name", "b"}, {"times", "200,200,200,220,220"}},
+                                         {{"name", "c"}, {"times", "300,300,300,330,330"}}},
                                         kept);
   EXPECT_EQ(records[0]["batch_name"], records[2]["batch_name"]);
   EXPECT_NEAR(records[0]["drift"], std::log(1.1) * std::sqrt(0.3), 1e-9);
@@ -337,7 +346,7 @@ TEST(Measure, EveryInstanceIsKeptAndOnlyTheLastIsFinalWithTheTimeline) {
 TEST(Measure, AKnownPointIsNotMeasuredAgain) {
   std::vector<Kept> kept;
   const Point known{{"name", "a"}};
-  const std::vector<Json> records = run({known, {{"name", "b"}}}, kept, {{known.dump(), {{"value", 42}}}});
+  const std::vector<Json> records = run({known, {{"name", "b"}}}, kept, {{known.text(), Record{{"value", 42}}}});
   EXPECT_EQ(records[0]["value"], 42);
   EXPECT_EQ(diary(), std::vector<std::string>(5, "b"));
 }
@@ -356,7 +365,7 @@ TEST(Measure, AStopEndsAfterTheInstanceAndKeepsWhatWasMeasured) {
 
 TEST(Measure, WhatCannotBeKeptEndsTheRunAndIsNoReasonOfAPoint) {
   EXPECT_THROW(measure(scripted(), {{{"name", "a"}}}, without_limit(), {},
-                       [](const Point&, const Json&, bool) { throw failure("the disk is full"); }, {}),
+                       [](const Point&, const Record&, bool) { throw failure("the disk is full"); }, {}),
                Error);
 }
 
@@ -383,10 +392,10 @@ TEST(Measure, ProgressNeverFallsAndEndsAtOne) {
 TEST(Conclude, RowsAreThePointAndItsRecordAndReasonsAreCountedAmongTheFindings) {
   const std::vector<Point> points{{{"name", "a"}}, {{"name", "x"}}, {{"name", "y"}}, {{"name", "z"}}};
   const Result result = conclude(std::make_shared<const Experiment>(scripted()), points,
-                                 {Json{{"value", 1}}, Json{{"reason", "too big"}}, Json{{"reason", "too big"}}, Json()}, "command",
-                                 Preset::quick);
+                                 {Json{{"value", 1}}, Json{{"reason", "too big"}}, Json{{"reason", "too big"}}, Record()},
+                                 "command", Preset::quick);
   ASSERT_EQ(result.rows.size(), 3U) << "a point without a record has no row";
-  EXPECT_EQ(result.rows[0].dump(), R"({"name":"a","value":1})");
+  EXPECT_EQ(result.rows[0].json().dump(), R"({"name":"a","value":1})");
   EXPECT_EQ(result.details, (std::vector<std::string>{"1 measured", "2 points could not be measured here: too big."}));
 }
 
@@ -400,9 +409,9 @@ TEST(Conclude, TimelinesLeaveTheRows) {
   const Result result = conclude(std::make_shared<const Experiment>(scripted()), {{{"name", "a"}}},
                                  {Json{{"value", 1}, {"timeline", {{"label", "step"}}}}}, "", Preset::quick);
   ASSERT_EQ(result.timelines.size(), 1U);
-  EXPECT_EQ(result.timelines[0]["label"], "step");
-  EXPECT_FALSE(result.rows[0].contains("timeline"));
-  EXPECT_FALSE(result.timelines[0].contains("oversubscribed"));
+  EXPECT_EQ(result.timelines[0][key::label], "step");
+  EXPECT_FALSE(result.rows[0].has(key::timeline));
+  EXPECT_FALSE(result.timelines[0].has(key::oversubscribed));
 }
 
 TEST(Conclude, ATimelineOfDevicesThatSharedCoresSaysSo) {
@@ -410,7 +419,7 @@ TEST(Conclude, ATimelineOfDevicesThatSharedCoresSaysSo) {
                                  {Json{{"value", 1}, {"oversubscribed", true}, {"timeline", {{"label", "step"}}}}}, "",
                                  Preset::quick);
   ASSERT_EQ(result.timelines.size(), 1U);
-  EXPECT_EQ(result.timelines[0]["oversubscribed"], true);
+  EXPECT_EQ(result.timelines[0][key::oversubscribed], true);
 }
 
 /// Strong scaling of two models: one scales perfectly, the other not at all.
@@ -443,41 +452,41 @@ TEST(Groups, AreInTheTableThePlotsAndTheTimelines) {
   EXPECT_EQ(result.experiment->columns.front().key, "model");
   EXPECT_EQ(result.experiment->columns.size(), experiment_by_id("strong-scaling").columns.size() + 1);
   ASSERT_EQ(result.rows.size(), 4U);
-  EXPECT_EQ(result.rows[1]["speedup"], 2.0);
-  EXPECT_EQ(result.rows[3]["speedup"], 1.0);
+  EXPECT_EQ(result.rows[1][key::speedup], 2.0);
+  EXPECT_EQ(result.rows[3][key::speedup], 1.0);
   for (const Plot& plot : result.experiment->plots) {
     EXPECT_EQ(plot.series, "model");
     EXPECT_FALSE(plot.curves || plot.points) << "they would be of all groups at once";
   }
   ASSERT_EQ(result.timelines.size(), 1U);
-  EXPECT_EQ(result.timelines[0]["label"], "mlp:dim=8,depth=2: ddp on 1");
+  EXPECT_EQ(result.timelines[0][key::label], "mlp:dim=8,depth=2: ddp on 1");
 }
 
 TEST(Groups, OfSeveralAxesAreNamedByAllOfThemAndStandBesideASeries) {
   Experiment experiment = scripted();
   experiment.axes = {{"batch", "", {1}, {1}}, {"model", "", {"mlp:4-4"}, {"mlp:4-4"}}, {"kind", "", {"x", "y"}, {"x"}}};
   experiment.plots = {{.x = "value", .series = "kind"}, {.x = "batch"}};
-  experiment.derive = [](std::vector<Json>& rows) {
-    for (Json& row : rows) {
-      row = {{"kind", row["kind"]}, {"of", row["batch"]}, {"value", rows.size()}};
+  experiment.derive = [](std::vector<Record>& rows) {
+    for (Record& row : rows) {
+      row = Record{{"kind", row.at("kind")}, {"of", row.at("batch")}, {"value", rows.size()}};
     }
   };
-  experiment.details = [](const std::vector<Json>& rows) {
-    return std::vector<std::string>{std::to_string(rows.size()) + " measured", "batch " + rows[0]["of"].dump()};
+  experiment.details = [](const std::vector<Record>& rows) {
+    return std::vector<std::string>{std::to_string(rows.size()) + " measured", "batch " + text(rows[0], "of")};
   };
   AxisValues values;
   parse_axis_values("batch=1,2", values);
   parse_axis_values("model=mlp:4-4;mlp:8-8", values);
   const std::vector<Point> all = points(experiment, Preset::quick, values);
   const Result result = conclude(std::make_shared<const Experiment>(experiment), all,
-                                 std::vector<Json>(all.size(), Json{{"value", 1}}), "", Preset::quick);
+                                 std::vector<Record>(all.size(), Record{{"value", 1}}), "", Preset::quick);
   EXPECT_EQ(result.details, (std::vector<std::string>{"batch 1, mlp:4-4: batch 1", "batch 1, mlp:8-8: batch 1",
                                                       "batch 2, mlp:4-4: batch 2", "batch 2, mlp:8-8: batch 2", "2 measured"}))
       << "what holds for every group is said once";
   ASSERT_EQ(result.rows.size(), 8U);
-  EXPECT_EQ(result.rows[7]["batch"], 2) << "what derived rows do not keep is put back";
-  EXPECT_EQ(result.rows[7]["value"], 2);
-  EXPECT_EQ(result.rows[7][result.experiment->plots[0].series], "batch 2, mlp:8-8, y");
+  EXPECT_EQ(result.rows[7][key::batch], 2) << "what derived rows do not keep is put back";
+  EXPECT_EQ(result.rows[7].at("value"), 2);
+  EXPECT_EQ(text(result.rows[7], result.experiment->plots[0].series), "batch 2, mlp:8-8, y");
   EXPECT_EQ(result.experiment->plots[1].series, "model") << "the axis that a plot is drawn against tells no lines apart";
 }
 

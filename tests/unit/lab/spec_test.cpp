@@ -30,12 +30,12 @@ TEST(Spec, AnAxisThatIsSpeltTwiceIsRefused) {
 /// What a spec makes of rows with these step times, in the order of its points.
 std::vector<double> speedups(const std::string& toml, const std::vector<double>& milliseconds) {
   const Experiment experiment = parse_spec(toml, "mine");
-  std::vector<Json> rows;
+  std::vector<Record> rows;
   for (const Point& point : points(experiment, Preset::quick, {})) {
-    rows.push_back(test::with(test::trained(milliseconds.at(rows.size())), point));
+    rows.push_back(test::with(test::trained(milliseconds.at(rows.size())), point.json()));
   }
   experiment.derive(rows);
-  return column(rows, "speedup");
+  return column(rows, key::speedup);
 }
 
 TEST(Spec, TheSpeedupIsOverTheFirstRow) {

@@ -216,7 +216,7 @@ TEST(AllDevices, WhatSharesAddUpToLessWhatOverlapsAndPlusWhatIsIdleIsTheStep) {
     for (const std::int64_t devices : {2, 4, 5}) {
       const auto run = experiment_by_id("all-devices").open({{"dim", 1024}, {"depth", 20}, {"devices", devices}}, settings);
       run->round(Nanoseconds(1));
-      const Json record = run->record();
+      const Json record = run->record().json();
       double busy = 0;
       for (const Json& device : record["device_list"]) {
         busy += device["busy"].get<double>();
@@ -557,7 +557,7 @@ TEST(MatrixPower, TheRecordTellsProductsAndSumApart) {
     const auto run = experiment_by_id("matrix-power")
                          .open({{"size", 10000}, {"power", 10}, {"precision", "fp32"}, {"devices", devices}}, settings);
     run->round(Nanoseconds(1));
-    return run->record();
+    return run->record().json();
   };
   const Json one = record(1);
   const Json two = record(2);
@@ -730,11 +730,11 @@ TEST(Profile, WithoutAnAllReduceAStepIsWhatTheSimulatorSaysOfLinksThatCostNothin
   const Point point{{"model", "mlp:dim=2048,depth=8"}, {"strategy", "ddp"}, {"devices", 2}};
   const auto measured = experiment_by_id("profile").open(point, settings);
   measured->round(Nanoseconds(1));
-  const Json record = measured->record();
+  const Json record = measured->record().json();
   settings.what_if = job::parse_what_if("link=1000000x,latency=0.000001x");
   const auto free = experiment_by_id("profile").open(point, settings);
   free->round(Nanoseconds(1));
-  const double ratio = free->record()["time_per_step_ns"].get<double>() / record["time_per_step_ns"].get<double>();
+  const double ratio = free->record().json()["time_per_step_ns"].get<double>() / record["time_per_step_ns"].get<double>();
   EXPECT_NEAR(record["without"]["all_reduce"].get<double>() / ratio, 1, 0.02);
   EXPECT_LT(ratio, 0.1);
 }

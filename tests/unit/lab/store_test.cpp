@@ -56,8 +56,8 @@ TEST_F(StoreTest, KeepsTheLatestRecordOfEachPoint) {
   store.keep("delay", first, {{"value", 3}}, true);
   const auto records = store.records("delay", false);
   ASSERT_EQ(records.size(), 2U);
-  EXPECT_EQ(records.at(first.dump())["value"], 3);
-  EXPECT_EQ(records.at(second.dump())["value"], 2);
+  EXPECT_EQ(records.at(first.text()).json()["value"], 3);
+  EXPECT_EQ(records.at(second.text()).json()["value"], 2);
 }
 
 TEST_F(StoreTest, OnlyFinalRecordsAreFinal) {
@@ -66,7 +66,7 @@ TEST_F(StoreTest, OnlyFinalRecordsAreFinal) {
   store.keep("delay", second, {{"value", 2}}, false);
   const auto records = store.records("delay", true);
   ASSERT_EQ(records.size(), 1U);
-  EXPECT_EQ(records.at(first.dump())["value"], 1);
+  EXPECT_EQ(records.at(first.text()).json()["value"], 1);
 }
 
 TEST_F(StoreTest, ExperimentsAreKeptApart) {
@@ -82,7 +82,7 @@ TEST_F(StoreTest, ALineThatWasCutOffIsPassedOverAndNoOther) {
   for (int bytes = 0; bytes < 12; ++bytes) {
     cut("delay.jsonl", 2);
     EXPECT_EQ(store.records("delay", true).size(), 1U);
-    EXPECT_EQ(store.records("delay", true).at(first.dump())["value"], 1);
+    EXPECT_EQ(store.records("delay", true).at(first.text()).json()["value"], 1);
   }
 }
 
@@ -91,7 +91,7 @@ TEST_F(StoreTest, WhatIsKeptAfterACutOffLineIsNotLostWithIt) {
   store.keep("delay", first, {{"value", 1}}, true);
   cut("delay.jsonl", 5);
   store.keep("delay", second, {{"value", 2}}, true);
-  EXPECT_EQ(store.records("delay", true).count(second.dump()), 1U);
+  EXPECT_EQ(store.records("delay", true).count(second.text()), 1U);
 }
 
 TEST_F(StoreTest, LinesThatAreNotRecordsArePassedOver) {
@@ -194,7 +194,7 @@ TEST_F(StoreTest, ARecordBelongsToItsBasis) {
   store.keep("delay", first, {{"value", 2}}, true, conditions_name(there));
   store.keep("delay", second, {{"value", 3}}, true, conditions_name(there));
   EXPECT_EQ(store.records("delay", true, conditions_name(here)).size(), 1U);
-  EXPECT_EQ(store.records("delay", true, conditions_name(here)).at(first.dump())["value"], 1);
+  EXPECT_EQ(store.records("delay", true, conditions_name(here)).at(first.text()).json()["value"], 1);
   EXPECT_EQ(store.records("delay", true, conditions_name(there)).size(), 2U);
   EXPECT_TRUE(store.records("delay", true).empty()) << "a version that did not keep a basis";
 }
@@ -211,14 +211,14 @@ TEST_F(StoreTest, AReportHasNoNumbersOfAnotherBasis) {
   store.keep_spec(spec);
   EXPECT_TRUE(conclude(store, "idle").rows.empty());
   store.keep("idle", first, record(10), true, conditions_name(spec.conditions));
-  EXPECT_EQ(conclude(store, "idle").rows.at(0)["time_per_step_ns"], 10e6);
+  EXPECT_EQ(number(conclude(store, "idle").rows.at(0), key::time_per_step_ns), 10e6);
 }
 
 TEST_F(StoreTest, ResultsOfAVersionThatKeptNoBasisAreStillReported) {
   const Store store(folder_);
   std::ofstream(folder_ / "idle.spec.json") << R"({"points":[{"devices":1}],"command":"again"})";
   const Json record = with(trained(4, 1), {{"schedule", "naive"}, {"theory", 0.5}, {"micro_batches", 1}});
-  std::ofstream(folder_ / "idle.jsonl") << Json{{"point", first}, {"final", true}, {"record", record}}.dump() << "\n";
+  std::ofstream(folder_ / "idle.jsonl") << Json{{"point", first.json()}, {"final", true}, {"record", record}}.dump() << "\n";
   EXPECT_EQ(conclude(store, "idle").rows.size(), 1U);
 }
 
@@ -235,7 +235,7 @@ TEST_F(StoreTest, ThousandsOfPointsComeBackWhateverTheirRecordsHold) {
   file.close();
   const auto records = store.records("delay", true);
   ASSERT_EQ(records.size(), static_cast<std::size_t>(points));
-  EXPECT_EQ(records.at(R"({"seed":499})")["value"], 499);
+  EXPECT_EQ(records.at(R"({"seed":499})").at("value"), 499);
 }
 
 TEST_F(StoreTest, ARecordThatCouldNotBeReadIsNotWritten) {
@@ -245,7 +245,7 @@ TEST_F(StoreTest, ARecordThatCouldNotBeReadIsNotWritten) {
   EXPECT_TRUE(store.records("delay", true).empty());
   // A timeline is left out before it comes to that.
   store.keep("delay", first, {{"value", 1}, {"timeline", {{"events", std::vector<int>(1'100'000, 1)}}}}, true);
-  EXPECT_EQ(store.records("delay", true).at(first.dump()).dump(), R"({"value":1})");
+  EXPECT_EQ(store.records("delay", true).at(first.text()).json().dump(), R"({"value":1})");
 }
 
 TEST_F(StoreTest, ALineThatIsTooLongIsPassedOverAndNoOther) {
@@ -313,7 +313,7 @@ TEST_F(StoreTest, AKilledRunConcludesFromWhatWasKept) {
   cut("idle.jsonl", 40);
   const Result result = conclude(store, "idle");
   ASSERT_EQ(result.rows.size(), 2U);
-  EXPECT_EQ(result.rows[1]["time_per_step_ns"], 5e6);
+  EXPECT_EQ(number(result.rows[1], key::time_per_step_ns), 5e6);
   EXPECT_EQ(result.command, "again");
 }
 
@@ -326,20 +326,20 @@ TEST_F(StoreTest, AResumedRunMeasuresOnlyWhatIsNotFinal) {
   class Once final : public Measurement {
    public:
     void round(Nanoseconds) override {}
-    Json record() const override { return {{"value", 3}}; }
+    Record record() const override { return Record{{"value", 3}}; }
   };
   Experiment fake;
   fake.id = "fake";
   fake.open = [](const Point& point, const Settings&) -> std::unique_ptr<Measurement> {
-    opened.push_back(point.dump());
+    opened.push_back(point.text());
     return std::make_unique<Once>();
   };
-  const std::vector<Json> records = measure(
+  const std::vector<Record> records = measure(
       fake, {first, second}, {}, store.records("fake", true),
-      [&](const Point& point, const Json& record, bool final) { store.keep("fake", point, record, final); }, {});
-  EXPECT_EQ(std::set<std::string>(opened.begin(), opened.end()), std::set<std::string>{second.dump()});
-  EXPECT_EQ(records[0]["value"], 1);
-  EXPECT_EQ(records[1]["value"], 3);
+      [&](const Point& point, const Record& record, bool final) { store.keep("fake", point, record, final); }, {});
+  EXPECT_EQ(std::set<std::string>(opened.begin(), opened.end()), std::set<std::string>{second.text()});
+  EXPECT_EQ(records[0].at("value"), 1);
+  EXPECT_EQ(records[1].at("value"), 3);
   EXPECT_EQ(store.records("fake", true).size(), 2U);
 }
 
@@ -350,7 +350,7 @@ TEST_F(StoreTest, ALossThatIsNotANumberSurvivesTheDisk) {
   store.keep("accumulate", point, with(trained(4), {{"losses", {1.0, std::numeric_limits<double>::quiet_NaN()}}}), true);
   const Result result = conclude(store, "accumulate");
   ASSERT_EQ(result.rows.size(), 1U);
-  EXPECT_EQ(result.rows[0]["stability"], "diverges");
+  EXPECT_EQ(result.rows[0][key::stability], "diverges");
 }
 
 }  // namespace

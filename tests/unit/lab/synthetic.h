@@ -15,6 +15,16 @@ using baton::test::says;
 using baton::test::silent_on;
 using baton::test::usage_sentence;
 
+/// Rows as experiments take them, and back as JSON.
+inline std::vector<Record> records(const std::vector<Json>& rows) { return {rows.begin(), rows.end()}; }
+inline std::vector<Json> jsons(const std::vector<Record>& records) {
+  std::vector<Json> rows;
+  for (const Record& record : records) {
+    rows.push_back(record.json());
+  }
+  return rows;
+}
+
 /// One device of a row; shares of the step and bytes per step.
 inline Json device(double busy, double waiting = 0, std::int64_t peak = 1 << 20, std::int64_t sent = 0, std::int64_t received = 0) {
   return {{"name", "cpu:0"},   {"busy", busy},   {"idle", 1 - busy},   {"waiting", waiting}, {"exposed", 0.0},
@@ -64,18 +74,19 @@ inline Json with(Json row, const Json& values) {
 }
 
 /// The rows after the experiment has filled in what they owe to one another.
-inline std::vector<Json> derived(const std::string& id, std::vector<Json> rows) {
+inline std::vector<Json> derived(const std::string& id, const std::vector<Json>& rows) {
   const Experiment& experiment = experiment_by_id(id);
+  std::vector<Record> derived = records(rows);
   if (experiment.derive) {
-    experiment.derive(rows);
+    experiment.derive(derived);
   }
-  return rows;
+  return jsons(derived);
 }
 
 /// What the experiment answers to its questions, those that it cannot answer left out, and then its details.
-inline std::vector<std::string> sentences(const std::string& id, std::vector<Json> rows) {
+inline std::vector<std::string> sentences(const std::string& id, const std::vector<Json>& given) {
   const Experiment& experiment = experiment_by_id(id);
-  rows = derived(id, std::move(rows));
+  const std::vector<Record> rows = records(derived(id, given));
   std::vector<std::string> all;
   for (const Question& question : experiment.questions) {
     if (std::string text = question.answer ? question.answer(rows) : ""; !text.empty()) {
@@ -89,8 +100,8 @@ inline std::vector<std::string> sentences(const std::string& id, std::vector<Jso
 }
 
 /// What the experiment answers to one question, by the question's id.
-inline std::string answer(const std::string& id, const std::string& question, std::vector<Json> rows) {
-  rows = derived(id, std::move(rows));
+inline std::string answer(const std::string& id, const std::string& question, const std::vector<Json>& given) {
+  const std::vector<Record> rows = records(derived(id, given));
   for (const Question& one : experiment_by_id(id).questions) {
     if (one.id == question && one.answer) {
       return one.answer(rows);
@@ -117,12 +128,12 @@ inline std::vector<Json> simulated(std::vector<Json> rows) {
 }
 
 /// The first sentence of what the experiment says of these rows.
-inline std::string headline(const std::string& id, std::vector<Json> rows) { return sentences(id, std::move(rows)).at(0); }
+inline std::string headline(const std::string& id, const std::vector<Json>& rows) { return sentences(id, rows).at(0); }
 
 /// All that the experiment says of these rows, one sentence per line.
-inline std::string findings(const std::string& id, std::vector<Json> rows) {
+inline std::string findings(const std::string& id, const std::vector<Json>& rows) {
   std::string all;
-  for (const std::string& sentence : sentences(id, std::move(rows))) {
+  for (const std::string& sentence : sentences(id, rows)) {
     all += sentence + "\n";
   }
   return all;

@@ -20,7 +20,7 @@ TEST(TrainMeasurement, AKeyMeansTheSameInARecordAndInWhatTrainPrints) {
   settings.cluster = spec.cluster;
   TrainMeasurement measurement(spec, settings, {});
   measurement.round(Nanoseconds(1));
-  const Json kept = measurement.record();
+  const Json kept = measurement.record().json();
   for (const auto& [key, value] : kept.items()) {
     EXPECT_TRUE(!printed.contains(key) || printed[key] == value) << key;
   }

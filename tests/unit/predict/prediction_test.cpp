@@ -9,15 +9,15 @@ using baton::test::says;
 using baton::test::silent_on;
 using baton::test::usage_sentence;
 
-using lab::Json;
+using lab::Record;
 
-Json predicted(const std::string& strategy, int devices, double measured, double simulated) {
-  return {
+Record predicted(const std::string& strategy, int devices, double measured, double simulated) {
+  return Record{
       {"strategy", strategy},         {"devices", devices}, {"time_per_step_ns", measured}, {"time_low_ns", measured - 1},
       {"time_high_ns", measured + 1}, {"instances", 5},     {"simulated_ns", simulated},    {"error", simulated / measured - 1}};
 }
 
-std::string found(const std::vector<Json>& rows) {
+std::string found(const std::vector<Record>& rows) {
   std::string all;
   for (const std::string& sentence : prediction({}, {{"strategy", {"a"}}, {"devices", {2}}}).details(rows)) {
     all += sentence + "\n";

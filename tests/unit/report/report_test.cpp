@@ -16,7 +16,7 @@ using lab::Format;
 using lab::Json;
 using test::says;
 
-std::string shown(const Json& value, Format format) { return cell({{"key", value}}, {"key", "heading", format}); }
+std::string shown(const Json& value, Format format) { return cell(lab::Record{{"key", value}}, {"key", "heading", format}); }
 
 Format format_of(const std::string& text) {
   for (const Format format : {Format::text, Format::integer, Format::number, Format::time, Format::bytes, Format::percent,
@@ -66,7 +66,7 @@ TEST(Column, IsLeftOutIfNoRowKnowsItAndItSaysSo) {
   result.rows = {{{"a", 1}}, {{"a", 2}}};
   EXPECT_EQ(shown_table(result).headings, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(to_json(result)["columns"].size(), 2U);
-  result.rows[1]["gpu"] = 0.5;
+  result.rows[1].put("gpu", 0.5);
   EXPECT_EQ(shown_table(result).headings, (std::vector<std::string>{"a", "GPU (%)", "b"}));
 }
 
@@ -98,7 +98,7 @@ TEST(Reference, NamesSheetTaskAndQuestion) {
   EXPECT_EQ(reference(""), "");
 }
 
-TEST(Cell, OfNothingIsEmpty) { EXPECT_EQ(cell(Json::object(), {"key", "heading", Format::time}), ""); }
+TEST(Cell, OfNothingIsEmpty) { EXPECT_EQ(cell(lab::Record(), {"key", "heading", Format::time}), ""); }
 
 std::shared_ptr<const lab::Experiment> small_experiment() {
   lab::Experiment experiment;
@@ -161,10 +161,10 @@ TEST(Terminal, ShowsQuestionsWithTheirAnswersTheTableTheDetailsAndTheCommand) {
 
 TEST(Terminal, MarksWhatWasSimulated) {
   lab::Result result = small_result();
-  result.rows[0]["origin"] = "simulated";
+  result.rows[0].set(lab::key::origin, "simulated");
   EXPECT_TRUE(says(to_terminal(result), "1.00×  ‡\n"));
   EXPECT_TRUE(says(to_terminal(result), "\n‡ simulated\n"));
-  result.rows[1]["origin"] = "simulated";
+  result.rows[1].set(lab::key::origin, "simulated");
   EXPECT_TRUE(says(to_terminal(result), "\nall rows are simulated\n"));
   EXPECT_EQ(to_terminal(small_result()).find("simulated"), std::string::npos);
 }
@@ -229,7 +229,7 @@ TEST(Markdown, PutsALogIntoACodeBlock) {
 
 TEST(Markdown, ABarInACellDoesNotOpenAColumn) {
   lab::Result result = small_result();
-  result.rows[0]["what"] = "a|b";
+  result.rows[0].put("what", "a|b");
   EXPECT_TRUE(says(to_markdown(result), "| a\\|b | 1 |"));
 }
 
@@ -239,8 +239,9 @@ const std::string csv_heading =
 
 TEST(Csv, HasRawValuesTheIntervalTheReasonAndWhatWasTrained) {
   lab::Result result = small_result();
-  result.rows[0]["trained"] = {{"model", "mlp:8-8"}, {"strategy", "ddp"},   {"batch", 64},
-                               {"optimizer", "sgd"}, {"precision", "fp32"}, {"seed", 0}};
+  result.rows[0].put(
+      "trained",
+      Json{{"model", "mlp:8-8"}, {"strategy", "ddp"}, {"batch", 64}, {"optimizer", "sgd"}, {"precision", "fp32"}, {"seed", 0}});
   EXPECT_EQ(to_csv(result), csv_heading +
                                 "a,1,2000000,1.0,,,,,,mlp:8-8,ddp,64,sgd,fp32,0,\n"
                                 "größer,4,12500000,0.16,,,,true,,,,,,,,\n"
@@ -287,7 +288,7 @@ TEST(Report, HasEveryExperimentWithItsColumnsAndRows) {
 TEST(Report, IsOversubscribedWhereOneOfItsRowsIs) {
   lab::Result result = small_result();
   EXPECT_EQ(to_report({result}, kept_of({{"cpu", "A CPU"}}))["environment"]["oversubscribed"], true);
-  result.rows[1]["oversubscribed"] = false;
+  result.rows[1].set(lab::key::oversubscribed, false);
   EXPECT_EQ(to_report({result}, kept_of({{"cpu", "A CPU"}}))["environment"]["oversubscribed"], false);
 }
 
@@ -350,11 +351,11 @@ TEST(Report, APlotWithNothingToDrawIsLeftOutAndOneMayHavePointsAndCurvesOfItsOwn
                        .x = "size",
                        .y = "time",
                        .points =
-                           [](const std::vector<Json>& rows) {
-                             return std::vector<Json>{{{"size", rows.size()}, {"time", 2}}};
+                           [](const std::vector<lab::Record>& rows) {
+                             return std::vector<lab::Record>{{{"size", rows.size()}, {"time", 2}}};
                            },
                        .curves =
-                           [](const std::vector<Json>&) {
+                           [](const std::vector<lab::Record>&) {
                              return std::vector<lab::Curve>{{.name = "law", .series = nullptr, .points = {{1, 2}, {3, 4}}}};
                            }}};
   lab::Result result = small_result();
@@ -377,9 +378,9 @@ TEST(Report, MarkdownOfAllBeginsWithTheMachine) {
 
 TEST(Report, MarkdownOfWhatIsSimulatedSaysSoAboveAndBelowTheTable) {
   lab::Result result = small_result();
-  result.rows[1]["oversubscribed"] = false;
+  result.rows[1].set(lab::key::oversubscribed, false);
   EXPECT_EQ(to_markdown(result).find("simulated"), std::string::npos);
-  result.rows[0]["origin"] = "simulated";
+  result.rows[0].set(lab::key::origin, "simulated");
   const std::string text = to_markdown(
       {result}, to_report({result}, kept_of({{"cpu", "A CPU"}, {"cores", 2}, {"simulated_on", "pcie-5 (a box)"}})));
   EXPECT_TRUE(says(text, "simulated on pcie-5 (a box), computed on A CPU with 2 cores. `baton lab`"));

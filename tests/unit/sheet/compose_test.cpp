@@ -22,10 +22,10 @@ using lab::test::trained;
 using lab::test::with;
 
 /// What an experiment concludes from these records at these points.
-lab::Result result_of(const std::string& id, const std::vector<lab::Point>& points, const std::vector<Json>& records,
+lab::Result result_of(const std::string& id, const std::vector<lab::Point>& points, const std::vector<Json>& given,
                       lab::Preset preset = lab::Preset::quick) {
-  return lab::conclude(std::make_shared<const lab::Experiment>(lab::experiment_by_id(id)), points, records, "baton lab run " + id,
-                       preset);
+  return lab::conclude(std::make_shared<const lab::Experiment>(lab::experiment_by_id(id)), points, lab::test::records(given),
+                       "baton lab run " + id, preset);
 }
 
 lab::Point scaling_point(std::int64_t devices) { return {{"model", "mlp:dim=1024,depth=2"}, {"batch", 64}, {"devices", devices}}; }
@@ -386,6 +386,11 @@ TEST(GridOf, AColumnHasOneUnit) {
 TEST(JobOf, EqualJobsHaveEqualNamesWhateverExperimentAsks) {
   const lab::Point scaled{{"model", "mlp:dim=1024,depth=2"}, {"batch", 64}, {"devices", 2}};
   const std::string job = job_of("strong-scaling", scaled);
+  const auto changed = [&](const std::string& axis, const job::FieldValue& value) {
+    lab::Point other = scaled;
+    other.set(axis, value);
+    return other;
+  };
   EXPECT_FALSE(job.empty());
   EXPECT_EQ(job_of("comm-vs-compute", {{"case", "1024x2"}, {"batch", 64}, {"devices", 2}}), job);
   EXPECT_EQ(job_of("comm-vs-compute", {{"case", "1024"}, {"batch", 64}, {"devices", 2}}), job);
@@ -393,13 +398,13 @@ TEST(JobOf, EqualJobsHaveEqualNamesWhateverExperimentAsks) {
   EXPECT_EQ(job_of("delay", {{"model", "mlp:dim=1024,depth=2"}, {"delay_ms", 0}, {"devices", 2}}), job);
   EXPECT_EQ(job_of("imbalance", {{"model", "mlp:dim=1024,depth=2"}, {"delay_ms", 0}, {"devices", 2}}), job);
   for (const auto& [experiment, point] :
-       std::vector<std::pair<std::string, lab::Point>>{{"strong-scaling", with(scaled, {{"devices", 4}})},
-                                                       {"strong-scaling", with(scaled, {{"batch", 32}})},
-                                                       {"dp-vs-ddp", with(scaled, {{"strategy", "dp"}})},
-                                                       {"delay", with(scaled, {{"delay_ms", 5}})},
+       std::vector<std::pair<std::string, lab::Point>>{{"strong-scaling", changed("devices", 4)},
+                                                       {"strong-scaling", changed("batch", 32)},
+                                                       {"dp-vs-ddp", changed("strategy", "dp")},
+                                                       {"delay", changed("delay_ms", 5)},
                                                        {"comm-vs-compute", {{"case", "256x2"}, {"batch", 64}, {"devices", 2}}},
                                                        {"timing", scaled}}) {
-    EXPECT_NE(job_of(experiment, point), job) << experiment << " " << point;
+    EXPECT_NE(job_of(experiment, point), job) << experiment << " " << point.text();
   }
 }
 

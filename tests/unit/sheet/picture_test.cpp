@@ -11,11 +11,10 @@
 namespace baton::sheet {
 namespace {
 
-using lab::Json;
 using lab::Plot;
 
-std::vector<Json> times(const std::vector<double>& ms) {
-  std::vector<Json> rows;
+std::vector<lab::Record> times(const std::vector<double>& ms) {
+  std::vector<lab::Record> rows;
   for (std::size_t i = 0; i < ms.size(); ++i) {
     rows.push_back({{"devices", std::int64_t{1} << i}, {"time_per_step_ns", ms[i] * 1e6}, {"origin", "measured"}});
   }
@@ -72,15 +71,15 @@ TEST(Draw, FewerThanTwoValuesAreNoPicture) {
   EXPECT_TRUE(draw(time_against_devices(), {}).marks.empty());
   EXPECT_TRUE(draw(time_against_devices(Plot::Kind::bars), times({8})).marks.empty());
   EXPECT_TRUE(draw(time_against_devices(), times({0, 0})).marks.empty());
-  std::vector<Json> unknown = times({8, 4});
-  unknown[0]["time_per_step_ns"] = nullptr;
+  std::vector<lab::Record> unknown = times({8, 4});
+  unknown[0].put("time_per_step_ns", nullptr);
   EXPECT_TRUE(draw(time_against_devices(), unknown).marks.empty());
 }
 
 TEST(Draw, BarsAreAsHighAsTheirValuesAndNamedInTheLegend) {
-  std::vector<Json> rows = times({8, 4});
-  rows[0]["strategy"] = "dp";
-  rows[1].update(Json{{"strategy", "ddp"}, {"devices", 1}});
+  std::vector<lab::Record> rows = times({8, 4});
+  rows[0].put("strategy", "dp");
+  rows[1].update(lab::Record{{"strategy", "ddp"}, {"devices", 1}});
   Plot plot = time_against_devices(Plot::Kind::bars);
   plot.series = "strategy";
   const Picture picture = draw(plot, rows);
@@ -99,8 +98,8 @@ TEST(Draw, PartsBelowZeroAreStackedDownwards) {
   Plot plot = time_against_devices(Plot::Kind::stacked);
   plot.parts = {"a", "b", "c"};
   plot.part_titles = {"first", "second", "third"};
-  const std::vector<Json> rows{{{"devices", 1}, {"a", 2e6}, {"b", 1e6}, {"c", 0.0}},
-                               {{"devices", 2}, {"a", 1e6}, {"b", -1e6}, {"c", 2e6}}};
+  const std::vector<lab::Record> rows{{{"devices", 1}, {"a", 2e6}, {"b", 1e6}, {"c", 0.0}},
+                                      {{"devices", 2}, {"a", 1e6}, {"b", -1e6}, {"c", 2e6}}};
   const Picture picture = draw(plot, rows);
   const std::vector<Mark> boxes = marks(picture, Mark::Kind::box);
   ASSERT_EQ(boxes.size(), 9U);  // six parts, and three in the legend
@@ -112,8 +111,8 @@ TEST(Draw, PartsBelowZeroAreStackedDownwards) {
 }
 
 TEST(Draw, TheIdealAndACurveAreDashedAndNamed) {
-  std::vector<Json> rows{{{"devices", 1}, {"speedup", 1.0}, {"origin", "measured"}},
-                         {{"devices", 4}, {"speedup", 2.0}, {"origin", "measured"}}};
+  std::vector<lab::Record> rows{{{"devices", 1}, {"speedup", 1.0}, {"origin", "measured"}},
+                                {{"devices", 4}, {"speedup", 2.0}, {"origin", "measured"}}};
   Plot plot{.kind = Plot::Kind::line,
             .title = "Speedup, and Amdahl's law through it",
             .x = "devices",
@@ -122,13 +121,13 @@ TEST(Draw, TheIdealAndACurveAreDashedAndNamed) {
             .y_title = "speedup",
             .y_format = lab::Format::number,
             .ideal = "linear"};
-  plot.curves = [](const std::vector<Json>&) {
+  plot.curves = [](const std::vector<lab::Record>&) {
     return std::vector<lab::Curve>{{.name = "Amdahl", .series = nullptr, .points = {{1, 1}, {2, 1.5}, {4, 2}}}};
   };
   const Picture picture = draw(plot, rows);
   EXPECT_TRUE(has(texts(picture), "measured") && has(texts(picture), "Amdahl") && has(texts(picture), "ideal"));
   // A curve that is not to be seen is not named, and the title does not promise it.
-  plot.curves = [](const std::vector<Json>&) {
+  plot.curves = [](const std::vector<lab::Record>&) {
     return std::vector<lab::Curve>{{.name = "Amdahl", .series = nullptr, .points = {{1, 9}, {4, 8}}}};
   };
   const Picture without = draw(plot, rows);
@@ -149,7 +148,7 @@ TEST(Draw, EverythingLiesWithinThePictureWhateverTheNumbers) {
     plot.parts = {"time_per_step_ns", "other"};
     plot.part_titles = {"one", "another part with a long name"};
     const double scale = std::pow(10, within(-3, 12));
-    std::vector<Json> rows;
+    std::vector<lab::Record> rows;
     for (std::size_t i = 0; i < 2 + random() % 5; ++i) {
       rows.push_back({{"devices", i + 1},
                       {"time_per_step_ns", scale * within(0, 1)},

@@ -5,6 +5,8 @@
 namespace baton::training {
 namespace {
 
+using job::Json;
+
 TEST(TrainingJson, TheBytesOfAllDevicesAreThoseOfEach) {
   JobSpec spec;
   spec.strategy = "dp";

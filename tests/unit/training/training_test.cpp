@@ -6,6 +6,8 @@
 namespace baton::training {
 namespace {
 
+using job::Json;
+
 using baton::test::says;
 using baton::test::small_machine;
 using baton::test::usage_sentence;

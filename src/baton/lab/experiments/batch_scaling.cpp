@@ -20,8 +20,8 @@ class Saturated final : public TrainMeasurement {
   Saturated(const job::JobSpec& spec, const Settings& settings)
       : TrainMeasurement(spec, settings, {}), machine_(settings.machine) {}
 
-  Json record() const override {
-    Json record = TrainMeasurement::record();
+  Record record() const override {
+    Record record = TrainMeasurement::record();
     if (training().job().imagined()) {
       find_limit(record);
     }
@@ -41,7 +41,7 @@ class Saturated final : public TrainMeasurement {
 
   /// Doubles the batch until that gains less than a hundredth: what is reached then is the limit. Then halves the distance to where
   /// 95 % of it begin.
-  void find_limit(Json& record) const {
+  void find_limit(Record& record) const {
     const auto devices = static_cast<std::int64_t>(training().job().cluster().size());
     std::vector<std::pair<std::int64_t, double>> tried{{devices, rate_at(devices)}};
     do {
@@ -55,7 +55,7 @@ class Saturated final : public TrainMeasurement {
       const std::int64_t middle = (low + high) / 2 / devices * devices;
       (rate_at(middle) >= 0.95 * limit ? high : low) = middle;
     }
-    record.update(Json{{"limit_samples_per_s", limit}, {"limit_batch", tried.back().first}, {"saturated_batch", high}});
+    record.update({key::limit_samples_per_s(limit), key::limit_batch(tried.back().first), key::saturated_batch(high)});
   }
 
   static constexpr std::int64_t largest = std::int64_t{1} << 24;
@@ -64,61 +64,62 @@ class Saturated final : public TrainMeasurement {
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   job::JobSpec spec;
-  spec.model = text(point, "model");
-  take(spec, point, "batch");
+  spec.model = text(point, key::model);
+  take(spec, point, key::batch);
   spec.strategy = "ddp";
-  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
+  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 4);
   return std::make_unique<Saturated>(spec, settings);
 }
 
-std::vector<Json> by_batch(std::vector<Json> rows) {
-  std::stable_sort(rows.begin(), rows.end(), [](const Json& a, const Json& b) { return number(a, "batch") < number(b, "batch"); });
+std::vector<Record> by_batch(std::vector<Record> rows) {
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Record& a, const Record& b) { return number(a, key::batch) < number(b, key::batch); });
   return rows;
 }
 
 /// Gustafson: one device with its share of the batch against n with the whole. S = n − s(n − 1) for the point itself.
 struct Scaled {
-  Json alone;
-  Json row;
+  Record alone;
+  Record row;
   double speedup = 0;
   double serial = 0;
 };
-std::vector<Scaled> scaled(const std::vector<Json>& rows) {
+std::vector<Scaled> scaled(const std::vector<Record>& rows) {
   std::vector<Scaled> list;
-  for (const Json& alone : where(rows, "devices", 1)) {
-    for (const Json& row : rows) {
-      const double n = number(row, "devices");
-      if (n > 1 && number(row, "batch") == number(alone, "batch") * n) {
-        const double speedup = number(row, "samples_per_s") / number(alone, "samples_per_s");
+  for (const Record& alone : where(rows, key::devices, 1)) {
+    for (const Record& row : rows) {
+      const double n = number(row, key::devices);
+      if (n > 1 && number(row, key::batch) == number(alone, key::batch) * n) {
+        const double speedup = number(row, key::samples_per_s) / number(alone, key::samples_per_s);
         list.push_back({alone, row, speedup, (n - speedup) / (n - 1)});
       }
     }
   }
   std::stable_sort(list.begin(), list.end(),
-                   [](const Scaled& a, const Scaled& b) { return number(a.row, "batch") < number(b.row, "batch"); });
+                   [](const Scaled& a, const Scaled& b) { return number(a.row, key::batch) < number(b.row, key::batch); });
   return list;
 }
 
 std::string gustafson(const Scaled& one) {
-  const double n = number(one.row, "devices");
+  const double n = number(one.row, key::devices);
   return fmt::format("{:.0f} devices at batch {} process {} times the samples of one at {}: S = n − s(n−1) gives s = {}{}", n,
-                     text(one.row, "batch"), ratio_text(one.speedup), text(one.alone, "batch"), percent(one.serial),
+                     text(one.row, key::batch), ratio_text(one.speedup), text(one.alone, key::batch), percent(one.serial),
                      findings::is_share(one.serial) ? "" : ", no share, so the model does not apply");
 }
 
-std::string larger_batch(const std::vector<Json>& rows) {
-  const std::vector<Json> wide = by_batch(headline_rows(rows));
+std::string larger_batch(const std::vector<Record>& rows) {
+  const std::vector<Record> wide = by_batch(headline_rows(rows));
   if (wide.size() < 2) {
     return "";
   }
-  const Json& first = wide.front();
-  const Json& last = wide.back();
-  const double gain = number(last, "samples_per_s") / number(first, "samples_per_s");
-  const bool several = number(last, "devices") > number(last, "base_devices");
-  const double before = number(first, "efficiency");
-  const double after = number(last, "efficiency");
-  const auto base = [&](const Json& row) {
-    const std::vector<Json> same = where(where(rows, "devices", row["base_devices"]), "batch", row["batch"]);
+  const Record& first = wide.front();
+  const Record& last = wide.back();
+  const double gain = number(last, key::samples_per_s) / number(first, key::samples_per_s);
+  const bool several = number(last, key::devices) > number(last, key::base_devices);
+  const double before = number(first, key::efficiency);
+  const double after = number(last, key::efficiency);
+  const auto base = [&](const Record& row) {
+    const std::vector<Record> same = where(where(rows, key::devices, row[key::base_devices]), key::batch, row[key::batch]);
     return same.empty() ? row : same.front();
   };
   const bool told = !several || difference_of_speedups(first, base(first), last, base(last)).differ;
@@ -134,9 +135,9 @@ std::string larger_batch(const std::vector<Json>& rows) {
       : !told                            ? "Not beyond the noise"
       : after > before                   ? "Yes"
                                          : "No",
-      text(first, "batch"), text(last, "batch"),
+      text(first, key::batch), text(last, key::batch),
       several ? fmt::format("efficiency goes from {} to {} and ", percent(before), percent(after)) : "",
-      devices_text(last["devices"]), ratio_text(gain), number(first, "samples_per_s"), number(last, "samples_per_s"),
+      devices_text(last[key::devices]), ratio_text(gain), number(first, key::samples_per_s), number(last, key::samples_per_s),
       origin_mark(wide), law);
 }
 
@@ -156,39 +157,39 @@ struct Saturation {
 
 /// Whether the last batches make the step grow as all of them do: where products still become faster with their size, the slope of
 /// the first ones says nothing of the limit.
-bool is_settled(const std::vector<Json>& rows, const findings::Line& line) {
+bool is_settled(const std::vector<Record>& rows, const findings::Line& line) {
   if (rows.size() < 3 || line.r2 < 0.98 || line.slope <= 0 || line.intercept <= 0) {
     return false;
   }
-  const Json& before = rows[rows.size() - 2];
-  const Json& last = rows.back();
-  const double slope = (number(last, "time_per_step_ns") - number(before, "time_per_step_ns")) /
-                       (number(last, "batch") - number(before, "batch"));
+  const Record& before = rows[rows.size() - 2];
+  const Record& last = rows.back();
+  const double slope = (number(last, key::time_per_step_ns) - number(before, key::time_per_step_ns)) /
+                       (number(last, key::batch) - number(before, key::batch));
   return slope > 0.8 * line.slope && slope < 1.25 * line.slope;
 }
 
 /// Of rows by batch, on one number of devices. No limit above `most` is believed.
-Saturation saturation(const std::vector<Json>& rows, double most) {
+Saturation saturation(const std::vector<Record>& rows, double most) {
   Saturation found;
-  found.line = findings::fit_line(column(rows, "batch"), column(rows, "time_per_step_ns"));
+  found.line = findings::fit_line(column(rows, key::batch), column(rows, key::time_per_step_ns));
   const auto first_within = [&](double limit) {
     const auto row = std::find_if(rows.begin(), rows.end(),
-                                  [&](const Json& one) { return number(one, "samples_per_s") >= 0.95 * limit; });
-    return row == rows.end() ? 0.0 : number(*row, "batch");
+                                  [&](const Record& one) { return number(one, key::samples_per_s) >= 0.95 * limit; });
+    return row == rows.end() ? 0.0 : number(*row, key::batch);
   };
-  const std::vector<double> rates = column(rows, "samples_per_s");
+  const std::vector<double> rates = column(rows, key::samples_per_s);
   const double best = *std::max_element(rates.begin(), rates.end());
-  if (rows.back().contains("limit_samples_per_s")) {
+  if (rows.back().has(key::limit_samples_per_s)) {
     found.by = Saturation::By::simulation;
-    found.limit = std::max(best, number(rows.back(), "limit_samples_per_s"));
+    found.limit = std::max(best, number(rows.back(), key::limit_samples_per_s));
     found.batch = first_within(found.limit);
-    found.batch = found.batch > 0 ? found.batch : number(rows.back(), "saturated_batch");
+    found.batch = found.batch > 0 ? found.batch : number(rows.back(), key::saturated_batch);
   } else if (is_settled(rows, found.line) && 1e9 / found.line.slope <= most && 1e9 / found.line.slope >= best) {
     found.by = Saturation::By::line;
     found.limit = 1e9 / found.line.slope;
     found.batch = first_within(found.limit);
     found.batch = found.batch > 0 ? found.batch : 19 * found.line.intercept / found.line.slope;  // B / (a + bB) = 0.95 / b
-  } else if (const double batch = first_within(best); batch < number(rows.back(), "batch")) {
+  } else if (const double batch = first_within(best); batch < number(rows.back(), key::batch)) {
     found = {Saturation::By::plateau, best, batch, found.line};
   }
   return found;
@@ -211,13 +212,13 @@ std::string short_time(double nanoseconds) {
 std::string rate_text(double rate) { return rate >= 1e6 ? three_figures(rate / 1e6) + " million" : fmt::format("{:.0f}", rate); }
 
 /// How the limit is known.
-std::string why_limit(const Saturation& found, const Json& last) {
+std::string why_limit(const Saturation& found, const Record& last) {
   const std::string rate = rate_text(found.limit);
   if (found.by == Saturation::By::simulation) {
-    return number(last, "limit_batch") > number(last, "batch")
-               ? fmt::format("doubled further, it nears {} samples/s (at batch {})", rate, text(last, "limit_batch"))
+    return number(last, key::limit_batch) > number(last, key::batch)
+               ? fmt::format("doubled further, it nears {} samples/s (at batch {})", rate, text(last, key::limit_batch))
                : fmt::format("it reaches {} samples/s at batch {}, and doubling that gains less than 1 %", rate,
-                             text(last, "limit_batch"));
+                             text(last, key::limit_batch));
   }
   return found.by == Saturation::By::line
              ? fmt::format("step time = {} + {} per sample ({}) gives a limit of {} samples/s", duration_text(found.line.intercept),
@@ -225,35 +226,35 @@ std::string why_limit(const Saturation& found, const Json& last) {
              : fmt::format("the highest of {} samples/s is taken for the limit, as no line of step time is settled", rate);
 }
 
-std::string on_saturation(const std::vector<Json>& rows, const Saturation& found) {
-  const Json& last = rows.back();
-  const std::string on = "on " + devices_text(last["devices"]);
-  const double reached = number(last, "samples_per_s") / std::max(1e-9, found.limit);
+std::string on_saturation(const std::vector<Record>& rows, const Saturation& found) {
+  const Record& last = rows.back();
+  const std::string on = "on " + devices_text(last[key::devices]);
+  const double reached = number(last, key::samples_per_s) / std::max(1e-9, found.limit);
   if (found.by == Saturation::By::nothing) {
-    const Json& before = rows[rows.size() - 2];
+    const Record& before = rows[rows.size() - 2];
     return fmt::format("{} not up to batch {}: from {} on throughput still rises by {}, to {} samples/s, and {}{}", on,
-                       text(last, "batch"), text(before, "batch"),
-                       percent(number(last, "samples_per_s") / number(before, "samples_per_s") - 1),
-                       rate_text(number(last, "samples_per_s")),
+                       text(last, key::batch), text(before, key::batch),
+                       percent(number(last, key::samples_per_s) / number(before, key::samples_per_s) - 1),
+                       rate_text(number(last, key::samples_per_s)),
                        found.line.r2 < 0.98 ? fmt::format("step times are too uneven (R² = {:.2f})", found.line.r2)
                                             : "the line through all batches does not give a limit yet",
                        origin_mark(rows));
   }
   const std::string law = why_limit(found, last);
-  const bool inside = found.batch <= number(last, "batch");
-  const bool guessed = found.by == Saturation::By::line && found.batch > far * number(last, "batch");
+  const bool inside = found.batch <= number(last, key::batch);
+  const bool guessed = found.by == Saturation::By::line && found.batch > far * number(last, key::batch);
   return inside ? fmt::format("{} at batch {:.0f}: {}{}", on, found.batch, law, origin_mark(rows))
                 : fmt::format("{} {}: {}, of which batch {} reaches {}{}", on,
                               guessed ? fmt::format("far beyond this table, at about batch {:.0f} (an extrapolation)",
                                                     two_figures(found.batch))
                                       : fmt::format("beyond this table, at about batch {:.0f}", found.batch),
-                              law, text(last, "batch"), percent(reached), origin_mark(rows));
+                              law, text(last, key::batch), percent(reached), origin_mark(rows));
 }
 
 /// Says how unsure the times are that a limit was taken from, if that is much.
-std::string on_noise(const std::vector<Json>& rows) {
+std::string on_noise(const std::vector<Record>& rows) {
   double unsure = 0;
-  for (const Json& row : rows) {
+  for (const Record& row : rows) {
     unsure = std::max(unsure, unsureness(row));
   }
   return unsure <= 0.2 ? ""
@@ -262,20 +263,20 @@ std::string on_noise(const std::vector<Json>& rows) {
              : fmt::format(" Times are unsure by {}.", unsure < 10 ? percent(unsure) : "more than a factor of ten");
 }
 
-std::string when_saturated(const std::vector<Json>& rows) {
-  const std::vector<Json> wide = by_batch(headline_rows(rows));
+std::string when_saturated(const std::vector<Record>& rows) {
+  const std::vector<Record> wide = by_batch(headline_rows(rows));
   if (wide.size() < 2) {
     return "";
   }
   constexpr double any = std::numeric_limits<double>::infinity();
-  const std::vector<Json> alone = by_batch(where(rows, "devices", 1));
+  const std::vector<Record> alone = by_batch(where(rows, key::devices, 1));
   std::string all;
-  if (wide.front()["devices"] == 1 || alone.size() < 2) {
+  if (wide.front()[key::devices] == 1 || alone.size() < 2) {
     all = on_saturation(wide, saturation(wide, any)) + "." + on_noise(wide);
   } else {
     // n devices have at most n times the limit of one.
     const Saturation one = saturation(alone, any);
-    const double most = one.by == Saturation::By::nothing ? any : number(wide.front(), "devices") * one.limit;
+    const double most = one.by == Saturation::By::nothing ? any : number(wide.front(), key::devices) * one.limit;
     all = on_saturation(wide, saturation(wide, most)) + "; " + on_saturation(alone, one) + "." + on_noise(rows);
   }
   all[0] = 'O';
@@ -287,7 +288,7 @@ std::string when_saturated(const std::vector<Json>& rows) {
          all;
 }
 
-std::vector<std::string> details(const std::vector<Json>& rows) {
+std::vector<std::string> details(const std::vector<Record>& rows) {
   std::vector<std::string> sentences;
   for (const Scaled& one : scaled(rows)) {
     sentences.push_back(fmt::format("Gustafson's law: {}{}.", gustafson(one), origin_mark({one.row})));
@@ -307,28 +308,28 @@ Experiment batch_scaling() {
               "efficiency.",
           .questions = {{"hw1/5B/Q1", "Does a larger batch improve scaling?", larger_batch},
                         {"hw1/5B/Q2", "When does performance saturate?", when_saturated}},
-          .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
-                   {"devices", "devices", {1, 4}, {1, 4}},
-                   {"batch", "global batch", {32, 64, 128, 256}, {32, 64, 128, 256}}},
-          .columns = {{"batch", "batch", Format::integer},
-                      {"devices", "#devices", Format::integer},
+          .axes = {{key::model, "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
+                   {key::devices, "devices", {1, 4}, {1, 4}},
+                   {key::batch, "global batch", {32, 64, 128, 256}, {32, 64, 128, 256}}},
+          .columns = {{key::batch, "batch", Format::integer},
+                      {key::devices, "#devices", Format::integer},
                       time_column(),
-                      {"samples_per_s", "samples/s", Format::integer},
-                      {"efficiency", "efficiency", Format::percent}},
+                      {key::samples_per_s, "samples/s", Format::integer},
+                      {key::efficiency, "efficiency", Format::percent}},
           .plots = {{.kind = Plot::Kind::line,
                      .title = "Throughput",
-                     .x = "batch",
-                     .y = "samples_per_s",
+                     .x = key::batch,
+                     .y = key::samples_per_s,
                      .x_title = "global batch",
                      .y_title = "samples/s",
                      .y_format = Format::number,
-                     .series = "devices",
+                     .series = key::devices,
                      .log_x = true}},
           .open = open,
           // Speedup over one device with the same batch; efficiency is that over the number of devices.
           .derive =
-              [](std::vector<Json>& rows) {
-                add_speedup(rows, {"model", "batch"});
+              [](std::vector<Record>& rows) {
+                add_speedup(rows, {key::model, key::batch});
               },
           .details = details};
 }

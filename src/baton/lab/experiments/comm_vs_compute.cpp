@@ -36,14 +36,14 @@ class Balanced final : public TrainMeasurement {
   Balanced(const job::JobSpec& spec, const Settings& settings, Options options)
       : TrainMeasurement(spec, settings, std::move(options)), machine_(settings.machine) {}
 
-  Json record() const override {
-    Json record = TrainMeasurement::record();
-    if (training().simulated() && number(record, "communication_ns") > 0) {
+  Record record() const override {
+    Record record = TrainMeasurement::record();
+    if (training().simulated() && number(record, key::communication_ns) > 0) {
       if (const double batch = balanced_batch(); batch > 0) {
         const Step step = simulated_at(std::llround(batch));
-        record["balanced_batch"] = std::llround(batch);
-        record["balanced_ns"] = step.time.busy.count;
-        record["balanced_gflops"] = step.flops / static_cast<double>(std::max<std::int64_t>(1, step.time.busy.count));
+        record.set(key::balanced_batch, std::llround(batch));
+        record.set(key::balanced_ns, step.time.busy);
+        record.set(key::balanced_gflops, step.flops / static_cast<double>(std::max<std::int64_t>(1, step.time.busy.count)));
       }
     }
     return record;
@@ -96,71 +96,73 @@ class Balanced final : public TrainMeasurement {
 };
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  const std::string size = text(point, "case");
+  const std::string size = text(point, key::case_);
   job::JobSpec spec;
   spec.model = model_of(size);
-  take(spec, point, "batch");
+  take(spec, point, key::batch);
   spec.strategy = "ddp";
-  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
+  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 4);
   return std::make_unique<Balanced>(
       spec, settings,
-      TrainMeasurement::Options{.least_steps = 5, .timeline = fmt::format("{} on {}", size, text(point, "devices"))});
+      TrainMeasurement::Options{.least_steps = 5, .timeline = fmt::format("{} on {}", size, text(point, key::devices))});
 }
 
-double bytes_per_flop(const Json& row) { return number(row, "sent_bytes") / std::max(1.0, number(row, "flops")); }
-double exposed_share(const Json& row) {
-  return (number(row, "exposed_ns") + number(row, "waiting_ns")) / number(row, "time_per_step_ns");
+double bytes_per_flop(const Record& row) { return number(row, key::sent_bytes) / std::max(1.0, number(row, key::flops)); }
+double exposed_share(const Record& row) {
+  return (number(row, key::exposed_ns) + number(row, key::waiting_ns)) / number(row, key::time_per_step_ns);
 }
 /// Per device, while it computes, in flops per nanosecond; while bytes move, in bytes per nanosecond. 0 if it does not.
-double rate(double amount, const Json& row, const char* time) {
+double rate(double amount, const Record& row, job::Key<Nanoseconds> time) {
   const double ns = number(row, time);
-  return ns > 0 ? amount / number(row, "devices") / ns : 0;
+  return ns > 0 ? amount / number(row, key::devices) / ns : 0;
 }
-double computing_rate(const Json& row) { return rate(number(row, "flops"), row, "compute_ns"); }
-double moving_rate(const Json& row) { return rate(number(row, "sent_bytes"), row, "communication_ns"); }
+double computing_rate(const Record& row) { return rate(number(row, key::flops), row, key::compute_ns); }
+double moving_rate(const Record& row) { return rate(number(row, key::sent_bytes), row, key::communication_ns); }
 
 /// Its size and the rate at which it went, both by the size of what is reduced; nothing if no message was sent.
-void add_largest_message(Json& row) {
+void add_largest_message(Record& row) {
   double bytes = 0;
   double time = 0;
-  for (const Json& message : row["messages"]) {
-    if (number(message, "bytes") > bytes) {
-      bytes = number(message, "bytes");
-      time = number(message, "time_ns");
+  for (const Record& message : row[key::messages]) {
+    if (number(message, key::bytes) > bytes) {
+      bytes = number(message, key::bytes);
+      time = number(message, key::time_ns);
     }
   }
   if (time > 0) {
-    row["message_bytes"] = static_cast<std::int64_t>(bytes);
-    row["message_gbytes"] = bytes / time;
+    row.set(key::message_bytes, Bytes(static_cast<std::int64_t>(bytes)));
+    row.set(key::message_gbytes, bytes / time);
   }
 }
 
 /// The batch at which computing would take as long as communicating at the rates of the row; 0 if it computes nothing.
-double balanced_at_its_rates(const Json& row) {
-  const double computing = number(row, "compute_ns");
-  return computing > 0 ? number(row, "global_batch") * number(row, "communication_ns") / computing : 0;
+double balanced_at_its_rates(const Record& row) {
+  const double computing = number(row, key::compute_ns);
+  return computing > 0 ? number(row, key::global_batch) * number(row, key::communication_ns) / computing : 0;
 }
 /// The same as the simulator found it, with the rates of larger products, or for measured rows at the rates of the row. 0 if the
 /// simulator found none.
-double balanced_batch(const Json& row) { return is_simulated(row) ? row.value("balanced_batch", 0.0) : balanced_at_its_rates(row); }
+double balanced_batch(const Record& row) {
+  return is_simulated(row) ? number(row, key::balanced_batch, 0.0) : balanced_at_its_rates(row);
+}
 
 /// One row per case, at the most devices that all cases have with a core each, or at the most devices. From the case with the
 /// least work to the one with the most.
-std::vector<Json> compared(const std::vector<Json>& rows) {
-  std::vector<Json> chosen = headline_rows(beyond_base(rows));
+std::vector<Record> compared(const std::vector<Record>& rows) {
+  std::vector<Record> chosen = headline_rows(beyond_base(rows));
   std::stable_sort(chosen.begin(), chosen.end(),
-                   [](const Json& a, const Json& b) { return number(a, "flops") < number(b, "flops"); });
+                   [](const Record& a, const Record& b) { return number(a, key::flops) < number(b, key::flops); });
   return chosen;
 }
 
 /// The sheet's small and large case where they were run; otherwise those with the least and the most work.
-const Json& sheet_case(const std::vector<Json>& cases, const char* name, const Json& otherwise) {
-  const auto found = std::find_if(cases.begin(), cases.end(), [&](const Json& row) { return text(row, "case") == name; });
+const Record& sheet_case(const std::vector<Record>& cases, const char* name, const Record& otherwise) {
+  const auto found = std::find_if(cases.begin(), cases.end(), [&](const Record& row) { return text(row, key::case_) == name; });
   return found == cases.end() ? otherwise : *found;
 }
-const Json& small_case(const std::vector<Json>& cases) { return sheet_case(cases, "1024x2", cases.front()); }
-const Json& large_case(const std::vector<Json>& cases) {
-  const Json& large = sheet_case(cases, "8192x8", cases.back());
+const Record& small_case(const std::vector<Record>& cases) { return sheet_case(cases, "1024x2", cases.front()); }
+const Record& large_case(const std::vector<Record>& cases) {
+  const Record& large = sheet_case(cases, "8192x8", cases.back());
   return &large != &small_case(cases) ? large : &cases.front() != &large ? cases.front() : cases.back();
 }
 
@@ -168,58 +170,60 @@ const Json& large_case(const std::vector<Json>& cases) {
 bool alike(double a, double b) { return std::abs(a / std::max(1e-12, b) - 1) < 0.25; }
 
 /// The row that a row's speedup is over.
-Json base_of(const std::vector<Json>& rows, const Json& row) {
-  const std::vector<Json> same = where(where(rows, "case", row["case"]), "devices", row["base_devices"]);
+Record base_of(const std::vector<Record>& rows, const Record& row) {
+  const std::vector<Record> same = where(where(rows, key::case_, row[key::case_]), key::devices, row[key::base_devices]);
   return same.empty() ? row : same.front();
 }
 
 /// How far the ratio of two step times may be off, relative; infinite if nothing is known of the noise.
-double unsureness_of_ratio(const Json& a, const Json& b) { return unsureness(difference_of(a, b).tested); }
+double unsureness_of_ratio(const Record& a, const Record& b) { return unsureness(difference_of(a, b).tested); }
 
-std::string which_case(const std::vector<Json>& rows) {
-  const std::vector<Json> cases = compared(rows);
+std::string which_case(const std::vector<Record>& rows) {
+  const std::vector<Record> cases = compared(rows);
   if (cases.size() < 2) {
     return "";
   }
-  const auto by_efficiency = [](const Json& a, const Json& b) { return number(a, "efficiency") < number(b, "efficiency"); };
-  const Json& more = *std::max_element(cases.begin(), cases.end(), by_efficiency);
-  const Json& less = *std::min_element(cases.begin(), cases.end(), by_efficiency);
+  const auto by_efficiency = [](const Record& a, const Record& b) {
+    return number(a, key::efficiency) < number(b, key::efficiency);
+  };
+  const Record& more = *std::max_element(cases.begin(), cases.end(), by_efficiency);
+  const Record& less = *std::min_element(cases.begin(), cases.end(), by_efficiency);
   std::vector<std::string> all;
-  for (const Json& row : cases) {
-    all.push_back(fmt::format("{} for {}", percent(number(row, "efficiency")), text(row, "case")));
+  for (const Record& row : cases) {
+    all.push_back(fmt::format("{} for {}", percent(number(row, key::efficiency)), text(row, key::case_)));
   }
-  const double apart = number(more, "efficiency") / std::max(1e-9, number(less, "efficiency")) - 1;
+  const double apart = number(more, key::efficiency) / std::max(1e-9, number(less, key::efficiency)) - 1;
   const bool told = difference_of_speedups(more, base_of(rows, more), less, base_of(rows, less), pairs_among(cases.size())).differ;
   const bool differ = told && apart > 0.02;
-  const Json& large = cases.back();
+  const Record& large = cases.back();
   const std::string none = cases.size() > 2 ? "none" : "neither";
-  const std::string verdict = differ         ? fmt::format("In {}", text(more, "case"))
+  const std::string verdict = differ         ? fmt::format("In {}", text(more, key::case_))
                               : apart > 0.02 ? fmt::format("In {} beyond the noise", none)
                                              : fmt::format("In {}, they are within 2 % of each other", none);
   const std::string premise = !differ && apart > 0.02
                                   ? "The sheet expects the larger model to be more efficient; the noise is too large to tell"
                               : !differ ? "The sheet expects the larger model to be more efficient; this does not show it"
-                              : text(more, "case") == text(large, "case")
+                              : text(more, key::case_) == text(large, key::case_)
                                   ? "The larger model is the more efficient, as the sheet expects"
                                   : "The sheet expects the larger model to be more efficient; this contradicts it";
   std::vector<std::string> ratios;
   bool same = true;
-  for (const Json& row : cases) {
+  for (const Record& row : cases) {
     ratios.push_back(fmt::format("{:.4f}", bytes_per_flop(row)));
     same = same && alike(bytes_per_flop(row), bytes_per_flop(large));
   }
   return fmt::format(
       "{}: efficiency on {} is {}{}. {}. {} batch {} the cases move {} bytes per flop "
       "({}); what differs is in the next answer.",
-      verdict, devices_text(more["devices"]), listing(all), origin_mark(cases), premise,
-      std::all_of(cases.begin(), cases.end(), [](const Json& row) { return is_stack(text(row, "case")); })
+      verdict, devices_text(more[key::devices]), listing(all), origin_mark(cases), premise,
+      std::all_of(cases.begin(), cases.end(), [](const Record& row) { return is_stack(text(row, key::case_)); })
           ? "Gradients and work both grow with DIM², so at"
           : "At",
-      text(large, "global_batch"), same ? "nearly the same" : "different", listing(ratios));
+      text(large, key::global_batch), same ? "nearly the same" : "different", listing(ratios));
 }
 
 /// What the rates of two cases owe to their sizes, as far as it is beyond the noise.
-std::vector<std::string> causes(const Json& small, double computing, double moving, double unsure) {
+std::vector<std::string> causes(const Record& small, double computing, double moving, double unsure) {
   std::vector<std::string> list;
   const char* large_ones = is_simulated(small) ? "are bound by bandwidth" : "outgrow the caches";
   if (std::abs(computing - 1) > std::max(0.1, unsure)) {
@@ -232,8 +236,8 @@ std::vector<std::string> causes(const Json& small, double computing, double movi
 }
 
 /// How long communication takes beside computing says who is more efficient, but for what computing hides.
-std::string what_is_hidden(const Json& small, const Json& large, bool told, double small_weight, double large_weight) {
-  const bool larger = number(large, "efficiency") > number(small, "efficiency");
+std::string what_is_hidden(const Record& small, const Record& large, bool told, double small_weight, double large_weight) {
+  const bool larger = number(large, key::efficiency) > number(small, key::efficiency);
   if (!told || std::abs(large_weight / std::max(1e-9, small_weight) - 1) < 0.02 || larger == (large_weight < small_weight)) {
     return "";
   }
@@ -242,36 +246,39 @@ std::string what_is_hidden(const Json& small, const Json& large, bool told, doub
              : fmt::format(", but the {} one's computing shrinks more", larger ? "large" : "small");
 }
 
-std::string why_they_differ(const std::vector<Json>& rows) {
-  const std::vector<Json> cases = compared(rows);
+std::string why_they_differ(const std::vector<Record>& rows) {
+  const std::vector<Record> cases = compared(rows);
   if (cases.size() < 2) {
     return "";
   }
-  const Json& small = small_case(cases);
-  const Json& large = large_case(cases);
+  const Record& small = small_case(cases);
+  const Record& large = large_case(cases);
   if (&small == &large) {
     return "";
   }
-  const auto costs = [](const Json& row) {
-    return fmt::format("{} computes {} in {} and moves {} in {}", text(row, "case"),
-                       flops_text(number(row, "flops") / number(row, "devices")), duration_text(number(row, "compute_ns")),
-                       bytes_text(number(row, "sent_bytes") / number(row, "devices")),
-                       duration_text(number(row, "communication_ns")));
+  const auto costs = [](const Record& row) {
+    return fmt::format("{} computes {} in {} and moves {} in {}", text(row, key::case_),
+                       flops_text(number(row, key::flops) / number(row, key::devices)), duration_text(number(row, key::compute_ns)),
+                       bytes_text(number(row, key::sent_bytes) / number(row, key::devices)),
+                       duration_text(number(row, key::communication_ns)));
   };
-  const auto weight = [](const Json& row) { return number(row, "communication_ns") / std::max(1.0, number(row, "compute_ns")); };
+  const auto weight = [](const Record& row) {
+    return number(row, key::communication_ns) / std::max(1.0, number(row, key::compute_ns));
+  };
   const double computing = computing_rate(large) / std::max(1e-12, computing_rate(small));
   const double moving = moving_rate(small) > 0 ? moving_rate(large) / moving_rate(small) : 1;
   const double unsure = unsureness_of_ratio(small, large);
   const std::vector<std::string> reasons = causes(small, computing, moving, unsure);
   const bool same_bytes = alike(bytes_per_flop(small), bytes_per_flop(large));
   // A cause is named only if these numbers show that there is something to explain, and explain it.
-  const bool near = std::abs(number(large, "efficiency") / std::max(1e-9, number(small, "efficiency")) - 1) <= 0.02;
+  const bool near = std::abs(number(large, key::efficiency) / std::max(1e-9, number(small, key::efficiency)) - 1) <= 0.02;
   const bool told = !near &&
                     difference_of_speedups(small, base_of(rows, small), large, base_of(rows, large), pairs_among(cases.size()))
                         .differ;
   // Fixed costs make the small one less efficient. Where the large one is, its computing gained more from the size than its
   // messages.
-  const bool outrun = told && number(large, "efficiency") < number(small, "efficiency") && computing > std::max(1.1, 1.05 * moving);
+  const bool outrun = told && number(large, key::efficiency) < number(small, key::efficiency) &&
+                      computing > std::max(1.1, 1.05 * moving);
   const std::string verdict = outrun ? fmt::format(
                                            "Because products gain more from their size than messages do, so communication weighs "
                                            "more on the large one{}",
@@ -294,24 +301,24 @@ std::string why_they_differ(const std::vector<Json>& rows) {
 }
 
 /// Below which batch a case is bound by communication, and how sure that is.
-std::string bound_below(const Json& row) {
+std::string bound_below(const Record& row) {
   const double fixed = balanced_at_its_rates(row);
   if (is_simulated(row)) {
     const double batch = balanced_batch(row);
     if (batch < 1) {
-      return number(row, "communication_ns") > number(row, "compute_ns") ? ", at every batch tried"
-             : fixed >= 1                                                ? fmt::format(", below batch {:.0f} at these rates", fixed)
-                                                                         : ", so at no batch";
+      return number(row, key::communication_ns) > number(row, key::compute_ns) ? ", at every batch tried"
+             : fixed >= 1 ? fmt::format(", below batch {:.0f} at these rates", fixed)
+                          : ", so at no batch";
     }
-    const bool apart = row.contains("balanced_gflops") && std::abs(batch / std::max(1e-9, fixed) - 1) > 0.05;
+    const bool apart = row.has(key::balanced_gflops) && std::abs(batch / std::max(1e-9, fixed) - 1) > 0.05;
     return (apart ? fmt::format(", below batch {:.0f} at these rates, or {:.0f} at that batch's {} GFLOP/s", fixed, batch,
-                                three_figures(number(row, "balanced_gflops")))
+                                three_figures(number(row, key::balanced_gflops)))
                   : fmt::format(", below batch {:.0f}", batch)) +
-           (row.contains("balanced_ns") ? fmt::format(" ({} each{})", duration_text(number(row, "balanced_ns")),
-                                                      number(row, "balanced_ns") > 1.05 * number(row, "communication_ns")
-                                                          ? ": communication is slower beside more computing"
-                                                          : "")
-                                        : "");
+           (row.has(key::balanced_ns) ? fmt::format(" ({} each{})", duration_text(number(row, key::balanced_ns)),
+                                                    number(row, key::balanced_ns) > 1.05 * number(row, key::communication_ns)
+                                                        ? ": communication is slower beside more computing"
+                                                        : "")
+                                      : "");
   }
   const double unsure = unsureness(row);
   if (fixed < 1 || unsure > 1) {
@@ -322,14 +329,14 @@ std::string bound_below(const Json& row) {
       unsure > 0.1 ? fmt::format(" ({:.0f} to {:.0f} with the noise)", fixed / (1 + unsure), fixed * (1 + unsure)) : "");
 }
 
-std::string when_bottleneck(const std::vector<Json>& rows) {
-  const std::vector<Json> cases = compared(rows);
+std::string when_bottleneck(const std::vector<Record>& rows) {
+  const std::vector<Record> cases = compared(rows);
   if (cases.empty()) {
     return "";
   }
   std::string each;
   double unsure = 0;
-  for (const Json& row : cases.size() > 1 ? std::vector<Json>{small_case(cases), large_case(cases)} : cases) {
+  for (const Record& row : cases.size() > 1 ? std::vector<Record>{small_case(cases), large_case(cases)} : cases) {
     const double moving = moving_rate(row);
     const double computing = computing_rate(row);
     if (moving <= 0 || computing <= 0) {
@@ -337,32 +344,33 @@ std::string when_bottleneck(const std::vector<Json>& rows) {
     }
     unsure = std::max(unsure, unsureness(row));
     each += fmt::format("{}for {} at {} GB/s and {} GFLOP/s per device above {} bytes per flop (it has {}){}",
-                        each.empty() ? "" : "; ", text(row, "case"), three_figures(moving), three_figures(computing),
+                        each.empty() ? "" : "; ", text(row, key::case_), three_figures(moving), three_figures(computing),
                         ratio_text(moving / computing), ratio_text(bytes_per_flop(row)), bound_below(row));
   }
   if (each.empty()) {
-    const bool free = std::all_of(cases.begin(), cases.end(), [](const Json& row) {
-      return number(row, "communication_ns") <= 0 && number(row, "sent_bytes") > 0;
+    const bool free = std::all_of(cases.begin(), cases.end(), [](const Record& row) {
+      return number(row, key::communication_ns) <= 0 && number(row, key::sent_bytes) > 0;
     });
     return free ? fmt::format(
                       "When bytes/bandwidth exceed flops/rate: here never, since links cost nothing, though {} moves {} bytes "
                       "per flop{}. On other links a larger batch adds work, not bytes.",
-                      text(cases.back(), "case"), ratio_text(bytes_per_flop(cases.back())), origin_mark(cases))
+                      text(cases.back(), key::case_), ratio_text(bytes_per_flop(cases.back())), origin_mark(cases))
                 : "";
   }
-  const bool bound = std::all_of(cases.begin(), cases.end(),
-                                 [](const Json& row) { return number(row, "communication_ns") > number(row, "compute_ns"); });
+  const bool bound = std::all_of(cases.begin(), cases.end(), [](const Record& row) {
+    return number(row, key::communication_ns) > number(row, key::compute_ns);
+  });
   const std::string noise = unsure <= 1          ? ""
                             : std::isinf(unsure) ? "One instance says nothing of the noise, so these rates give no batch. "
                                                  : "Step times may be off by more than a factor of two, too much for a batch. ";
   return fmt::format("When bytes/bandwidth exceed flops/rate: {}{}. {}{}", each, origin_mark(cases), noise,
                      bound ? fmt::format("At batch {} communication bounds all cases; a larger batch adds work, not bytes.",
-                                         text(cases.back(), "global_batch"))
+                                         text(cases.back(), key::global_batch))
                            : "A larger batch adds work, not bytes.");
 }
 
 /// What a message costs by its size.
-std::string message_law(const std::vector<Json>& rows) {
+std::string message_law(const std::vector<Record>& rows) {
   const std::optional<MessageFit> fitted = fit_messages(rows);
   if (!fitted) {
     return "";
@@ -384,16 +392,16 @@ std::string message_law(const std::vector<Json>& rows) {
       duration_text(fit.alpha_ns), fit.beta / 1e9, sizes.size(), findings::quality(fit.r2), percent(fit.worst_residual));
 }
 
-std::vector<std::string> details(const std::vector<Json>& rows) {
+std::vector<std::string> details(const std::vector<Record>& rows) {
   std::vector<std::string> sentences;
-  for (const Json& row : compared(rows)) {
+  for (const Record& row : compared(rows)) {
     sentences.push_back(
         fmt::format("{} on {}: speedup {} (efficiency {}), {} on the wire for {} per step, {:.4f} bytes per flop; {} of the step "
                     "went into exposed "
                     "communication and waiting{}.",
-                    text(row, "case"), devices_text(row["devices"]), ratio_text(number(row, "speedup")),
-                    percent(number(row, "efficiency")), to_text(bytes_of(row, "sent_bytes")), flops_text(number(row, "flops")),
-                    bytes_per_flop(row), percent(exposed_share(row)), origin_mark({row})));
+                    text(row, key::case_), devices_text(row[key::devices]), ratio_text(number(row, key::speedup)),
+                    percent(number(row, key::efficiency)), to_text(bytes_of(row, key::sent_bytes)),
+                    flops_text(number(row, key::flops)), bytes_per_flop(row), percent(exposed_share(row)), origin_mark({row})));
   }
   if (std::string law = message_law(rows); !law.empty()) {
     sentences.push_back(std::move(law));
@@ -403,12 +411,12 @@ std::vector<std::string> details(const std::vector<Json>& rows) {
 }
 
 /// Which networks suit data parallelism, by the ratio that decides it.
-std::string which_networks(const std::vector<Json>& rows) {
-  const std::vector<Json> cases = compared(rows);
+std::string which_networks(const std::vector<Record>& rows) {
+  const std::vector<Record> cases = compared(rows);
   if (cases.empty()) {
     return "";
   }
-  const Json& row = cases.back();
+  const Record& row = cases.back();
   const double batch = balanced_batch(row);
   return fmt::format(
       "Those that fit on one device and do much work per parameter, such as convolutional networks and transformers of moderate "
@@ -416,7 +424,7 @@ std::string which_networks(const std::vector<Json>& rows) {
       "each parameter costs bytes once per step, and its work grows with the batch and with how often it is used. Fully connected "
       "layers "
       "suit it worst{} {} moves {:.4f} bytes per flop at batch {}{}{}.",
-      is_stack(text(row, "case")) ? ":" : ".", text(row, "case"), bytes_per_flop(row), text(row, "global_batch"),
+      is_stack(text(row, key::case_)) ? ":" : ".", text(row, key::case_), bytes_per_flop(row), text(row, key::global_batch),
       batch >= 1 ? fmt::format(", and computing outweighs communication only above batch {:.0f}", batch) : "", origin_mark({row}));
 }
 
@@ -433,30 +441,30 @@ Experiment comm_vs_compute() {
                         {"hw1/3/Q2", "Why does performance differ between small and large models?", why_they_differ},
                         {"hw1/3/Q3", "When does communication become the bottleneck?", when_bottleneck},
                         {"csye-hw4/1/Q9", "Which networks suit data parallelism?", which_networks}},
-          .axes = {{"case",
+          .axes = {{key::case_,
                     "DIM x DEPTH",
                     {"256x2", "1024x2", "2048x4"},
                     {"1024x2", "8192x8"},
-                    [](const Json& value) { model_of(word_of(value)); },
+                    [](const job::FieldValue& value) { model_of(word_of(value)); },
                     "model"},
-                   {"batch", "global batch", {64}, {64}},
-                   {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
-          .columns = {{"case", "case", Format::text},
-                      {"devices", "#devices", Format::integer},
+                   {key::batch, "global batch", {64}, {64}},
+                   {key::devices, "devices", {1, 2, 4}, {1, 2, 4}}},
+          .columns = {{key::case_, "case", Format::text},
+                      {key::devices, "#devices", Format::integer},
                       time_column(),
-                      {"speedup", "speedup", Format::ratio},
-                      {"efficiency", "efficiency", Format::percent},
-                      {"sent_bytes", "on the wire", Format::bytes},
-                      {"exposed_share", "exposed + waiting", Format::percent},
-                      {"message_bytes", "largest message", Format::bytes},
-                      {"message_gbytes", "GB/s", Format::rate}},
-          .plots = {speedup_plot("case"), message_plot(message_curves)},
+                      {key::speedup, "speedup", Format::ratio},
+                      {key::efficiency, "efficiency", Format::percent},
+                      {key::sent_bytes, "on the wire", Format::bytes},
+                      {key::exposed_share, "exposed + waiting", Format::percent},
+                      {key::message_bytes, "largest message", Format::bytes},
+                      {key::message_gbytes, "GB/s", Format::rate}},
+          .plots = {speedup_plot(key::case_), message_plot(message_curves)},
           .open = open,
           .derive =
-              [](std::vector<Json>& rows) {
-                add_speedup(rows, {"case", "batch"});
-                for (Json& row : rows) {
-                  row["exposed_share"] = exposed_share(row);
+              [](std::vector<Record>& rows) {
+                add_speedup(rows, {key::case_, key::batch});
+                for (Record& row : rows) {
+                  row.set(key::exposed_share, exposed_share(row));
                   add_largest_message(row);
                 }
               },

@@ -7,6 +7,7 @@
 #include "baton/findings/straggler.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/experiments/plots.h"
+#include "baton/lab/instances.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
@@ -19,55 +20,56 @@ constexpr std::int64_t every_device = -1;
 /// A delay before the backward of a device or of all, named in the report by `timeline`.
 std::unique_ptr<Measurement> open_delayed(const Point& point, const Settings& settings, std::int64_t device, std::string timeline) {
   job::JobSpec spec;
-  spec.model = text(point, "model");
+  spec.model = text(point, key::model);
   spec.strategy = "ddp";
-  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
-  if (number(point, "delay_ms") > 0) {
+  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 4);
+  if (number(point, key::delay_ms) > 0) {
     constexpr double ns_per_ms = 1e6;
     spec.delays = {{.before = plan::Phase::backward,
                     .device = device,
-                    .duration = Nanoseconds(static_cast<std::int64_t>(number(point, "delay_ms") * ns_per_ms))}};
+                    .duration = Nanoseconds(static_cast<std::int64_t>(number(point, key::delay_ms) * ns_per_ms))}};
   }
   return measure_training(spec, settings, {.timeline = std::move(timeline)});
 }
 
 std::unique_ptr<Measurement> open_delay(const Point& point, const Settings& settings) {
   return open_delayed(point, settings, every_device,
-                      number(point, "delay_ms") == 20 ? "20 ms before the backward on " + text(point, "devices") : "");
+                      number(point, key::delay_ms) == 20 ? "20 ms before the backward on " + text(point, key::devices) : "");
 }
 
 std::unique_ptr<Measurement> open_imbalance(const Point& point, const Settings& settings) {
-  return open_delayed(point, settings, 0,
-                      number(point, "delay_ms") > 0 ? fmt::format("device 0 is delayed, {} devices", text(point, "devices")) : "");
+  return open_delayed(
+      point, settings, 0,
+      number(point, key::delay_ms) > 0 ? fmt::format("device 0 is delayed, {} devices", text(point, key::devices)) : "");
 }
 
 // delay
 
 /// By delay, upwards.
-std::vector<Json> by_delay(std::vector<Json> rows) {
+std::vector<Record> by_delay(std::vector<Record> rows) {
   std::stable_sort(rows.begin(), rows.end(),
-                   [](const Json& a, const Json& b) { return number(a, "delay_ms") < number(b, "delay_ms"); });
+                   [](const Record& a, const Record& b) { return number(a, key::delay_ms) < number(b, key::delay_ms); });
   return rows;
 }
 
 /// The rows that the answers are about: those with the most devices, of which each had a core where there are such; by delay.
-std::vector<Json> widest(const std::vector<Json>& rows) { return by_delay(headline_rows(beyond_base(rows))); }
+std::vector<Record> widest(const std::vector<Record>& rows) { return by_delay(headline_rows(beyond_base(rows))); }
 
 /// The rows that their speedup is over, by delay.
-std::vector<Json> base_of(const std::vector<Json>& rows, const Json& row) {
-  return by_delay(where(rows, "devices", row["base_devices"]));
+std::vector<Record> base_of(const std::vector<Record>& rows, const Record& row) {
+  return by_delay(where(rows, key::devices, row[key::base_devices]));
 }
 
 /// Step time against the delay, in nanoseconds.
-findings::Line step_line(const std::vector<Json>& rows) {
-  std::vector<double> delays = column(rows, "delay_ms");
+findings::Line step_line(const std::vector<Record>& rows) {
+  std::vector<double> delays = column(rows, key::delay_ms);
   for (double& delay : delays) {
     delay *= 1e6;
   }
-  return findings::fit_line(delays, column(rows, "time_per_step_ns"));
+  return findings::fit_line(delays, column(rows, key::time_per_step_ns));
 }
 
-std::string on_the_step(const std::vector<Json>& rows) {
+std::string on_the_step(const std::vector<Record>& rows) {
   const findings::Line line = step_line(rows);
   return fmt::format("step time = {} + {:.2f} × delay ({})", duration_text(line.intercept), line.slope,
                      rows.size() < 3 ? "by two points"
@@ -76,36 +78,36 @@ std::string on_the_step(const std::vector<Json>& rows) {
 }
 
 /// What the speedup would be if only the delay were added to the times of the least delay: (c + d) / (c_n + d).
-double lawful_speedup(const Json& base, const Json& wide, const Json& row) {
-  const double more = (number(row, "delay_ms") - number(wide, "delay_ms")) * 1e6;
-  return (number(base, "time_per_step_ns") + more) / (number(wide, "time_per_step_ns") + more);
+double lawful_speedup(const Record& base, const Record& wide, const Record& row) {
+  const double more = (number(row, key::delay_ms) - number(wide, key::delay_ms)) * 1e6;
+  return (number(base, key::time_per_step_ns) + more) / (number(wide, key::time_per_step_ns) + more);
 }
 
 /// Whether the speedups with the least and with the most delay differ beyond the noise.
-bool told_apart(const std::vector<Json>& rows, const std::vector<Json>& wide) {
-  const auto base = [&](const Json& row) {
-    const std::vector<Json> same = where(base_of(rows, row), "delay_ms", row["delay_ms"]);
+bool told_apart(const std::vector<Record>& rows, const std::vector<Record>& wide) {
+  const auto base = [&](const Record& row) {
+    const std::vector<Record> same = where(base_of(rows, row), key::delay_ms, row[key::delay_ms]);
     return same.empty() ? row : same.front();
   };
   return difference_of_speedups(wide.front(), base(wide.front()), wide.back(), base(wide.back())).differ;
 }
 
 /// The row with every time of the step longer by this many nanoseconds.
-Json later(Json row, double delay) {
-  for (const char* key : {"time_per_step_ns", "time_low_ns", "time_high_ns"}) {
-    row[key] = number(row, key) + delay;
+Record later(Record row, double delay) {
+  for (const job::Key<Nanoseconds> time : {key::time_per_step_ns, key::time_low_ns, key::time_high_ns}) {
+    row.set_number(time, number(row, time) + delay);
   }
-  if (row.contains("instance_times_ns")) {
-    for (Json& time : row["instance_times_ns"]) {
-      time = time.get<double>() + delay;
-    }
+  std::vector<double> times = instance_times(row);
+  for (double& time : times) {
+    time += delay;
   }
+  row.set(key::instance_times_ns, times);
   return row;
 }
 
-std::string how_it_changes(const std::vector<Json>& rows, const std::vector<Json>& wide) {
-  const double before = number(wide.front(), "speedup");
-  const double after = number(wide.back(), "speedup");
+std::string how_it_changes(const std::vector<Record>& rows, const std::vector<Record>& wide) {
+  const double before = number(wide.front(), key::speedup);
+  const double after = number(wide.back(), key::speedup);
   return !told_apart(rows, wide) ? "Non-linearly by the formula, but noise hides it"
          : after > before        ? "It does not degrade here, it rises, non-linearly"
                                  : "It degrades non-linearly";
@@ -113,24 +115,24 @@ std::string how_it_changes(const std::vector<Json>& rows, const std::vector<Json
 
 /// The law of the step, and what was found: a sleep lasts as long as it lasts, so another slope than 1 is due to the rest of the
 /// step.
-std::string law_of_the_step(const std::vector<Json>& wide) {
+std::string law_of_the_step(const std::vector<Record>& wide) {
   const findings::Line line = step_line(wide);
   const std::string found = on_the_step(wide);
   if (std::abs(line.slope - 1) <= 0.05) {
     return fmt::format("No device shortens it: {}", found);
   }
-  const double more = (number(wide.back(), "delay_ms") - number(wide.front(), "delay_ms")) * 1e6;
+  const double more = (number(wide.back(), key::delay_ms) - number(wide.front(), key::delay_ms)) * 1e6;
   return fmt::format("No device shortens it; {}: the rest of the step became {}, by {}other programs", found,
                      line.slope < 1 ? "shorter" : "longer", differs(later(wide.front(), more), wide.back()) ? "" : "noise or ");
 }
 
-std::string affects_scaling(const std::vector<Json>& rows) {
-  const std::vector<Json> wide = widest(rows);
+std::string affects_scaling(const std::vector<Record>& rows) {
+  const std::vector<Record> wide = widest(rows);
   if (wide.size() < 2) {
     return "";
   }
-  const double before = number(wide.front(), "speedup");
-  const double after = number(wide.back(), "speedup");
+  const double before = number(wide.front(), key::speedup);
+  const double after = number(wide.back(), key::speedup);
   const double near = std::abs(after - 1) - std::abs(before - 1);
   const bool told = told_apart(rows, wide);
   return fmt::format("{}: from {} to {} ms the speedup of {} over {} goes from {} to {}{}. {}.",
@@ -138,17 +140,17 @@ std::string affects_scaling(const std::vector<Json>& rows) {
                      : near < 0 && before > 1 ? "It takes the speedup away"
                      : near < 0               ? "It brings the speedup nearer to 1, which hides what splitting costs here"
                                               : "It moves the speedup away from 1, which a delay alone does not explain",
-                     text(wide.front(), "delay_ms"), text(wide.back(), "delay_ms"), devices_text(wide.back()["devices"]),
-                     text(wide.back(), "base_devices"), ratio_text(before), ratio_text(after), origin_mark(wide),
+                     text(wide.front(), key::delay_ms), text(wide.back(), key::delay_ms), devices_text(wide.back()[key::devices]),
+                     text(wide.back(), key::base_devices), ratio_text(before), ratio_text(after), origin_mark(wide),
                      law_of_the_step(wide));
 }
 
-std::string linear_or_not(const std::vector<Json>& rows) {
-  const std::vector<Json> wide = widest(rows);
+std::string linear_or_not(const std::vector<Record>& rows) {
+  const std::vector<Record> wide = widest(rows);
   if (wide.size() < 2) {
     return "";
   }
-  const std::vector<Json> base = base_of(rows, wide.front());
+  const std::vector<Record> base = base_of(rows, wide.front());
   if (base.empty()) {
     return "";
   }
@@ -156,21 +158,21 @@ std::string linear_or_not(const std::vector<Json>& rows) {
   std::vector<std::string> measured;
   double worst = 0;
   bool beyond = false;  // whether the worst is beyond the noise
-  for (const Json& row : wide) {
+  for (const Record& row : wide) {
     const double law = lawful_speedup(base.front(), wide.front(), row);
     lawful.push_back(ratio_text(law));
-    measured.push_back(ratio_text(number(row, "speedup")));
-    const double off = std::abs(number(row, "speedup") / law - 1);
-    const std::vector<Json> own_base = where(base, "delay_ms", row["delay_ms"]);
+    measured.push_back(ratio_text(number(row, key::speedup)));
+    const double off = std::abs(number(row, key::speedup) / law - 1);
+    const std::vector<Record> own_base = where(base, key::delay_ms, row[key::delay_ms]);
     if (off > worst && !own_base.empty()) {
-      const double more = (number(row, "delay_ms") - number(wide.front(), "delay_ms")) * 1e6;
+      const double more = (number(row, key::delay_ms) - number(wide.front(), key::delay_ms)) * 1e6;
       beyond = difference_of_speedups(row, own_base.front(), later(wide.front(), more), later(base.front(), more)).differ;
     }
     worst = std::max(worst, off);
   }
-  const auto slope = [&](const Json& from, const Json& to) {  // of the formula
+  const auto slope = [&](const Record& from, const Record& to) {  // of the formula
     return (lawful_speedup(base.front(), wide.front(), to) - lawful_speedup(base.front(), wide.front(), from)) /
-           (number(to, "delay_ms") - number(from, "delay_ms"));
+           (number(to, key::delay_ms) - number(from, key::delay_ms));
   };
   const double first = slope(wide[0], wide[1]);
   const double last = slope(wide[wide.size() - 2], wide.back());
@@ -183,15 +185,15 @@ std::string linear_or_not(const std::vector<Json>& rows) {
       line.r2 < 0.8    ? "Step time scatters"
       : line.r2 < 0.98 ? "Step time is roughly linear"
                        : "Step time is linear",
-      to_text(time_of(base.front())), text(base.front(), "devices"), to_text(time_of(wide.front())),
-      devices_text(wide.front()["devices"]), listing(lawful), listing([&] {
+      to_text(time_of(base.front())), text(base.front(), key::devices), to_text(time_of(wide.front())),
+      devices_text(wide.front()[key::devices]), listing(lawful), listing([&] {
         std::vector<std::string> delays;
-        for (const Json& row : wide) {
-          delays.push_back(text(row, "delay_ms"));
+        for (const Record& row : wide) {
+          delays.push_back(text(row, key::delay_ms));
         }
         return delays;
       }()),
-      signed_figures(first), signed_figures(last), listing(measured), wide.front().value("origin", "measured"),
+      signed_figures(first), signed_figures(last), listing(measured), wide.front().value(key::origin, "measured"),
       shared_cores_mark(wide),
       worst < 0.0005 ? "equal"
                      : fmt::format("at most {} apart, {}", percent(worst),
@@ -203,46 +205,47 @@ std::string linear_or_not(const std::vector<Json>& rows) {
 /// Amdahl's fraction with each delay: as fitted, and as the fit of the least delay and arithmetic give it.
 struct Fractions {
   struct One {
-    Json delay;
+    double delay = 0;
     double fitted = 0;
     double lawful = 0;   // (s₀c + d)/(c + d)
     double own = 0;      // d/(c + d): what the delay alone is of the step on one device
     double speedup = 0;  // on the most devices that were fitted
   };
-  std::vector<One> more;  // with more than the least delay
-  Json least;             // delay
-  double c = 0;           // the step on one device, in nanoseconds
-  double serial = 0;      // s₀
-  Json devices;           // the most that were fitted
-  bool told = false;      // whether those differ from one device beyond the noise without a delay
+  std::vector<One> more;        // with more than the least delay
+  std::optional<double> least;  // delay
+  double c = 0;                 // the step on one device, in nanoseconds
+  double serial = 0;            // s₀
+  std::int64_t devices = 0;     // the most that were fitted
+  bool told = false;            // whether those differ from one device beyond the noise without a delay
 };
-Fractions fractions(const std::vector<Json>& rows) {
+Fractions fractions(const std::vector<Record>& rows) {
   Fractions found;
-  for (const Json& delay : values_of(by_delay(rows), "delay_ms")) {
-    const std::vector<Json> same = where(rows, "delay_ms", delay);
-    const std::vector<Json> own = with_own_cores(same);
-    const std::vector<Json>& here = own.size() >= 2 ? own : same;
-    const std::vector<Json> alone = where(here, "devices", 1);
+  for (const double delay : values_of(by_delay(rows), key::delay_ms)) {
+    const std::vector<Record> same = where(rows, key::delay_ms, delay);
+    const std::vector<Record> own = with_own_cores(same);
+    const std::vector<Record>& here = own.size() >= 2 ? own : same;
+    const std::vector<Record> alone = where(here, key::devices, 1);
     if (here.size() < 2 || alone.empty()) {
       continue;
     }
-    const double fitted = findings::fit_amdahl(column(here, "devices"), column(here, "time_per_step_ns")).serial;
-    const Json& most = *std::max_element(here.begin(), here.end(),
-                                         [](const Json& a, const Json& b) { return number(a, "devices") < number(b, "devices"); });
-    if (found.least.is_null()) {
+    const double fitted = findings::fit_amdahl(column(here, key::devices), column(here, key::time_per_step_ns)).serial;
+    const Record& most = *std::max_element(here.begin(), here.end(), [](const Record& a, const Record& b) {
+      return number(a, key::devices) < number(b, key::devices);
+    });
+    if (!found.least) {
       found.least = delay;
-      found.c = number(alone.front(), "time_per_step_ns");
+      found.c = number(alone.front(), key::time_per_step_ns);
       found.serial = fitted;
-      found.devices = most["devices"];
+      found.devices = most[key::devices];
       found.told = differs(alone.front(), most);
       continue;
     }
-    const double d = (delay.get<double>() - found.least.get<double>()) * 1e6;
+    const double d = (delay - *found.least) * 1e6;
     found.more.push_back({.delay = delay,
                           .fitted = fitted,
                           .lawful = (found.serial * found.c + d) / (found.c + d),
                           .own = d / (found.c + d),
-                          .speedup = number(most, "speedup")});
+                          .speedup = number(most, key::speedup)});
   }
   return found;
 }
@@ -255,13 +258,13 @@ std::string of_each(const Fractions& all, const Text& text) {
   return listing(words);
 }
 
-std::string relates_to_amdahl(const std::vector<Json>& rows) {
+std::string relates_to_amdahl(const std::vector<Record>& rows) {
   const Fractions all = fractions(rows);
   if (all.more.empty()) {
     return "";
   }
   const std::string without = all.least == 0 ? "it" : "more than the least of it";
-  const std::string delays = of_each(all, [](const Fractions::One& one) { return one.delay.dump(); });
+  const std::string delays = of_each(all, [](const Fractions::One& one) { return fmt::format("{}", one.delay); });
   const bool simulated = origin_mark(rows).find("simulated") != std::string::npos;
   if (!findings::is_share(all.serial)) {
     // Then arithmetic holds, but gives no shares; the delay's own share still is one.
@@ -273,8 +276,8 @@ std::string relates_to_amdahl(const std::vector<Json>& rows) {
         !all.told         ? "noise"
         : all.serial >= 1 ? "splitting costs more than it gains"
                           : "more than linear",
-        of_each(all, [](const Fractions::One& one) { return percent(one.own); }), all.more.front().delay.dump(),
-        all.more.back().delay.dump(), of_each(all, [](const Fractions::One& one) { return ratio_text(1 / one.own); }),
+        of_each(all, [](const Fractions::One& one) { return percent(one.own); }), fmt::format("{}", all.more.front().delay),
+        fmt::format("{}", all.more.back().delay), of_each(all, [](const Fractions::One& one) { return ratio_text(1 / one.own); }),
         devices_text(all.devices), of_each(all, [](const Fractions::One& one) { return ratio_text(one.speedup); }),
         simulated ? " (simulated)" : "", below ? "" : ", more by noise");
   }
@@ -297,10 +300,10 @@ std::string relates_to_amdahl(const std::vector<Json>& rows) {
                                    beyond ? " (what is above 100 % is no share)" : ""));
 }
 
-std::vector<std::string> delay_details(const std::vector<Json>& rows) {
+std::vector<std::string> delay_details(const std::vector<Record>& rows) {
   std::vector<std::string> sentences;
-  for (const Json& count : device_counts(rows)) {
-    const std::vector<Json> here = by_delay(where(rows, "devices", count));
+  for (const std::int64_t count : device_counts(rows)) {
+    const std::vector<Record> here = by_delay(where(rows, key::devices, count));
     if (here.size() >= 3) {
       sentences.push_back(fmt::format("On {}, {}{}.", devices_text(count), on_the_step(here), origin_mark(here)));
     }
@@ -311,31 +314,31 @@ std::vector<std::string> delay_details(const std::vector<Json>& rows) {
 
 // imbalance
 
-void derive_waiting(std::vector<Json>& rows) {
-  for (Json& row : rows) {
-    const Json devices = row["device_list"];  // a copy: adding to the row moves what it holds
-    const double step = number(row, "time_per_step_ns");
+void derive_waiting(std::vector<Record>& rows) {
+  for (Record& row : rows) {
+    const std::vector<Record> devices = row[key::device_list];
+    const double step = number(row, key::time_per_step_ns);
     double longest = 0;
     for (std::size_t d = 1; d < devices.size(); ++d) {
-      longest = std::max(longest, number(devices[d], "waiting"));
+      longest = std::max(longest, number(devices[d], key::waiting));
     }
-    row["waiting_device_0_ns"] = number(devices.at(0), "waiting") * step;
-    row["waiting_others_ns"] = longest * step;
-    row["label"] = fmt::format("{} dev., {} ms", text(row, "devices"), text(row, "delay_ms"));
+    row.set(key::waiting_device_0_ns, number(devices.at(0), key::waiting) * step);
+    row.set(key::waiting_others_ns, longest * step);
+    row.set(key::label, fmt::format("{} dev., {} ms", text(row, key::devices), text(row, key::delay_ms)));
   }
 }
 
 /// Rows of one number of devices with the least delay and with the most.
 struct Pair {
-  Json even;
-  Json uneven;
+  Record even;
+  Record uneven;
   double delay = 0;  // nanoseconds more
 };
-std::vector<Pair> pairs(const std::vector<Json>& rows) {
+std::vector<Pair> pairs(const std::vector<Record>& rows) {
   std::vector<Pair> list;
-  for (const Json& count : device_counts(rows)) {
-    const std::vector<Json> here = by_delay(where(rows, "devices", count));
-    const double more = (number(here.back(), "delay_ms") - number(here.front(), "delay_ms")) * 1e6;
+  for (const std::int64_t count : device_counts(rows)) {
+    const std::vector<Record> here = by_delay(where(rows, key::devices, count));
+    const double more = (number(here.back(), key::delay_ms) - number(here.front(), key::delay_ms)) * 1e6;
     if (more > 0) {
       list.push_back({here.front(), here.back(), more});
     }
@@ -350,25 +353,25 @@ constexpr std::size_t few_devices = 5;
 const Pair* main_pair(const std::vector<Pair>& all) { return all.empty() ? nullptr : &all.front(); }
 
 std::string growth(const Pair& pair) {
-  const double longer = number(pair.uneven, "time_per_step_ns") - number(pair.even, "time_per_step_ns");
+  const double longer = number(pair.uneven, key::time_per_step_ns) - number(pair.even, key::time_per_step_ns);
   const findings::Difference apart = difference_of(later(pair.even, pair.delay), pair.uneven);
   const bool by_the_delay = !apart.differ && std::isfinite(apart.smallest);
   const bool grows = longer > 0 && differs(pair.even, pair.uneven);
   const std::string numbers = fmt::format("on {} from {} to {}, by {} of the {:.3g} ms put on device 0 alone",
-                                          devices_text(pair.even["devices"]), to_text(time_of(pair.even)),
+                                          devices_text(pair.even[key::devices]), to_text(time_of(pair.even)),
                                           to_text(time_of(pair.uneven)), percent(longer / pair.delay), pair.delay * 1e-6);
   const std::string verdict = std::abs(longer / pair.delay - 1) <= 0.05 ? "It grows by the delay of the slowest device"
                               : by_the_delay && grows                   ? "It grows by the delay, within the noise"
                               : by_the_delay        ? "It should grow by the delay of the slowest device, but the noise hides it"
                               : longer <= 0         ? "It does not grow here, which only noise or other work explains"
                               : longer > pair.delay ? "It grows by the delay and more, which is other work or noise"
-                              : pair.uneven.value("oversubscribed", false)
+                              : pair.uneven.value(key::oversubscribed, false)
                                   ? "It grows by less than the delay, since devices that share cores compute meanwhile"
                                   : "It grows by less than the delay";
   return fmt::format("{}: {}{}", verdict, numbers, origin_mark({pair.uneven}));
 }
 
-std::string overall_time(const std::vector<Json>& rows) {
+std::string overall_time(const std::vector<Record>& rows) {
   const std::vector<Pair> all = pairs(rows);
   const Pair* pair = main_pair(all);
   if (pair == nullptr) {
@@ -378,25 +381,25 @@ std::string overall_time(const std::vector<Json>& rows) {
   for (const Pair& other : all) {
     if (&other != pair) {
       others += fmt::format("{}{} on {}{}", others.empty() ? " Its change is " : ", ",
-                            duration_text(number(other.uneven, "time_per_step_ns") - number(other.even, "time_per_step_ns")),
-                            devices_text(other.even["devices"]), origin_mark({other.uneven}));
+                            duration_text(number(other.uneven, key::time_per_step_ns) - number(other.even, key::time_per_step_ns)),
+                            devices_text(other.even[key::devices]), origin_mark({other.uneven}));
     }
   }
   return fmt::format("{}.{}{}", growth(*pair), others, others.empty() ? "" : ".");
 }
 
-std::string on_synchronization(const std::vector<Json>& rows) {
+std::string on_synchronization(const std::vector<Record>& rows) {
   const std::vector<Pair> all = pairs(rows);
   const Pair* pair = main_pair(all);
   if (pair == nullptr) {
     return "";
   }
-  const Json& row = pair->uneven;
-  const Json& devices = row["device_list"];
+  const Record& row = pair->uneven;
+  const std::vector<Record> devices = row[key::device_list];
   if (devices.size() < 2) {
     return "Nothing: one device waits for nobody. It takes at least two.";
   }
-  const auto waits = [&](std::size_t d) { return number(devices[d], "waiting") * number(row, "time_per_step_ns"); };
+  const auto waits = [&](std::size_t d) { return number(devices[d], key::waiting) * number(row, key::time_per_step_ns); };
   std::vector<std::string> each{"device 0 " + duration_text(waits(0))};
   double least = waits(1);
   double most = waits(1);
@@ -421,12 +424,12 @@ std::string on_synchronization(const std::vector<Json>& rows) {
   return fmt::format(
       "{} An all-reduce ends only once every device has brought its gradients, so the slowest sets the pace of all. Waiting per "
       "step: {}{}.",
-      on_zero
-          ? fmt::format(
-                "All wait for device 0, for {} per step ({} of it){}.", how_long, percent(most / number(row, "time_per_step_ns")),
-                most < 0.9 * pair->delay
-                    ? fmt::format(", less than the delay of {:.3g} ms because they still compute in part of it", pair->delay * 1e-6)
-                    : "")
+      on_zero            ? fmt::format("All wait for device 0, for {} per step ({} of it){}.", how_long,
+                                       percent(most / number(row, key::time_per_step_ns)),
+                            most < 0.9 * pair->delay
+                                           ? fmt::format(", less than the delay of {:.3g} ms because they still compute in part of it",
+                                                         pair->delay * 1e-6)
+                                           : "")
       : late != nullptr  ? fmt::format("Here the others wait for {} and not for device 0.", late->name)
       : worst != nullptr ? fmt::format("Here the others waited longest for {}, but in {} of {} steps only: too few to name it.",
                                        worst->name, worst->latest_in, worst->steps)
@@ -434,11 +437,11 @@ std::string on_synchronization(const std::vector<Json>& rows) {
       listing(each), origin_mark({row}));
 }
 
-std::vector<std::string> imbalance_details(const std::vector<Json>& rows) {
+std::vector<std::string> imbalance_details(const std::vector<Record>& rows) {
   std::vector<std::string> sentences;
   for (const Pair& pair : pairs(rows)) {
     if (const std::string sentence = findings::straggler(arrival_stats_of(pair.uneven), time_of(pair.uneven)); !sentence.empty()) {
-      sentences.push_back(fmt::format("On {}: {}", devices_text(pair.even["devices"]), sentence));
+      sentences.push_back(fmt::format("On {}: {}", devices_text(pair.even[key::devices]), sentence));
     }
   }
   add_oversubscribed_note(sentences, rows);
@@ -455,30 +458,30 @@ Experiment delay() {
           .questions = {{"hw1/5A/Q1", "How does the delay affect scaling?", affects_scaling},
                         {"hw1/5A/Q2", "Does speedup degrade linearly or non-linearly?", linear_or_not},
                         {"hw1/5A/Q3", "How does it relate to Amdahl's law?", relates_to_amdahl}},
-          .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
-                   {"delay_ms", "delay in ms", {0, 5, 10, 20, 40}, {0, 5, 10, 20, 40}},
-                   {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
-          .columns = {{"delay_ms", "delay (ms)", Format::number},
-                      {"devices", "#devices", Format::integer},
+          .axes = {{key::model, "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
+                   {key::delay_ms, "delay in ms", {0, 5, 10, 20, 40}, {0, 5, 10, 20, 40}},
+                   {key::devices, "devices", {1, 2, 4}, {1, 2, 4}}},
+          .columns = {{key::delay_ms, "delay (ms)", Format::number},
+                      {key::devices, "#devices", Format::integer},
                       time_column(),
-                      {"speedup", "speedup", Format::ratio},
-                      {"efficiency", "efficiency", Format::percent}},
+                      {key::speedup, "speedup", Format::ratio},
+                      {key::efficiency, "efficiency", Format::percent}},
           .plots = {{.kind = Plot::Kind::line,
                      .title = "Speedup against the delay",
-                     .x = "delay_ms",
-                     .y = "speedup",
+                     .x = key::delay_ms,
+                     .y = key::speedup,
                      .x_title = "delay (ms)",
                      .y_title = "speedup",
                      .y_format = Format::number,
-                     .series = "devices",
-                     .low = "speedup_low",
-                     .high = "speedup_high",
+                     .series = key::devices,
+                     .low = key::speedup_low,
+                     .high = key::speedup_high,
                      .curves = delay_curves},
-                    time_plot(Plot::Kind::line, "Step time against the delay", "delay_ms", "delay (ms)", "devices")},
+                    time_plot(Plot::Kind::line, "Step time against the delay", key::delay_ms, "delay (ms)", key::devices)},
           .open = open_delay,
           .derive =
-              [](std::vector<Json>& rows) {
-                add_speedup(rows, {"model", "delay_ms"});
+              [](std::vector<Record>& rows) {
+                add_speedup(rows, {key::model, key::delay_ms});
               },
           .details = delay_details};
 }
@@ -490,14 +493,14 @@ Experiment imbalance() {
           .task = "Device 0 alone is delayed in each step, by {delay_ms} ms.",
           .questions = {{"hw1/5C/Q1", "What happens to overall training time?", overall_time},
                         {"hw1/5C/Q2", "What does it reveal about synchronization?", on_synchronization}},
-          .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
-                   {"devices", "devices", {1, 2, 4}, {1, 2, 4}},
-                   {"delay_ms", "delay of device 0 in ms", {0, 20}, {0, 20}}},
-          .columns = {{"devices", "#devices", Format::integer},
-                      {"delay_ms", "delay of device 0 (ms)", Format::number},
+          .axes = {{key::model, "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
+                   {key::devices, "devices", {1, 2, 4}, {1, 2, 4}},
+                   {key::delay_ms, "delay of device 0 in ms", {0, 20}, {0, 20}}},
+          .columns = {{key::devices, "#devices", Format::integer},
+                      {key::delay_ms, "delay of device 0 (ms)", Format::number},
                       time_column(),
-                      {"waiting_device_0_ns", "device 0 waits", Format::time},
-                      {"waiting_others_ns", "others wait", Format::time}},
+                      {key::waiting_device_0_ns, "device 0 waits", Format::time},
+                      {key::waiting_others_ns, "others wait", Format::time}},
           .plots = {device_plot("Where the step of each device goes")},
           .open = open_imbalance,
           .derive = derive_waiting,

@@ -18,8 +18,8 @@ class AtLargerBatch final : public TrainMeasurement {
   AtLargerBatch(const job::JobSpec& spec, const Settings& settings, Options options)
       : TrainMeasurement(spec, settings, std::move(options)), machine_(settings.machine) {}
 
-  Json record() const override {
-    Json record = TrainMeasurement::record();
+  Record record() const override {
+    Record record = TrainMeasurement::record();
     if (training().simulated()) {
       const std::int64_t batch = larger * training().job().request().step.global_batch;
       job::JobSpec spec = training().job().spec();
@@ -27,8 +27,8 @@ class AtLargerBatch final : public TrainMeasurement {
       spec.memory = job::ample_memory;  // the question is one of time
       training::Training run(spec, machine_);
       run.run(1, 0);
-      record["larger_batch"] = batch;
-      record["larger_batch_ns"] = run.timed().back().count;
+      record.set(key::larger_batch, batch);
+      record.set(key::larger_batch_ns, run.timed().back());
     }
     return record;
   }
@@ -40,54 +40,54 @@ class AtLargerBatch final : public TrainMeasurement {
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   job::JobSpec spec;
-  spec.model = text(point, "model");
-  take(spec, point, "strategy");
-  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
+  spec.model = text(point, key::model);
+  take(spec, point, key::strategy);
+  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 4);
   return std::make_unique<AtLargerBatch>(
       spec, settings,
-      TrainMeasurement::Options{.timeline = fmt::format("{} on {}", text(point, "strategy"), text(point, "devices"))});
+      TrainMeasurement::Options{.timeline = fmt::format("{} on {}", text(point, key::strategy), text(point, key::devices))});
 }
 
 /// Bytes in and out of one device.
-double through(const Json& device) { return number(device, "sent_bytes") + number(device, "received_bytes"); }
+double through(const Record& device) { return number(device, key::sent_bytes) + number(device, key::received_bytes); }
 
-void derive(std::vector<Json>& rows) {
-  for (Json& row : rows) {
-    const Json devices = row["device_list"];  // a copy: adding to the row moves what it holds
+void derive(std::vector<Record>& rows) {
+  for (Record& row : rows) {
+    const std::vector<Record> devices = row[key::device_list];
     double others = 0;
     for (std::size_t d = 1; d < devices.size(); ++d) {
       others = std::max(others, through(devices[d]));
     }
-    row["through_device_0"] = through(devices.at(0));
-    row["through_others"] = others;
-    row["memory_device_0"] = devices.at(0)["peak_bytes"];
-    row["memory_others"] = devices.size() > 1 ? devices[1]["peak_bytes"] : Json(0);
-    row["busy_device_0"] = devices.at(0)["busy"];
+    row.set_number(key::through_device_0, through(devices.at(0)));
+    row.set_number(key::through_others, others);
+    row.set(key::memory_device_0, devices.at(0)[key::peak_bytes]);
+    row.set(key::memory_others, devices.size() > 1 ? devices[1][key::peak_bytes] : Bytes(0));
+    row.set(key::busy_device_0, devices.at(0)[key::busy]);
     double busy = 0;
     for (std::size_t d = 1; d < devices.size(); ++d) {
-      busy += number(devices[d], "busy") / static_cast<double>(devices.size() - 1);
+      busy += number(devices[d], key::busy) / static_cast<double>(devices.size() - 1);
     }
-    row["busy_others"] = busy;
-    row["variation"] = number(row, "std_ns") / number(row, "time_per_step_ns");  // of the median, which the table shows
+    row.set(key::busy_others, busy);
+    row.set(key::variation, number(row, key::std_ns) / number(row, key::time_per_step_ns));  // of the median, which the table shows
   }
 }
 
 /// Both strategies on one number of devices.
 struct Both {
-  Json dp;
-  Json ddp;
-  double extra() const { return number(dp, "time_per_step_ns") - number(ddp, "time_per_step_ns"); }
+  Record dp;
+  Record ddp;
+  double extra() const { return number(dp, key::time_per_step_ns) - number(ddp, key::time_per_step_ns); }
   findings::Difference difference() const { return difference_of(ddp, dp); }
 };
 
 /// The headline's number of devices first, then the others.
-std::vector<Both> pairs(const std::vector<Json>& rows) {
+std::vector<Both> pairs(const std::vector<Record>& rows) {
   std::vector<Both> list;
-  for (const Json& count : device_counts(rows)) {
-    const std::vector<Json> here = where(rows, "devices", count);
-    const std::vector<Json> dp = where(here, "strategy", "dp");
-    const std::vector<Json> ddp = where(here, "strategy", "ddp");
-    if (!dp.empty() && !ddp.empty() && number(dp[0], "devices") > 1) {
+  for (const std::int64_t count : device_counts(rows)) {
+    const std::vector<Record> here = where(rows, key::devices, count);
+    const std::vector<Record> dp = where(here, key::strategy, "dp");
+    const std::vector<Record> ddp = where(here, key::strategy, "ddp");
+    if (!dp.empty() && !ddp.empty() && number(dp[0], key::devices) > 1) {
       list.push_back({dp[0], ddp[0]});
     }
   }
@@ -97,72 +97,69 @@ std::vector<Both> pairs(const std::vector<Json>& rows) {
 /// The pair on the most devices, whether they had a core each or not: what counts bytes and memory does not depend on cores.
 Both most_devices(const std::vector<Both>& all) {
   return *std::max_element(all.begin(), all.end(),
-                           [](const Both& a, const Both& b) { return number(a.dp, "devices") < number(b.dp, "devices"); });
+                           [](const Both& a, const Both& b) { return number(a.dp, key::devices) < number(b.dp, key::devices); });
 }
 
 /// Of devices that share cores: busy shares that point the other way than those of devices with a core each.
 std::string shares_that_differ(const std::vector<Both>& all) {
   for (const Both& both : all) {
-    if (both.dp.value("oversubscribed", false) && &both != &all.front() &&
-        number(both.dp, "busy_others") > number(both.dp, "busy_device_0") + 0.01) {
-      return fmt::format("; on {}{}, which wait for cores, {} and {}", text(both.dp, "devices"), origin_mark({both.dp}),
-                         percent(number(both.dp, "busy_device_0")), percent(number(both.dp, "busy_others")));
+    if (both.dp.value(key::oversubscribed, false) && &both != &all.front() &&
+        number(both.dp, key::busy_others) > number(both.dp, key::busy_device_0) + 0.01) {
+      return fmt::format("; on {}{}, which wait for cores, {} and {}", text(both.dp, key::devices), origin_mark({both.dp}),
+                         percent(number(both.dp, key::busy_device_0)), percent(number(both.dp, key::busy_others)));
     }
   }
   return "";
 }
 
-std::string bottleneck(const std::vector<Json>& rows) {
+std::string bottleneck(const std::vector<Record>& rows) {
   const std::vector<Both> all = pairs(rows);
   if (all.empty()) {
     return "";
   }
   const Both both = most_devices(all);
-  const double ratio = number(both.dp, "through_device_0") / std::max(1.0, number(both.dp, "through_others"));
+  const double ratio = number(both.dp, key::through_device_0) / std::max(1.0, number(both.dp, key::through_others));
   // What a device computes is told by devices with a core each, where there are such.
   const Both& timed = all.front();
   const bool simulated = is_simulated(timed.dp);
-  const double busy = number(timed.dp, "busy_device_0");
-  const double others = number(timed.dp, "busy_others");
+  const double busy = number(timed.dp, key::busy_device_0);
+  const double others = number(timed.dp, key::busy_others);
   return fmt::format(
       "Because device 0 owns everything: it scatters inputs, copies parameters out, gathers outputs, reduces gradients and updates "
       "alone. On {}: {} pass through it, {} through others ({}), {} under DDP; it holds {} against {}. {} it computes for {} of "
       "the "
       "step, the others for {}{}{}. {}.",
-      devices_text(both.dp["devices"]), to_text(bytes_of(both.dp, "through_device_0")),
-      to_text(bytes_of(both.dp, "through_others")),
-      ratio < 1.01 && number(both.dp, "devices") == 2 ? "equal: one sends, one receives" : ratio_text(ratio) + " times",
-      to_text(bytes_of(both.ddp, "through_device_0")), to_text(bytes_of(both.dp, "memory_device_0")),
-      to_text(bytes_of(both.dp, "memory_others")),
-      timed.dp["devices"] == both.dp["devices"] ? "There" : "On " + devices_text(timed.dp["devices"]), percent(busy),
+      devices_text(both.dp[key::devices]), to_text(bytes_of(both.dp, key::through_device_0)),
+      to_text(bytes_of(both.dp, key::through_others)),
+      ratio < 1.01 && number(both.dp, key::devices) == 2 ? "equal: one sends, one receives" : ratio_text(ratio) + " times",
+      to_text(bytes_of(both.ddp, key::through_device_0)), to_text(bytes_of(both.dp, key::memory_device_0)),
+      to_text(bytes_of(both.dp, key::memory_others)),
+      timed.dp[key::devices] == both.dp[key::devices] ? "There" : "On " + devices_text(timed.dp[key::devices]), percent(busy),
       percent(others), origin_mark({timed.dp}),
       // All that another device computes, device 0 computes too, and the loss and the update.
       others > busy + 0.01 ? ": though they have less to do, they took longer (cold copies, or noise)" : shares_that_differ(all),
       simulated ? "Simulated step times do not vary"
-                : fmt::format("The std of step times is {} of the median, DDP's {}", percent(number(timed.dp, "variation")),
-                              percent(number(timed.ddp, "variation"))));
+                : fmt::format("The std of step times is {} of the median, DDP's {}", percent(number(timed.dp, key::variation)),
+                              percent(number(timed.ddp, key::variation))));
 }
 
-double parameter_bytes(const Json& row) {
-  const Json trained = row.value("trained", Json::object());
-  return trained.is_object() ? trained.value("parameter_bytes", 0.0) : 0.0;
-}
+double parameter_bytes(const Record& row) { return number(row.value(key::trained, {}), key::parameter_bytes, 0.0); }
 
-std::int64_t tasks(const Json& row) {
+std::int64_t tasks(const Record& row) {
   std::int64_t sum = 0;
-  for (const Json& device : row["device_list"]) {
-    sum += device.value("tasks", 0);
+  for (const Record& device : row[key::device_list]) {
+    sum += device.value(key::tasks, 0);
   }
   return sum;
 }
 
 /// Of a device's communication, what computing hid; the mean over devices.
-double hidden(const Json& row) {
+double hidden(const Record& row) {
   double overlapped = 0;
   double exposed = 0;
-  for (const Json& device : row["device_list"]) {
-    overlapped += number(device, "overlapped");
-    exposed += number(device, "exposed");
+  for (const Record& device : row[key::device_list]) {
+    overlapped += number(device, key::overlapped);
+    exposed += number(device, key::exposed);
   }
   return overlapped + exposed > 0 ? overlapped / (overlapped + exposed) : 0;
 }
@@ -172,9 +169,9 @@ std::string where_dp_is_faster(const std::vector<Both>& all) {
   for (const Both& both : all) {
     if (both.extra() < 0) {
       const bool apart = both.difference().differ;
-      const bool shared = both.dp.value("oversubscribed", false);
-      return fmt::format(" On {} DP takes {} times DDP's step{}.", text(both.dp, "devices"),
-                         ratio_text(number(both.dp, "time_per_step_ns") / number(both.ddp, "time_per_step_ns")),
+      const bool shared = both.dp.value(key::oversubscribed, false);
+      return fmt::format(" On {} DP takes {} times DDP's step{}.", text(both.dp, key::devices),
+                         ratio_text(number(both.dp, key::time_per_step_ns) / number(both.ddp, key::time_per_step_ns)),
                          !apart   ? ", within the noise"
                          : shared ? ": shared cores add up all work, DP updates once"
                                   : ": these weigh little here");
@@ -187,20 +184,20 @@ std::string where_dp_is_faster(const std::vector<Both>& all) {
 std::string on_overlap(const Both& timed, const Both& shown) {
   const double under_ddp = hidden(timed.ddp);
   const double under_dp = hidden(timed.dp);
-  const std::string on = timed.dp["devices"] == shown.dp["devices"] ? "" : " on " + text(timed.dp, "devices");
+  const std::string on = timed.dp[key::devices] == shown.dp[key::devices] ? "" : " on " + text(timed.dp, key::devices);
   return under_ddp > under_dp + 0.005 ? fmt::format("Overlap: DDP{} computes during {} of its communication, DP during {}.", on,
                                                     percent(under_ddp), percent(under_dp))
                                       : fmt::format("Overlap hides only {}{}, DP's {}.", percent(under_ddp), on, percent(under_dp));
 }
 
-std::string architecture(const std::vector<Json>& rows) {
+std::string architecture(const std::vector<Record>& rows) {
   const std::vector<Both> all = pairs(rows);
   if (all.empty()) {
     return "";
   }
   const Both both = most_devices(all);
-  const double n = number(both.dp, "devices");
-  const double sent = number(both.ddp["device_list"].at(0), "sent_bytes");
+  const double n = number(both.dp, key::devices);
+  const double sent = number(both.ddp[key::device_list].at(0), key::sent_bytes);
   const double parameters = parameter_bytes(both.dp);
   return fmt::format(
       "Four things, on {:.0f} devices{}. One process per GPU: each starts {} tasks; DP's one interpreter, under one lock, "
@@ -208,13 +205,13 @@ std::string architecture(const std::vector<Json>& rows) {
       "2(n−1)/n of the gradients; through DP's device 0 pass {}, growing with n−1. {}{}",
       n, origin_mark({both.dp, both.ddp}), tasks(both.ddp) / static_cast<std::int64_t>(n), tasks(both.dp),
       parameters > 0 ? bytes_text(parameters) + " of " : "", n == 2 ? "the other" : fmt::format("{:.0f} others", n - 1),
-      bytes_text(sent), to_text(bytes_of(both.dp, "through_device_0")), on_overlap(all.front(), both), where_dp_is_faster(all));
+      bytes_text(sent), to_text(bytes_of(both.dp, key::through_device_0)), on_overlap(all.front(), both), where_dp_is_faster(all));
 }
 
 /// "2.24 times as long as DDP", and within which noise if it is not beyond it. The first names what is compared and how surely.
 std::string against_ddp(const Both& both, bool first) {
   constexpr std::string_view confidence = " with 99 % confidence";
-  const double ratio = number(both.dp, "time_per_step_ns") / number(both.ddp, "time_per_step_ns");
+  const double ratio = number(both.dp, key::time_per_step_ns) / number(both.ddp, key::time_per_step_ns);
   std::string noise = ratio_noise_text(both.difference());
   if (const std::size_t at = noise.find(confidence); !first && at != std::string::npos) {
     noise.erase(at, confidence.size());
@@ -224,31 +221,32 @@ std::string against_ddp(const Both& both, bool first) {
 
 /// What passes through device 0: parameters out and gradients in, for any batch; the rest, inputs and outputs, grows with the
 /// batch.
-std::string two_kinds_of_bytes(const Json& dp) {
-  const double for_any_batch = 2 * (number(dp, "devices") - 1) * parameter_bytes(dp);
-  const double others = number(dp, "through_device_0") - for_any_batch;
+std::string two_kinds_of_bytes(const Record& dp) {
+  const double for_any_batch = 2 * (number(dp, key::devices) - 1) * parameter_bytes(dp);
+  const double others = number(dp, key::through_device_0) - for_any_batch;
   return for_any_batch > 0 && others > 0
              ? fmt::format(" Its extra is a + b·batch: {} of parameters and gradients pass device 0 at any batch, {} per sample.",
-                           bytes_text(for_any_batch), bytes_text(others / number(dp, "global_batch")))
+                           bytes_text(for_any_batch), bytes_text(others / number(dp, key::global_batch)))
              : " Its extra time is a + b·batch: parameters, gradients, inputs and outputs pass device 0.";
 }
 
 std::string at_a_larger_batch(const Both& both) {
-  if (!both.dp.contains("larger_batch_ns") || !both.ddp.contains("larger_batch_ns")) {
+  if (!both.dp.has(key::larger_batch_ns) || !both.ddp.has(key::larger_batch_ns)) {
     return "";
   }
-  const double ratio = number(both.dp, "larger_batch_ns") / number(both.ddp, "larger_batch_ns");
-  return fmt::format(" At batch {} on {} it takes {} times as long: a larger batch {}.", text(both.dp, "larger_batch"),
-                     devices_text(both.dp["devices"]), ratio_text(ratio),
-                     ratio < 1.1                                                                          ? "is enough"
-                     : ratio < number(both.dp, "time_per_step_ns") / number(both.ddp, "time_per_step_ns") ? "helps, but not enough"
-                                                                                                          : "does not help");
+  const double ratio = number(both.dp, key::larger_batch_ns) / number(both.ddp, key::larger_batch_ns);
+  return fmt::format(" At batch {} on {} it takes {} times as long: a larger batch {}.", text(both.dp, key::larger_batch),
+                     devices_text(both.dp[key::devices]), ratio_text(ratio),
+                     ratio < 1.1 ? "is enough"
+                     : ratio < number(both.dp, key::time_per_step_ns) / number(both.ddp, key::time_per_step_ns)
+                         ? "helps, but not enough"
+                         : "does not help");
 }
 
-std::string acceptable(const std::vector<Json>& rows) {
+std::string acceptable(const std::vector<Record>& rows) {
   std::vector<Both> all = pairs(rows);
   std::stable_sort(all.begin(), all.end(),
-                   [](const Both& a, const Both& b) { return number(a.dp, "devices") < number(b.dp, "devices"); });
+                   [](const Both& a, const Both& b) { return number(a.dp, key::devices) < number(b.dp, key::devices); });
   if (all.empty()) {
     return "";
   }
@@ -258,8 +256,8 @@ std::string acceptable(const std::vector<Json>& rows) {
   std::string each;
   const Both* condition = nullptr;
   for (const Both& both : all) {
-    const bool fine = both.extra() < 0.1 * number(both.ddp, "time_per_step_ns") && !both.dp.value("oversubscribed", false);
-    each += fmt::format("{} {} {}{}{}", each.empty() ? "Here on" : "; on", devices_text(both.dp["devices"]),
+    const bool fine = both.extra() < 0.1 * number(both.ddp, key::time_per_step_ns) && !both.dp.value(key::oversubscribed, false);
+    each += fmt::format("{} {} {}{}{}", each.empty() ? "Here on" : "; on", devices_text(both.dp[key::devices]),
                         (each.empty() ? "it takes " : "") + against_ddp(both, each.empty()), fine ? ", which is acceptable" : "",
                         origin_mark({both.dp, both.ddp}));
     // Of those that are not acceptable one that is beyond the noise, if there is such.
@@ -268,8 +266,8 @@ std::string acceptable(const std::vector<Json>& rows) {
   }
   std::string rule = two_kinds_of_bytes(condition != nullptr ? condition->dp : all.front().dp);
   if (condition != nullptr) {
-    const double computing = number(condition->ddp, "compute_ns");
-    const double step = number(condition->ddp, "time_per_step_ns");
+    const double computing = number(condition->ddp, key::compute_ns);
+    const double step = number(condition->ddp, key::time_per_step_ns);
     rule += at_a_larger_batch(*condition);
     if (computing > 0) {  // step + (k − 1) · computing is ten times the extra time
       rule += fmt::format(" The extra {}{} are a tenth of DDP's step with {} times the computing.",
@@ -280,44 +278,44 @@ std::string acceptable(const std::vector<Json>& rows) {
   return fmt::format("With few devices and much work per parameter and sample. {}.{}", each, rule);
 }
 
-std::vector<std::string> details(const std::vector<Json>& rows) {
+std::vector<std::string> details(const std::vector<Record>& rows) {
   std::vector<std::string> sentences;
   for (const Both& both : pairs(rows)) {
-    const double ratio = number(both.dp, "time_per_step_ns") / number(both.ddp, "time_per_step_ns");
+    const double ratio = number(both.dp, key::time_per_step_ns) / number(both.ddp, key::time_per_step_ns);
     sentences.push_back(fmt::format(
-        "On {} a step of DP takes {} and one of DDP {}: {}{}.", devices_text(both.dp["devices"]), to_text(time_of(both.dp)),
+        "On {} a step of DP takes {} and one of DDP {}: {}{}.", devices_text(both.dp[key::devices]), to_text(time_of(both.dp)),
         to_text(time_of(both.ddp)),
         both.difference().differ ? fmt::format("DDP is {} times as fast", ratio_text(ratio))
                                  : fmt::format("no difference beyond the noise (a ratio of {})", tested_text(both.difference())),
         origin_mark({both.dp, both.ddp})));
-    for (const Json* row : {&both.dp, &both.ddp}) {
+    for (const Record* row : {&both.dp, &both.ddp}) {
       if (is_simulated(*row)) {
         continue;  // a simulated step is always the same
       }
-      const bool outlier = row->contains("max_ns") && number(*row, "max_ns") > 2 * number(*row, "time_per_step_ns") &&
-                           number(*row, "variation") > 0.1;
+      const bool outlier = row->has(key::max_ns) && number(*row, key::max_ns) > 2 * number(*row, key::time_per_step_ns) &&
+                           number(*row, key::variation) > 0.1;
       sentences.push_back(
-          fmt::format("Step times of {} on {} vary by {} of the median{}{}.", text(*row, "strategy"),
-                      devices_text((*row)["devices"]), percent(number(*row, "variation")),
-                      row->contains("p95_ns") ? fmt::format(" ({} to {} from the 5th to the 95th percentile)",
-                                                            to_text(time_of(*row, "p5_ns")), to_text(time_of(*row, "p95_ns")))
-                                              : "",
+          fmt::format("Step times of {} on {} vary by {} of the median{}{}.", text(*row, key::strategy),
+                      devices_text((*row)[key::devices]), percent(number(*row, key::variation)),
+                      row->has(key::p95_ns) ? fmt::format(" ({} to {} from the 5th to the 95th percentile)",
+                                                          to_text(time_of(*row, key::p5_ns)), to_text(time_of(*row, key::p95_ns)))
+                                            : "",
                       outlier ? fmt::format(", because of outliers: the longest of {} steps took {}, {} times the median",
-                                            text(*row, "steps_timed"), to_text(time_of(*row, "max_ns")),
-                                            ratio_text(number(*row, "max_ns") / number(*row, "time_per_step_ns")))
+                                            text(*row, key::steps_timed), to_text(time_of(*row, key::max_ns)),
+                                            ratio_text(number(*row, key::max_ns) / number(*row, key::time_per_step_ns)))
                               : ""));
     }
   }
-  const std::vector<Json> dp = where(rows, "strategy", "dp");
-  const std::vector<Json> ddp = where(rows, "strategy", "ddp");
-  const auto growth = [](const std::vector<Json>& list) {
-    return number(list.back(), "through_device_0") / number(list.front(), "through_device_0");
+  const std::vector<Record> dp = where(rows, key::strategy, "dp");
+  const std::vector<Record> ddp = where(rows, key::strategy, "ddp");
+  const auto growth = [](const std::vector<Record>& list) {
+    return number(list.back(), key::through_device_0) / number(list.front(), key::through_device_0);
   };
-  if (dp.size() >= 2 && ddp.size() >= 2 && number(dp.front(), "through_device_0") > 0 &&
-      number(ddp.front(), "through_device_0") > 0) {
-    sentences.push_back(
-        fmt::format("From {} to {} devices the traffic through device 0 grows {} times under DP and {} times under DDP.",
-                    text(dp.front(), "devices"), text(dp.back(), "devices"), ratio_text(growth(dp)), ratio_text(growth(ddp))));
+  if (dp.size() >= 2 && ddp.size() >= 2 && number(dp.front(), key::through_device_0) > 0 &&
+      number(ddp.front(), key::through_device_0) > 0) {
+    sentences.push_back(fmt::format(
+        "From {} to {} devices the traffic through device 0 grows {} times under DP and {} times under DDP.",
+        text(dp.front(), key::devices), text(dp.back(), key::devices), ratio_text(growth(dp)), ratio_text(growth(ddp))));
   }
   add_oversubscribed_note(sentences, rows);
   return sentences;
@@ -335,34 +333,34 @@ Experiment dp_vs_ddp() {
           .questions = {{"hw1/4/Q1", "Why does DP suffer from a bottleneck on GPU 0?", bottleneck},
                         {"hw1/4/Q2", "Why does DDP scale better architecturally?", architecture},
                         {"hw1/4/Q3", "When could DP still be acceptable?", acceptable}},
-          .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
-                   {"devices", "devices", {2, 4}, {2, 4}},
-                   {"strategy", "which", {"dp", "ddp"}, {"dp", "ddp"}}},
-          .columns = {{"strategy", "strategy", Format::text},
-                      {"devices", "#devices", Format::integer},
+          .axes = {{key::model, "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
+                   {key::devices, "devices", {2, 4}, {2, 4}},
+                   {key::strategy, "which", {"dp", "ddp"}, {"dp", "ddp"}}},
+          .columns = {{key::strategy, "strategy", Format::text},
+                      {key::devices, "#devices", Format::integer},
                       time_column(),
-                      {"std_ns", "std", Format::time},
-                      {"busy_device_0", "busy dev. 0", Format::percent},
-                      {"busy_others", "busy others", Format::percent},
-                      {"memory_device_0", "memory dev. 0", Format::bytes},
-                      {"memory_others", "memory others", Format::bytes},
-                      {"through_device_0", "through dev. 0", Format::bytes},
-                      {"through_others", "through others", Format::bytes},
-                      {"gpu_utilization_0", "GPU 0 utilization", Format::percent, true},
-                      {"gpu_utilization_others", "other GPUs' utilization", Format::percent, true},
-                      {"gpu_memory_bytes", "GPU memory used", Format::bytes, true},
-                      {"gpu_watts", "power (W)", Format::rate, true},
-                      {"gpu_clock_mhz", "clock (MHz)", Format::integer, true}},
+                      {key::std_ns, "std", Format::time},
+                      {key::busy_device_0, "busy dev. 0", Format::percent},
+                      {key::busy_others, "busy others", Format::percent},
+                      {key::memory_device_0, "memory dev. 0", Format::bytes},
+                      {key::memory_others, "memory others", Format::bytes},
+                      {key::through_device_0, "through dev. 0", Format::bytes},
+                      {key::through_others, "through others", Format::bytes},
+                      {key::gpu_utilization_0, "GPU 0 utilization", Format::percent, true},
+                      {key::gpu_utilization_others, "other GPUs' utilization", Format::percent, true},
+                      {key::gpu_memory_bytes, "GPU memory used", Format::bytes, true},
+                      {key::gpu_watts, "power (W)", Format::rate, true},
+                      {key::gpu_clock_mhz, "clock (MHz)", Format::integer, true}},
           .plots = {{.kind = Plot::Kind::bars,
                      .title = "Bytes through device 0 per step",
-                     .x = "devices",
-                     .y = "through_device_0",
+                     .x = key::devices,
+                     .y = key::through_device_0,
                      .x_title = "devices",
                      .y_title = "bytes",
                      .y_format = Format::bytes,
-                     .series = "strategy"},
-                    time_plot(Plot::Kind::bars, "Step time", "devices", "devices", "strategy"),
-                    spread_plot("strategy")},
+                     .series = key::strategy},
+                    time_plot(Plot::Kind::bars, "Step time", key::devices, "devices", key::strategy),
+                    spread_plot(key::strategy)},
           .open = open,
           .derive = derive,
           .details = details};

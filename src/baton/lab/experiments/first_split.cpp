@@ -36,11 +36,11 @@ class Logged final : public TrainMeasurement {
  public:
   using TrainMeasurement::TrainMeasurement;
 
-  Json record() const override {
-    Json record = TrainMeasurement::record();
+  Record record() const override {
+    Record record = TrainMeasurement::record();
     const plan::Plan& plan = training().plan();
     const trace::StepTrace& step = training().trace().steps.back();
-    Json log = Json::array();
+    std::vector<std::string> log;
     Nanoseconds forward_end;
     Nanoseconds output_end;  // before the loss
     Bytes forward_bytes;
@@ -88,20 +88,20 @@ class Logged final : public TrainMeasurement {
         }
       }
     }
-    record["log"] = log;
+    record.set(key::log, log);
     for (const plan::Task& task : plan.tasks()) {
       if (task.lane == plan::Lane::compute && task.labels.phase == plan::Phase::forward) {
-        if (!record.contains("first_device")) {
-          record["first_device"] = plan.devices()[task.device.index()];
+        if (!record.has(key::first_device)) {
+          record.set(key::first_device, plan.devices()[task.device.index()]);
         }
-        record["last_device"] = plan.devices()[task.device.index()];
+        record.set(key::last_device, plan.devices()[task.device.index()]);
       }
     }
-    record["forward_ns"] = forward_end.count;
-    record["output_ns"] = output_end.count;
-    record["bytes_forward"] = forward_bytes.count;
-    record["transfer_ns"] = transfer_time.count;
-    record["overlap_ns"] = overlap.count;
+    record.set(key::forward_ns, forward_end);
+    record.set(key::output_ns, output_end);
+    record.set(key::bytes_forward, forward_bytes);
+    record.set(key::transfer_ns, transfer_time);
+    record.set(key::overlap_ns, overlap);
     return record;
   }
 };
@@ -113,40 +113,40 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   job::JobSpec spec;
   spec.model = "first-split";
   spec.strategy = "layers";
-  take(spec, point, "batch");
+  take(spec, point, key::batch);
   spec.samples = spec.batch * fresh_steps;
-  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
+  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 2);
   return std::make_unique<Logged>(spec, settings, TrainMeasurement::Options{.timeline = "one step over two devices"});
 }
 
 /// "once", "3 times".
-std::string times(const Json& row, const char* key) { return row[key] == 1 ? "once" : text(row, key) + " times"; }
+std::string times(const Record& row, job::Key<std::int64_t> key) { return row[key] == 1 ? "once" : text(row, key) + " times"; }
 
-std::string starts(const std::vector<Json>& rows) {
-  const Json& row = rows[0];
+std::string starts(const std::vector<Record>& rows) {
+  const Record& row = rows[0];
   return fmt::format("On {}, where the input lies and the first Linear and its ReLU are.",
-                     device_name_text(text(row, "first_device")));
+                     device_name_text(text(row, key::first_device)));
 }
 
-std::string moves(const std::vector<Json>& rows) {
-  const Json& row = rows[0];
-  return row["transfers_forward"] == 0
+std::string moves(const std::vector<Record>& rows) {
+  const Record& row = rows[0];
+  return row[key::transfers_forward] == 0
              ? "Never: all is on one device."
              : fmt::format(
                    "After the first ReLU and before the second Linear, {} in the forward: {} go there, and {} of gradients come "
                    "back in the backward. It takes {} of a forward of {} ({}){}.",
-                   times(row, "transfers_forward"), to_text(bytes_of(row, "bytes_forward")),
-                   bytes_text(std::max(0.0, number(row, "sent_bytes") - number(row, "bytes_forward"))),
-                   to_text(time_of(row, "transfer_ns")), to_text(time_of(row, "forward_ns")),
-                   percent(number(row, "transfer_ns") / number(row, "forward_ns")), origin_mark({row}));
+                   times(row, key::transfers_forward), to_text(bytes_of(row, key::bytes_forward)),
+                   bytes_text(std::max(0.0, number(row, key::sent_bytes) - number(row, key::bytes_forward))),
+                   to_text(time_of(row, key::transfer_ns)), to_text(time_of(row, key::forward_ns)),
+                   percent(number(row, key::transfer_ns) / number(row, key::forward_ns)), origin_mark({row}));
 }
 
-std::string holds_the_output(const std::vector<Json>& rows) {
-  return fmt::format("{}, which has the last layer and computes the loss.", device_name_text(text(rows[0], "last_device")));
+std::string holds_the_output(const std::vector<Record>& rows) {
+  return fmt::format("{}, which has the last layer and computes the loss.", device_name_text(text(rows[0], key::last_device)));
 }
 
-std::string five_losses(const std::vector<Json>& rows) {
-  const std::vector<double> losses = losses_of(rows[0]);
+std::string five_losses(const std::vector<Record>& rows) {
+  const std::vector<double> losses = rows[0][key::losses];
   if (losses.empty()) {  // simulated
     return "";
   }
@@ -158,50 +158,52 @@ std::string five_losses(const std::vector<Json>& rows) {
       "{}{}: every step has fresh random data and targets, so there is nothing to learn and the loss stays near that of "
       "guessing.",
       listing(shown),
-      rows[0].value("gpus", Json::array()).empty() ? fmt::format(", trained on {} (CPU cores)", devices_text(rows[0]["devices"]))
-                                                   : "");
+      rows[0].value(key::gpus, Json::array()).empty()
+          ? fmt::format(", trained on {} (CPU cores)", devices_text(rows[0][key::devices]))
+          : "");
 }
 
-std::string the_log(const std::vector<Json>& rows) {
-  const Json& row = rows[0];
-  std::string log = row["transfers_forward"] == 0
-                        ? fmt::format("On {} all the time:", device_name_text(text(row, "first_device")))
+std::string the_log(const std::vector<Record>& rows) {
+  const Record& row = rows[0];
+  std::string log = row[key::transfers_forward] == 0
+                        ? fmt::format("On {} all the time:", device_name_text(text(row, key::first_device)))
                         : fmt::format("On {} before the move and on {} after it. The forward, by the clock of the step:",
-                                      device_name_text(text(row, "first_device")), device_name_text(text(row, "last_device")));
-  for (const Json& line : row["log"]) {
-    log += "\n" + line.get<std::string>();
+                                      device_name_text(text(row, key::first_device)),
+                                      device_name_text(text(row, key::last_device)));
+  for (const std::string& line : row[key::log]) {
+    log += "\n" + line;
   }
   return log;
 }
 
-std::string forward_time(const std::vector<Json>& rows) {
-  const Json& row = rows[0];
+std::string forward_time(const std::vector<Record>& rows) {
+  const Record& row = rows[0];
   return fmt::format(
       "{}, synchronized: from the start of the step until both devices are done; {} of it is the move. The whole step takes "
       "{}{}.",
-      row.contains("output_ns") ? fmt::format("{} until the output, {} with the loss", to_text(time_of(row, "output_ns")),
-                                              to_text(time_of(row, "forward_ns")))
-                                : to_text(time_of(row, "forward_ns")),
-      to_text(time_of(row, "transfer_ns")), to_text(time_of(row)), origin_mark({row}));
+      row.has(key::output_ns) ? fmt::format("{} until the output, {} with the loss", to_text(time_of(row, key::output_ns)),
+                                            to_text(time_of(row, key::forward_ns)))
+                              : to_text(time_of(row, key::forward_ns)),
+      to_text(time_of(row, key::transfer_ns)), to_text(time_of(row)), origin_mark({row}));
 }
 
-std::string observations(const std::vector<Json>& rows) {
-  const Json& row = rows[0];
-  if (row["transfers_forward"] == 0) {
+std::string observations(const std::vector<Record>& rows) {
+  const Record& row = rows[0];
+  if (row[key::transfers_forward] == 0) {
     return "With one device there is nothing to observe: nothing moves and nobody waits.";
   }
   std::vector<std::string> memory;
-  for (const Json& device : row.value("device_list", Json::array())) {
-    memory.push_back(to_text(bytes_of(device, "peak_bytes")));
+  for (const Record& device : row.value(key::device_list, {})) {
+    memory.push_back(to_text(bytes_of(device, key::peak_bytes)));
   }
   return fmt::format(
       "{}. The move costs {} ({} of the forward). The split solves memory, since each device holds its own layers only{}, and not "
       "idleness: while one works the other waits.",
-      number(row, "overlap_ns") > 0
+      number(row, key::overlap_ns) > 0
           ? fmt::format("The devices overlap a little: both computed at the same time for {} of the forward",
-                        to_text(time_of(row, "overlap_ns")))
+                        to_text(time_of(row, key::overlap_ns)))
           : "The devices work one after the other, without overlap: at no time did both compute",
-      to_text(time_of(row, "transfer_ns")), percent(number(row, "transfer_ns") / number(row, "forward_ns")),
+      to_text(time_of(row, key::transfer_ns)), percent(number(row, key::transfer_ns) / number(row, key::forward_ns)),
       memory.empty() ? "" : fmt::format(" ({})", listing(memory)));
 }
 
@@ -221,19 +223,19 @@ Experiment first_split() {
                         {"practical8/3/Q1", "On which device is the data before and after the move?", the_log},
                         {"practical8/4/Q1", "How long does the forward take?", forward_time},
                         {"practical8/5/Q1", "What do you observe?", observations}},
-          .axes = {{"batch", "batch", {32}, {32}}, {"devices", "devices", {2}, {2}}},
-          .columns = {{"devices", "#devices", Format::integer},
+          .axes = {{key::batch, "batch", {32}, {32}}, {key::devices, "devices", {2}, {2}}},
+          .columns = {{key::devices, "#devices", Format::integer},
                       time_column(),
-                      {"forward_ns", "forward", Format::time},
-                      {"transfer_ns", "transfer", Format::time},
-                      {"transfers_forward", "transfers forward", Format::integer},
-                      {"transfers", "transfers per step", Format::integer},
-                      {"sent_bytes", "bytes per step", Format::bytes}},
+                      {key::forward_ns, "forward", Format::time},
+                      {key::transfer_ns, "transfer", Format::time},
+                      {key::transfers_forward, "transfers forward", Format::integer},
+                      {key::transfers, "transfers per step", Format::integer},
+                      {key::sent_bytes, "bytes per step", Format::bytes}},
           .plots = {},
           .open = open,
           .derive = nullptr,
           .details = nullptr,
-          .own_fields = {"model", "samples"}};
+          .own_fields = {key::model, "samples"}};
 }
 
 }  // namespace baton::lab

@@ -25,11 +25,11 @@ class SplitMeasurement final : public TrainMeasurement {
  public:
   using TrainMeasurement::TrainMeasurement;
 
-  Json record() const override {
-    Json record = TrainMeasurement::record();
+  Record record() const override {
+    Record record = TrainMeasurement::record();
     const plan::Plan& plan = training().plan();
     std::vector<std::string> placement(plan.devices().size());
-    std::vector<std::int32_t> counts(plan.devices().size(), 0);
+    std::vector<std::int64_t> counts(plan.devices().size(), 0);
     std::int32_t last_block = -1;
     for (const plan::Task& task : plan.tasks()) {
       if (task.labels.phase == plan::Phase::forward && task.lane == plan::Lane::compute && task.labels.block > last_block) {
@@ -39,8 +39,8 @@ class SplitMeasurement final : public TrainMeasurement {
         last_block = task.labels.block;
       }
     }
-    record["placement"] = placement;
-    record["blocks_each"] = counts;
+    record.set(key::placement, placement);
+    record.set(key::blocks_each, counts);
     Bytes forward;
     for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
       const plan::Task& task = plan.tasks()[t];
@@ -48,14 +48,14 @@ class SplitMeasurement final : public TrainMeasurement {
         forward += plan::work(plan, TaskId(t)).sent;
       }
     }
-    record["bytes_forward"] = forward.count;
-    record["input_bytes"] = input_bytes(plan).count;
+    record.set(key::bytes_forward, forward);
+    record.set(key::input_bytes, input_bytes(plan));
     const std::vector<std::int64_t> forward_times = transfer_times(true);
     const std::vector<std::int64_t> all_times = transfer_times(false);
-    record["transfer_each_ns"] = forward_times;
-    record["transfer_ns"] = std::accumulate(forward_times.begin(), forward_times.end(), std::int64_t{0});
-    record["transfers_step_ns"] = std::accumulate(all_times.begin(), all_times.end(), std::int64_t{0});
-    record["some_busy"] = some_busy();
+    record.set(key::transfer_each_ns, forward_times);
+    record.set(key::transfer_ns, Nanoseconds(std::accumulate(forward_times.begin(), forward_times.end(), std::int64_t{0})));
+    record.set(key::transfers_step_ns, Nanoseconds(std::accumulate(all_times.begin(), all_times.end(), std::int64_t{0})));
+    record.set(key::some_busy, some_busy());
     return record;
   }
 
@@ -130,38 +130,38 @@ std::unique_ptr<Measurement> open_split(const std::string& model, std::int64_t d
   return open_split(model, devices, settings, TrainMeasurement::Options{.timeline = std::move(timeline)});
 }
 
-std::string stack(const Point& point) { return fmt::format("mlp:dim={},depth={}", text(point, "dim"), text(point, "depth")); }
+std::string stack(const Point& point) { return fmt::format("mlp:dim={},depth={}", text(point, key::dim), text(point, key::depth)); }
 
-std::string placement_text(const Json& row) {
+std::string placement_text(const Record& row) {
   std::string out;
-  const Json& placement = row["placement"];
+  const std::vector<std::string> placement = row[key::placement];
   for (std::size_t d = 0; d < placement.size(); ++d) {
-    out += fmt::format("{}device {}: blocks {}", d == 0 ? "" : "; ", d, placement[d].get<std::string>());
+    out += fmt::format("{}device {}: blocks {}", d == 0 ? "" : "; ", d, placement[d]);
   }
   return out;
 }
 
-void add_placement(std::vector<Json>& rows) {
-  for (Json& row : rows) {
-    row["where"] = placement_text(row);
+void add_placement(std::vector<Record>& rows) {
+  for (Record& row : rows) {
+    row.set(key::where, placement_text(row));
   }
 }
 
-Axis dim_axis() { return {"dim", "width of a block", {512}, {1024}}; }
+Axis dim_axis() { return {key::dim, "width of a block", {512}, {1024}}; }
 
-std::vector<std::string> only_the_note(const std::vector<Json>& rows) {
+std::vector<std::string> only_the_note(const std::vector<Record>& rows) {
   std::vector<std::string> sentences;
   add_oversubscribed_note(sentences, rows);
   return sentences;
 }
 
-std::vector<std::int64_t> blocks_each(const Json& row) { return row["blocks_each"].get<std::vector<std::int64_t>>(); }
+std::vector<std::int64_t> blocks_each(const Record& row) { return row[key::blocks_each]; }
 
 /// This many are listed one by one.
 constexpr std::size_t few = 5;
 
 /// "3 and 3"; of many "1 to 2 each".
-std::string counts_text(const Json& row) {
+std::string counts_text(const Record& row) {
   const std::vector<std::int64_t> each = blocks_each(row);
   const auto [least, most] = std::minmax_element(each.begin(), each.end());
   if (each.size() > few) {
@@ -179,18 +179,18 @@ std::string counts_text(const Json& row) {
 /// Whether the sheet's own rule gives the same.
 bool halves(const std::vector<std::int64_t>& each) { return each.size() == 2 && each[0] == (each[0] + each[1]) / 2; }
 
-std::string layers_on_each(const std::vector<Json>& rows) {
+std::string layers_on_each(const std::vector<Record>& rows) {
   std::string all;
-  for (const Json& row : rows) {
-    all += fmt::format("{}{}: of {} blocks, {}{}.", all.empty() ? "" : " ", counts_text(row), text(row, "depth"),
+  for (const Record& row : rows) {
+    all += fmt::format("{}{}: of {} blocks, {}{}.", all.empty() ? "" : " ", counts_text(row), text(row, key::depth),
                        placement_text(row), halves(blocks_each(row)) ? ", since block i is on device 0 if i < depth // 2" : "");
   }
   return all;
 }
 
-std::string exact_point(const std::vector<Json>& rows) {
+std::string exact_point(const std::vector<Record>& rows) {
   std::string all;
-  for (const Json& row : rows) {
+  for (const Record& row : rows) {
     const std::vector<std::int64_t> each = blocks_each(row);
     std::vector<std::string> points;
     std::int64_t at = 0;
@@ -204,13 +204,13 @@ std::string exact_point(const std::vector<Json>& rows) {
     if (each.size() > 3) {
       points.push_back(fmt::format("likewise at the other {} borders", each.size() - 3));
     }
-    const double back = number(row, "transfers") - number(row, "transfers_forward");
+    const double back = number(row, key::transfers) - number(row, key::transfers_forward);
     all += (all.empty() ? "" : " ") +
            (points.empty()
                 ? "Nowhere: all blocks are on one device."
                 : fmt::format(
                       "{}, by the line x = x.to(layer_device): {} in the forward. In the backward {} the gradient the other way.",
-                      "Exactly " + listing(points), to_text(bytes_of(row, "bytes_forward")),
+                      "Exactly " + listing(points), to_text(bytes_of(row, key::bytes_forward)),
                       back == 1 ? "one transfer brings" : fmt::format("{:.0f} transfers bring", back)));
   }
   return all;
@@ -219,20 +219,20 @@ std::string exact_point(const std::vector<Json>& rows) {
 // How far devices work one after the other.
 
 /// How long the devices of a row compute, together, as a share of the step.
-double together(const Json& row) {
+double together(const Record& row) {
   double sum = 0;
-  for (const Json& device : row["device_list"]) {
-    sum += number(device, "busy");
+  for (const Record& device : row[key::device_list]) {
+    sum += number(device, key::busy);
   }
   return sum;
 }
 
 /// The share of the step in which any device computes.
-double some_compute(const Json& row) { return row.value("some_busy", std::min(1.0, together(row))); }
+double some_compute(const Record& row) { return row.value(key::some_busy, std::min(1.0, together(row))); }
 /// What is computed beside another device, and the share in which none computes: together() − several_compute() + none_computes()
 /// is the step.
-double several_compute(const Json& row) { return std::max(0.0, together(row) - some_compute(row)); }
-double none_computes(const Json& row) { return std::max(0.0, 1 - some_compute(row)); }
+double several_compute(const Record& row) { return std::max(0.0, together(row) - some_compute(row)); }
+double none_computes(const Record& row) { return std::max(0.0, 1 - some_compute(row)); }
 
 /// Less is printed as nothing.
 constexpr double shown = 0.0005;
@@ -246,21 +246,21 @@ std::string what_overlaps(bool shared) {
 
 // depth
 
-std::string more_layers(const std::vector<Json>& rows) {
+std::string more_layers(const std::vector<Record>& rows) {
   if (rows.size() < 2) {
     return "";
   }
-  std::vector<Json> sorted = rows;
+  std::vector<Record> sorted = rows;
   std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const Json& a, const Json& b) { return number(a, "depth") < number(b, "depth"); });
-  const Json& first = sorted.front();
-  const Json& last = sorted.back();
-  const findings::Line line = findings::fit_line(column(sorted, "depth"), column(sorted, "time_per_step_ns"));
-  const double step = number(last, "time_per_step_ns");
-  const double computing = number(last, "compute_ns") / step;
-  const double devices = number(last, "devices");
+                   [](const Record& a, const Record& b) { return number(a, key::depth) < number(b, key::depth); });
+  const Record& first = sorted.front();
+  const Record& last = sorted.back();
+  const findings::Line line = findings::fit_line(column(sorted, key::depth), column(sorted, key::time_per_step_ns));
+  const double step = number(last, key::time_per_step_ns);
+  const double computing = number(last, key::compute_ns) / step;
+  const double devices = number(last, key::devices);
   double several = 0;
-  for (const Json& row : sorted) {
+  for (const Record& row : sorted) {
     several = std::max(several, several_compute(row));
   }
   const std::string overlap = fmt::format("{} of a step beside another: {}", percent(several),
@@ -272,7 +272,7 @@ std::string more_layers(const std::vector<Json>& rows) {
                                                              overlap, line.slope > 0 ? ", so every block adds its time" : "")
                                                : fmt::format("Devices compute at most {}. ", overlap);
   const findings::Difference apart = difference_of(first, last);
-  const bool slower = number(last, "time_per_step_ns") > number(first, "time_per_step_ns") && apart.differ;
+  const bool slower = number(last, key::time_per_step_ns) > number(first, key::time_per_step_ns) && apart.differ;
   const std::string slope = sorted.size() >= 3 && line.r2 < 0.8
                                 ? "too noisy for a time per block"
                                 : fmt::format("{} per block ({})", duration_text(line.slope),
@@ -283,17 +283,17 @@ std::string more_layers(const std::vector<Json>& rows) {
       slower         ? "No"
       : apart.differ ? "The deeper model was faster here, which its work does not explain"
                      : fmt::format("No speedup shows, nor a slowdown beyond the noise ({})", tested_text(apart)),
-      text(first, "depth"), text(last, "depth"), to_text(time_of(first)), to_text(time_of(last)), slope, origin_mark(sorted), pace,
-      text(last, "depth"), percent(computing), percent(number(last, "waiting_ns") / step),
-      percent(number(last, "exposed_ns") / step), percent((number(last, "rest_ns") + number(last, "delayed_ns")) / step));
+      text(first, key::depth), text(last, key::depth), to_text(time_of(first)), to_text(time_of(last)), slope, origin_mark(sorted),
+      pace, text(last, key::depth), percent(computing), percent(number(last, key::waiting_ns) / step),
+      percent(number(last, key::exposed_ns) / step), percent((number(last, key::rest_ns) + number(last, key::delayed_ns)) / step));
 }
 
 // all-devices
 
-std::string the_rule(const std::vector<Json>& rows) {
+std::string the_rule(const std::vector<Record>& rows) {
   std::string all;
   bool lawful = true;
-  for (const Json& row : rows) {
+  for (const Record& row : rows) {
     const std::vector<std::int64_t> each = blocks_each(row);
     const auto n = static_cast<std::int64_t>(each.size());
     const std::int64_t depth = std::accumulate(each.begin(), each.end(), std::int64_t{0});
@@ -302,7 +302,7 @@ std::string the_rule(const std::vector<Json>& rows) {
       ++expected[static_cast<std::size_t>(i * n / depth)];
     }
     lawful = lawful && expected == each;
-    all += fmt::format("{}{} on {}", all.empty() ? "" : "; ", counts_text(row), devices_text(row["devices"]));
+    all += fmt::format("{}{} on {}", all.empty() ? "" : "; ", counts_text(row), devices_text(row[key::devices]));
   }
   return lawful ? fmt::format(
                       "Block i goes to GPU i·n/depth, rounded down, with n GPUs found at start: contiguous runs that differ by at "
@@ -328,7 +328,7 @@ std::string unit_once(const std::vector<std::string>& amounts) {
 }
 
 /// " (0.9 % beside another, none in 1.1 %)".
-std::string apart_from_one(const Json& row) {
+std::string apart_from_one(const Record& row) {
   std::vector<std::string> parts;
   if (several_compute(row) >= shown) {
     parts.push_back(percent(several_compute(row)) + " beside another");
@@ -339,17 +339,17 @@ std::string apart_from_one(const Json& row) {
   return parts.empty() ? "" : fmt::format(" ({})", fmt::join(parts, ", "));
 }
 
-std::string all_used(const std::vector<Json>& rows) {
+std::string all_used(const std::vector<Record>& rows) {
   std::string each;
   bool all = true;
   bool shared = false;
   double several = 0;
   double none = 0;
-  for (const Json& row : rows) {
+  for (const Record& row : rows) {
     std::vector<double> shares;
-    for (const Json& device : row["device_list"]) {
-      all = all && number(device, "busy") > 0;
-      shares.push_back(number(device, "busy"));
+    for (const Record& device : row[key::device_list]) {
+      all = all && number(device, key::busy) > 0;
+      shares.push_back(number(device, key::busy));
     }
     if (shares.size() > 1 && (&row == &rows.front() || &row == &rows.back() || (rows.size() <= 3 && shares.size() <= few))) {
       std::vector<std::string> busy;
@@ -359,8 +359,8 @@ std::string all_used(const std::vector<Json>& rows) {
                 percent(*std::max_element(shares.begin(), shares.end())) + " each"};
       }
       each += fmt::format("{}on {} they compute for {} of the step, together {}{}{}", each.empty() ? "" : "; ",
-                          text(row, "devices"), listing(busy), percent(together(row)), apart_from_one(row), origin_mark({row}));
-      shared = shared || row.value("oversubscribed", false);
+                          text(row, key::devices), listing(busy), percent(together(row)), apart_from_one(row), origin_mark({row}));
+      shared = shared || row.value(key::oversubscribed, false);
       several = std::max(several, several_compute(row));
       none = std::max(none, none_computes(row));
     }
@@ -378,13 +378,13 @@ std::string all_used(const std::vector<Json>& rows) {
 }
 
 /// "1.33 times the step of 2 devices", and within which noise if it is not beyond it.
-std::string against(const Json& row, const Json& fewer, const std::string& what) {
-  return fmt::format("{} times{}{}{}", ratio_text(number(row, "time_per_step_ns") / number(fewer, "time_per_step_ns")), what,
+std::string against(const Record& row, const Record& fewer, const std::string& what) {
+  return fmt::format("{} times{}{}{}", ratio_text(number(row, key::time_per_step_ns) / number(fewer, key::time_per_step_ns)), what,
                      ratio_noise_text(difference_of(fewer, row)), origin_mark({fewer, row}));
 }
 
 /// What can make a split faster that puts no forward or backward side by side. A simulator knows no caches.
-std::string what_wins(const Json& row) {
+std::string what_wins(const Record& row) {
   return several_compute(row) >= shown
              ? fmt::format("weight gradients beside the next backward{}", is_simulated(row) ? "" : ", caches or memory")
          : is_simulated(row) ? "less work per device"
@@ -392,39 +392,40 @@ std::string what_wins(const Json& row) {
 }
 
 /// How long at least one device computes.
-double computing_time(const Json& row) { return some_compute(row) * number(row, "time_per_step_ns"); }
+double computing_time(const Record& row) { return some_compute(row) * number(row, key::time_per_step_ns); }
 
 /// Of measured rows: where computing itself became longer or shorter most, if by more than a tenth, which a split does not explain.
-std::string on_computing(const std::vector<Json>& rows) {
+std::string on_computing(const std::vector<Record>& rows) {
   const double one = std::max(1.0, computing_time(rows.front()));
-  const auto off = [&](const Json& row) { return std::abs(std::log(std::max(1.0, computing_time(row)) / one)); };
-  const Json& row = *std::max_element(rows.begin(), rows.end(), [&](const Json& a, const Json& b) { return off(a) < off(b); });
+  const auto off = [&](const Record& row) { return std::abs(std::log(std::max(1.0, computing_time(row)) / one)); };
+  const Record& row = *std::max_element(rows.begin(), rows.end(),
+                                        [&](const Record& a, const Record& b) { return off(a) < off(b); });
   return is_simulated(row) || off(row) <= 0.1
              ? ""
              : fmt::format(" Computing itself takes {} on {}, {} on {} (caches, other programs, noise).", duration_text(one),
-                           text(rows.front(), "devices"), duration_text(computing_time(row)), text(row, "devices"));
+                           text(rows.front(), key::devices), duration_text(computing_time(row)), text(row, key::devices));
 }
 
-std::string any_faster(const std::vector<Json>& rows) {
-  std::vector<Json> sorted = rows;
+std::string any_faster(const std::vector<Record>& rows) {
+  std::vector<Record> sorted = rows;
   std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const Json& a, const Json& b) { return number(a, "devices") < number(b, "devices"); });
+                   [](const Record& a, const Record& b) { return number(a, key::devices) < number(b, key::devices); });
   if (sorted.size() < 2) {
     return "";
   }
-  const Json& first = sorted.front();
-  const Json& before = sorted[sorted.size() - 2];
-  const Json& most = sorted.back();
-  const double ratio = number(most, "time_per_step_ns") / number(before, "time_per_step_ns");
+  const Record& first = sorted.front();
+  const Record& before = sorted[sorted.size() - 2];
+  const Record& most = sorted.back();
+  const double ratio = number(most, key::time_per_step_ns) / number(before, key::time_per_step_ns);
   const bool apart = difference_of(before, most).differ;
-  const bool shorter = apart && ratio < 0.975;              // "0.98 times" is hardly
-  const bool shared = most.value("oversubscribed", false);  // on shared cores a shorter step is no gain of the split
+  const bool shorter = apart && ratio < 0.975;                 // "0.98 times" is hardly
+  const bool shared = most.value(key::oversubscribed, false);  // on shared cores a shorter step is no gain of the split
   const bool faster = shorter && !shared;
   std::string one;  // against the fewest devices, where those are others
   if (sorted.size() > 2) {
-    one = fmt::format("; against {} it is {} and {}", text(first, "devices"),
-                      against(before, first, " for " + text(before, "devices")),
-                      against(most, first, " for " + text(most, "devices")));
+    one = fmt::format("; against {} it is {} and {}", text(first, key::devices),
+                      against(before, first, " for " + text(before, key::devices)),
+                      against(most, first, " for " + text(most, key::devices)));
     // The first ratio says how sure all of them are, and what stands in brackets.
     one = replaced(one, " with 99 % confidence", "");
     one = apart ? one : replaced(one, ", within the noise (", " (");
@@ -436,7 +437,7 @@ std::string any_faster(const std::vector<Json>& rows) {
       : apart && ratio > 1.02         ? "No, it is slower"
       : apart && ratio < 1 && !shared ? "Hardly"
                                       : "No",
-      devices_text(most["devices"]), against(most, before, " the step of " + devices_text(before["devices"])), one,
+      devices_text(most[key::devices]), against(most, before, " the step of " + devices_text(before[key::devices])), one,
       faster ? fmt::format("The forward and the backward put nothing side by side: what wins is {}.", what_wins(most))
              : fmt::format("{}{}",
                            overlap
@@ -444,36 +445,36 @@ std::string any_faster(const std::vector<Json>& rows) {
                                : "Only one device works at a time, and every border adds a transfer.",
                            shorter ? " A shorter step on shared cores is no gain of the split." : ""),
       on_computing({first, before, most}),
-      number(most, "peak_bytes") < number(first, "peak_bytes") ? "falls" : "does not fall:", to_text(bytes_of(first, "peak_bytes")),
-      to_text(bytes_of(most, "peak_bytes")), text(most, "devices"));
+      number(most, key::peak_bytes) < number(first, key::peak_bytes) ? "falls" : "does not fall:",
+      to_text(bytes_of(first, key::peak_bytes)), to_text(bytes_of(most, key::peak_bytes)), text(most, key::devices));
 }
 
 // transfers
 
-std::string how_often(const std::vector<Json>& rows) {
+std::string how_often(const std::vector<Record>& rows) {
   std::vector<std::string> each;
-  for (const Json& row : rows) {
-    each.push_back(fmt::format("{} on {}", text(row, "transfers_forward"), text(row, "devices")));
+  for (const Record& row : rows) {
+    each.push_back(fmt::format("{} on {}", text(row, key::transfers_forward), text(row, key::devices)));
   }
-  const Json& last = rows.back();
-  const std::string input = last.contains("input_bytes") ? fmt::format(" ({})", to_text(bytes_of(last, "input_bytes"))) : "";
+  const Record& last = rows.back();
+  const std::string input = last.has(key::input_bytes) ? fmt::format(" ({})", to_text(bytes_of(last, key::input_bytes))) : "";
   return fmt::format(
       "At the borders only: {} devices. The call is made once per layer, {} times, but a tensor that is already on the device is "
       "returned "
       "as it is. The first call moves the input from the host{}, one more each.",
-      listing(each), text(last, "depth"), input);
+      listing(each), text(last, key::depth), input);
 }
 
 /// How much of what a border adds in transfers shows in the step. The backward sends a gradient on before it computes the weight
 /// gradient of the same block, which hides it.
-std::string shown_in_step(const Json& first, const Json& last) {
-  const double borders = number(last, "transfers_forward") - number(first, "transfers_forward");
-  if (!last.contains("transfers_step_ns") || number(last, "transfers_step_ns") <= number(first, "transfers_step_ns") ||
+std::string shown_in_step(const Record& first, const Record& last) {
+  const double borders = number(last, key::transfers_forward) - number(first, key::transfers_forward);
+  if (!last.has(key::transfers_step_ns) || number(last, key::transfers_step_ns) <= number(first, key::transfers_step_ns) ||
       borders <= 0) {
     return "";
   }
-  const double both_ways = (number(last, "transfers_step_ns") - number(first, "transfers_step_ns")) / borders;
-  const double grows = (number(last, "time_per_step_ns") - number(first, "time_per_step_ns")) / borders;
+  const double both_ways = (number(last, key::transfers_step_ns) - number(first, key::transfers_step_ns)) / borders;
+  const double grows = (number(last, key::time_per_step_ns) - number(first, key::time_per_step_ns)) / borders;
   const findings::Difference difference = difference_of(first, last);
   const std::string step = fmt::format("{} to {}", to_text(time_of(first)), to_text(time_of(last)));
   const std::string border = fmt::format(" Both ways a border takes {}", duration_text(both_ways));
@@ -486,9 +487,9 @@ std::string shown_in_step(const Json& first, const Json& last) {
   }
   if (grows <= 0) {
     return fmt::format("{}, but the step even falls ({}): {}.", border, step,
-                       last.value("oversubscribed", false) ? "devices on shared cores compute meanwhile"
-                       : is_simulated(last)                ? "the weight gradient that hides it is longer"
-                                                           : "weight gradients hide it, or the noise does");
+                       last.value(key::oversubscribed, false) ? "devices on shared cores compute meanwhile"
+                       : is_simulated(last)                   ? "the weight gradient that hides it is longer"
+                                                              : "weight gradients hide it, or the noise does");
   }
   return grows >= 0.98 * both_ways ? fmt::format("{}, all of which shows in the step ({}).", border, step)
                                    : fmt::format("{}, of which {} show in the step ({}); the rest hides behind weight gradients.",
@@ -496,13 +497,13 @@ std::string shown_in_step(const Json& first, const Json& last) {
 }
 
 /// Of a simulation: whether a border added far more than another, as where some links are between nodes.
-bool steps_of_links(const std::vector<Json>& rows) {
+bool steps_of_links(const std::vector<Record>& rows) {
   double least = std::numeric_limits<double>::infinity();
   double most = 0;
   for (std::size_t i = 1; i < rows.size() && is_simulated(rows[i]); ++i) {
-    const double borders = number(rows[i], "transfers_forward") - number(rows[i - 1], "transfers_forward");
+    const double borders = number(rows[i], key::transfers_forward) - number(rows[i - 1], key::transfers_forward);
     if (borders > 0) {
-      const double each = (number(rows[i], "transfer_ns") - number(rows[i - 1], "transfer_ns")) / borders;
+      const double each = (number(rows[i], key::transfer_ns) - number(rows[i - 1], key::transfer_ns)) / borders;
       least = std::min(least, each);
       most = std::max(most, each);
     }
@@ -511,24 +512,25 @@ bool steps_of_links(const std::vector<Json>& rows) {
 }
 
 /// What the transfers of a forward take as devices are added: the formula, and a line only if it fits.
-std::string transfer_times(const std::vector<Json>& rows) {
-  const std::vector<Json> own = with_own_cores(rows);
-  const std::vector<Json>& timed = own.size() >= 3 ? own : rows;
-  const Json& first = timed.front();
-  const Json& last = timed.back();
+std::string transfer_times(const std::vector<Record>& rows) {
+  const std::vector<Record> own = with_own_cores(rows);
+  const std::vector<Record>& timed = own.size() >= 3 ? own : rows;
+  const Record& first = timed.front();
+  const Record& last = timed.back();
   const std::string law = " Each takes latency + bytes/bandwidth";
-  if (std::all_of(timed.begin(), timed.end(), [](const Json& row) { return number(row, "transfer_ns") <= 0; })) {
+  if (std::all_of(timed.begin(), timed.end(), [](const Record& row) { return number(row, key::transfer_ns) <= 0; })) {
     return fmt::format("{}, which is nothing on these links{}.", law, origin_mark(timed));
   }
   if (timed.size() < 2) {
-    return fmt::format("{}, here {} each way{}, of a step of {}.", law, to_text(time_of(last, "transfer_ns")), origin_mark(timed),
-                       to_text(time_of(last)));
+    return fmt::format("{}, here {} each way{}, of a step of {}.", law, to_text(time_of(last, key::transfer_ns)),
+                       origin_mark(timed), to_text(time_of(last)));
   }
-  const std::string times = fmt::format("{} on {} and {} on {}", to_text(time_of(first, "transfer_ns")), text(first, "devices"),
-                                        to_text(time_of(last, "transfer_ns")), text(last, "devices"));
+  const std::string times = fmt::format("{} on {} and {} on {}", to_text(time_of(first, key::transfer_ns)),
+                                        text(first, key::devices), to_text(time_of(last, key::transfer_ns)),
+                                        text(last, key::devices));
   std::string fit = "two points";
   if (timed.size() >= 3) {
-    const findings::Line line = findings::fit_line(column(timed, "transfers_forward"), column(timed, "transfer_ns"));
+    const findings::Line line = findings::fit_line(column(timed, key::transfers_forward), column(timed, key::transfer_ns));
     if (line.r2 < 0.8 || line.slope <= 0) {
       return fmt::format("{}, so time would grow alike; the forward's {} fit no line (R² = {:.2f}){}: {}.", law, times, line.r2,
                          origin_mark(timed),
@@ -543,26 +545,29 @@ std::string transfer_times(const std::vector<Json>& rows) {
                      origin_mark(timed), shown_in_step(first, last));
 }
 
-std::string overhead(const std::vector<Json>& rows) {
+std::string overhead(const std::vector<Record>& rows) {
   if (rows.empty()) {
     return "";
   }
-  const Json& first = rows.front();
-  const Json& last = rows.back();
-  const bool borders = std::all_of(rows.begin(), rows.end(),
-                                   [](const Json& row) { return number(row, "transfers_forward") == number(row, "devices") - 1; });
-  const double each = number(last, "bytes_forward") / std::max(1.0, number(last, "transfers_forward"));
-  const std::string count = rows.size() < 2
-                                ? fmt::format("on {} it is {}", devices_text(last["devices"]), text(last, "transfers_forward"))
-                                : fmt::format("on {} to {} devices {} to {} forward", text(first, "devices"), text(last, "devices"),
-                                              text(first, "transfers_forward"), text(last, "transfers_forward"));
+  const Record& first = rows.front();
+  const Record& last = rows.back();
+  const bool borders = std::all_of(rows.begin(), rows.end(), [](const Record& row) {
+    return number(row, key::transfers_forward) == number(row, key::devices) - 1;
+  });
+  const double each = number(last, key::bytes_forward) / std::max(1.0, number(last, key::transfers_forward));
+  const std::string count = rows.size() < 2 ? fmt::format("on {} it is {}", devices_text(last[key::devices]),
+                                                          text(last, key::transfers_forward))
+                                            : fmt::format("on {} to {} devices {} to {} forward", text(first, key::devices),
+                                                          text(last, key::devices), text(first, key::transfers_forward),
+                                                          text(last, key::transfers_forward));
   const std::string law = borders ? "In number and bytes linearly, n − 1 transfers for n GPUs"
                           : rows.size() < 2
                               ? "In number and bytes by the borders"
-                              : fmt::format("It grows by {:.2f} transfers per device",
-                                            findings::fit_line(column(rows, "devices"), column(rows, "transfers_forward")).slope);
+                              : fmt::format(
+                                    "It grows by {:.2f} transfers per device",
+                                    findings::fit_line(column(rows, key::devices), column(rows, key::transfers_forward)).slope);
   return fmt::format("{}: {}, {} each, {} in all, and as many back.{}", law, count, bytes_text(each),
-                     to_text(bytes_of(last, "bytes_forward")), last.contains("transfer_ns") ? transfer_times(rows) : "");
+                     to_text(bytes_of(last, key::bytes_forward)), last.has(key::transfer_ns) ? transfer_times(rows) : "");
 }
 
 // four-way-split
@@ -575,7 +580,7 @@ std::string model_title(const std::string& model) {
 }
 
 /// "9+9".
-std::string sum_text(const Json& row) {
+std::string sum_text(const Record& row) {
   std::string sum;
   for (const std::int64_t count : blocks_each(row)) {
     sum += fmt::format("{}{}", sum.empty() ? "" : "+", count);
@@ -584,32 +589,33 @@ std::string sum_text(const Json& row) {
 }
 
 /// "ResNet-50 as 18, 9+9 and 5+5+4+4".
-std::string splits_text(const std::vector<Json>& rows) {
+std::string splits_text(const std::vector<Record>& rows) {
   std::vector<std::string> splits;
-  for (const Json& row : rows) {
+  for (const Record& row : rows) {
     splits.push_back(blocks_each(row).size() > few ? counts_text(row) : sum_text(row));
   }
-  return fmt::format("{} as {}", model_title(text(rows[0], "model")), listing(splits));
+  return fmt::format("{} as {}", model_title(text(rows[0], key::model)), listing(splits));
 }
 
 /// How many losses of these rows can be compared, and whether those are all the same.
-std::pair<std::size_t, bool> same_losses(const std::vector<Json>& rows) {
-  std::size_t steps = rows[0]["losses"].size();
-  for (const Json& row : rows) {
-    steps = std::min(steps, row["losses"].size());
+std::pair<std::size_t, bool> same_losses(const std::vector<Record>& rows) {
+  std::size_t steps = rows[0][key::losses].size();
+  for (const Record& row : rows) {
+    steps = std::min(steps, row[key::losses].size());
   }
   bool same = true;
-  for (const Json& row : rows) {
+  for (const Record& row : rows) {
     for (std::size_t s = 0; s < steps; ++s) {
-      same = same && row["losses"][s] == rows[0]["losses"][s];
+      same = same && row.at(key::losses).at(s) == rows[0].at(key::losses).at(s);  // what is no number is null in both
     }
   }
   return {steps, same};
 }
 
 /// ", 4.00 ms, 2.00 ms and 2.00 ms each way": of a row's borders, which may carry tensors of different sizes.
-std::string each_way(const Json& row) {
-  std::vector<double> times = row.value("transfer_each_ns", std::vector<double>());
+std::string each_way(const Record& row) {
+  const std::vector<std::int64_t> each = row.value(key::transfer_each_ns, {});
+  const std::vector<double> times(each.begin(), each.end());
   if (times.empty()) {
     return "";
   }
@@ -624,12 +630,12 @@ std::string each_way(const Json& row) {
 }
 
 /// By what the step on the most devices is longer than on one, in two parts that add up. Empty if that is little, or noise.
-std::string against_one(const std::vector<Json>& rows) {
-  const Json& one = rows.front();
-  const Json& last = rows.back();
-  const double longer = number(last, "time_per_step_ns") - number(one, "time_per_step_ns");
-  if (one["devices"] != 1 || rows.size() < 2 || !last.contains("some_busy") || longer < 0.05 * number(one, "time_per_step_ns") ||
-      !differs(one, last)) {
+std::string against_one(const std::vector<Record>& rows) {
+  const Record& one = rows.front();
+  const Record& last = rows.back();
+  const double longer = number(last, key::time_per_step_ns) - number(one, key::time_per_step_ns);
+  if (one[key::devices] != 1 || rows.size() < 2 || !last.has(key::some_busy) ||
+      longer < 0.05 * number(one, key::time_per_step_ns) || !differs(one, last)) {
     return "";
   }
   const double computing = computing_time(last) - computing_time(one);
@@ -637,39 +643,39 @@ std::string against_one(const std::vector<Json>& rows) {
                      std::abs(computing) < 0.01 * longer
                          ? ", while data moves and none computes"
                          : fmt::format(", {} of it computing{}", duration_text(computing),
-                                       is_simulated(last)                    ? ""
-                                       : last.value("oversubscribed", false) ? " (caches, shared cores)"
-                                                                             : " (caches, noise)"));
+                                       is_simulated(last)                       ? ""
+                                       : last.value(key::oversubscribed, false) ? " (caches, shared cores)"
+                                                                                : " (caches, noise)"));
 }
 
-std::string four_ways(const std::vector<Json>& rows) {
+std::string four_ways(const std::vector<Record>& rows) {
   std::vector<std::string> splits;
   std::size_t steps = std::numeric_limits<std::size_t>::max();
   bool same = true;
-  for (const Json& model : values_of(rows, "model")) {
-    const std::vector<Json> here = where(rows, "model", model);
+  for (const std::string& model : values_of(rows, key::model)) {
+    const std::vector<Record> here = where(rows, key::model, model);
     splits.push_back(splits_text(here));
     const auto [compared, alike] = same_losses(here);
     steps = std::min(steps, compared);
     same = same && alike;
   }
   // Times are of the last model, the one whose work is worth splitting.
-  const std::vector<Json> timed = where(rows, "model", rows.back()["model"]);
+  const std::vector<Record> timed = where(rows, key::model, rows.back()[key::model]);
   std::vector<std::string> times;
   std::vector<std::string> counts;
-  for (const Json& row : timed) {
+  for (const Record& row : timed) {
     times.push_back(to_text(time_of(row)));
-    counts.push_back(text(row, "devices"));
+    counts.push_back(text(row, key::devices));
   }
-  const Json& last = timed.back();
+  const Record& last = timed.back();
   std::string slower;
-  if (timed.size() > 1 && number(last, "devices") > 1) {
-    const Json& before = timed[timed.size() - 2];
-    const double ratio = number(last, "time_per_step_ns") / number(before, "time_per_step_ns");
-    const double borders = number(last, "transfers_forward");
+  if (timed.size() > 1 && number(last, key::devices) > 1) {
+    const Record& before = timed[timed.size() - 2];
+    const double ratio = number(last, key::time_per_step_ns) / number(before, key::time_per_step_ns);
+    const double borders = number(last, key::transfers_forward);
     const findings::Difference difference = difference_of(before, last);
     const std::string borders_text = fmt::format("{:.0f} border{} instead of {}", borders, borders == 1 ? "" : "s",
-                                                 text(before, "transfers_forward"));
+                                                 text(before, key::transfers_forward));
     const std::string moves = borders_text + each_way(last);
     const char* pace = several_compute(last) < shown ? "only one works at a time" : "mostly one works";
     const bool level = difference.differ && std::abs(ratio - 1) < 0.005;
@@ -678,19 +684,20 @@ std::string four_ways(const std::vector<Json>& rows) {
     if (const std::size_t at = noise.find(confidence); at != std::string::npos) {
       noise.erase(at, confidence.size());  // the test is that of all comparisons here
     }
-    slower = fmt::format(
-        "; {} take {} times as long as {}{}: {}", devices_text(last["devices"]), ratio_text(ratio), text(before, "devices"), noise,
-        level                ? fmt::format("{}, and {}, hardly show beside the computing", pace, moves)
-        : !difference.differ ? fmt::format("{}, and {} {} not show", pace, borders_text, borders == 1 ? "does" : "do")
-        : ratio < 1          ? fmt::format("faster, by {}, in spite of {}", what_wins(last), moves)
-                             : fmt::format("{}, with {}", pace, moves));
+    slower = fmt::format("; {} take {} times as long as {}{}: {}", devices_text(last[key::devices]), ratio_text(ratio),
+                         text(before, key::devices), noise,
+                         level ? fmt::format("{}, and {}, hardly show beside the computing", pace, moves)
+                         : !difference.differ
+                             ? fmt::format("{}, and {} {} not show", pace, borders_text, borders == 1 ? "does" : "do")
+                         : ratio < 1 ? fmt::format("faster, by {}, in spite of {}", what_wins(last), moves)
+                                     : fmt::format("{}, with {}", pace, moves));
   }
   return fmt::format("By contiguous, even runs of blocks. On {} devices: {}. {}A step of {} takes {}{}{}.{}", listing(counts),
                      listing(splits),
                      steps == 0 ? ""
                      : same     ? fmt::format("Losses are the same to the bit over {} steps. ", steps)
                                 : fmt::format("Losses are different over {} steps, which is a fault. ", steps),
-                     model_title(text(last, "model")), listing(times), origin_mark(timed), slower, against_one(timed));
+                     model_title(text(last, key::model)), listing(times), origin_mark(timed), slower, against_one(timed));
 }
 
 }  // namespace
@@ -703,16 +710,16 @@ Experiment split_experiment() {
       .task = "A stack of {depth} blocks spread over {devices} devices: of two, the first half on device 0, the rest on device 1.",
       .questions = {{"hw3/1/Q1", "How many layers are on each GPU?", layers_on_each},
                     {"hw3/1/Q2", "At what exact point of the forward does the data move?", exact_point}},
-      .axes = {dim_axis(), {"depth", "blocks", {6}, {6}}, {"devices", "devices", {2}, {2}}},
-      .columns = {{"depth", "DEPTH", Format::integer},
-                  {"where", "block → device", Format::text},
+      .axes = {dim_axis(), {key::depth, "blocks", {6}, {6}}, {key::devices, "devices", {2}, {2}}},
+      .columns = {{key::depth, "DEPTH", Format::integer},
+                  {key::where, "block → device", Format::text},
                   time_column(),
-                  {"transfers_forward", "transfers forward", Format::integer}},
+                  {key::transfers_forward, "transfers forward", Format::integer}},
       .plots = {},
       .open =
           [](const Point& point, const Settings& settings) {
-            return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
-                              fmt::format("{} blocks over {} devices", text(point, "depth"), text(point, "devices")));
+            return open_split(stack(point), whole(point, key::devices, 1, 4096), settings,
+                              fmt::format("{} blocks over {} devices", text(point, key::depth), text(point, key::devices)));
           },
       .derive = add_placement,
       .details = only_the_note,
@@ -725,21 +732,22 @@ Experiment depth() {
           .title = "More layers on the same devices",
           .task = "DEPTH {depth}, split over {devices} devices.",
           .questions = {{"hw3/2/Q1", "Does adding layers improve speed, and why not?", more_layers}},
-          .axes = {dim_axis(), {"depth", "blocks", {6, 12, 24}, {6, 12, 24}}, {"devices", "devices", {2}, {2}}},
-          .columns = {{"depth", "DEPTH", Format::integer},
+          .axes = {dim_axis(), {key::depth, "blocks", {6, 12, 24}, {6, 12, 24}}, {key::devices, "devices", {2}, {2}}},
+          .columns = {{key::depth, "DEPTH", Format::integer},
                       time_column(),
-                      {"idle_share", "idle (mean)", Format::percent},
-                      {"transfers", "transfers per step", Format::integer}},
-          .plots = {time_plot(Plot::Kind::line, "Step time against depth", "depth", "DEPTH")},
+                      {key::idle_share, "idle (mean)", Format::percent},
+                      {key::transfers, "transfers per step", Format::integer}},
+          .plots = {time_plot(Plot::Kind::line, "Step time against depth", key::depth, "DEPTH")},
           .open =
               [](const Point& point, const Settings& settings) {
-                return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
-                                  point["depth"] == 6 ? fmt::format("DEPTH 6 over {} devices", text(point, "devices")) : "");
+                return open_split(
+                    stack(point), whole(point, key::devices, 1, 4096), settings,
+                    number(point, key::depth) == 6 ? fmt::format("DEPTH 6 over {} devices", text(point, key::devices)) : "");
               },
           .derive =
-              [](std::vector<Json>& rows) {
-                for (Json& row : rows) {
-                  row["idle_share"] = 1 - number(row, "compute_ns") / number(row, "time_per_step_ns");
+              [](std::vector<Record>& rows) {
+                for (Record& row : rows) {
+                  row.set(key::idle_share, 1 - number(row, key::compute_ns) / number(row, key::time_per_step_ns));
                 }
               },
           .details = only_the_note,
@@ -754,30 +762,30 @@ Experiment all_devices() {
           .questions = {{"hw3/3/Q1", "Which rule gives each layer its GPU?", the_rule},
                         {"hw3/4/Q1", "Are all GPUs used?", all_used},
                         {"hw3/4/Q2", "Is it faster?", any_faster}},
-          .axes = {dim_axis(), {"depth", "blocks", {20}, {20}}, {"devices", "devices", {1, 2, 5}, {1, 2, 5}}},
-          .columns = {{"devices", "#devices", Format::integer},
+          .axes = {dim_axis(), {key::depth, "blocks", {20}, {20}}, {key::devices, "devices", {1, 2, 5}, {1, 2, 5}}},
+          .columns = {{key::devices, "#devices", Format::integer},
                       time_column(),
-                      {"where", "block → device", Format::text},
-                      {"busy_each", "busy per device", Format::text},
-                      {"memory_each", "memory per device", Format::text}},
+                      {key::where, "block → device", Format::text},
+                      {key::busy_each, "busy per device", Format::text},
+                      {key::memory_each, "memory per device", Format::text}},
           .plots = {device_plot("Where the step of each device goes")},
           .open =
               [](const Point& point, const Settings& settings) {
-                return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
-                                  fmt::format("{} blocks over {}", text(point, "depth"), text(point, "devices")));
+                return open_split(stack(point), whole(point, key::devices, 1, 4096), settings,
+                                  fmt::format("{} blocks over {}", text(point, key::depth), text(point, key::devices)));
               },
           .derive =
-              [](std::vector<Json>& rows) {
+              [](std::vector<Record>& rows) {
                 add_placement(rows);
-                for (Json& row : rows) {
+                for (Record& row : rows) {
                   std::vector<std::string> memory;
                   std::vector<std::string> busy;
-                  for (const Json& device : row["device_list"]) {
-                    memory.push_back(to_text(bytes_of(device, "peak_bytes")));
-                    busy.push_back(percent(number(device, "busy")));
+                  for (const Record& device : row[key::device_list]) {
+                    memory.push_back(to_text(bytes_of(device, key::peak_bytes)));
+                    busy.push_back(percent(number(device, key::busy)));
                   }
-                  row["memory_each"] = unit_once(memory);
-                  row["busy_each"] = unit_once(busy);
+                  row.set(key::memory_each, unit_once(memory));
+                  row.set(key::busy_each, unit_once(busy));
                 }
               },
           .details = only_the_note,
@@ -785,74 +793,75 @@ Experiment all_devices() {
 }
 
 Experiment transfers() {
-  return {.id = "transfers",
-          .part = "B",
-          .title = "Counting the transfers",
-          .task = "Count the transfers of one forward pass of {depth} blocks over {devices} devices, read off the plan.",
-          .questions = {{"hw3/5/Q1", "How often does x.to(layer_device) move data in one forward?", how_often},
-                        {"hw3/5/Q2", "How is the number of GPUs related to communication overhead?", overhead}},
-          .axes = {dim_axis(), {"depth", "blocks", {20}, {20}}, {"devices", "devices", {2, 3, 4, 5}, {2, 3, 4, 5}}},
-          .columns = {{"devices", "#devices", Format::integer},
-                      {"transfers_forward", "transfers forward", Format::integer},
-                      {"bytes_forward", "bytes forward", Format::bytes},
-                      {"sent_bytes", "bytes per step", Format::bytes},
-                      {"transfer_ns", "transfer time forward", Format::time},
-                      {"transfers_step_ns", "transfer time both ways", Format::time},
-                      time_column()},
-          .plots = {{.kind = Plot::Kind::line,
-                     .title = "Time of the transfers of a forward pass",
-                     .x = "devices",
-                     .y = "transfer_ns",
-                     .x_title = "devices",
-                     .y_title = "time",
-                     .y_format = Format::time}},
-          .open = [](const Point& point,
-                     const Settings& settings) { return open_split(stack(point), whole(point, "devices", 1, 4096), settings, ""); },
-          .derive = nullptr,
-          .details = only_the_note,
-          .own_fields = {"model"}};
+  return {
+      .id = "transfers",
+      .part = "B",
+      .title = "Counting the transfers",
+      .task = "Count the transfers of one forward pass of {depth} blocks over {devices} devices, read off the plan.",
+      .questions = {{"hw3/5/Q1", "How often does x.to(layer_device) move data in one forward?", how_often},
+                    {"hw3/5/Q2", "How is the number of GPUs related to communication overhead?", overhead}},
+      .axes = {dim_axis(), {key::depth, "blocks", {20}, {20}}, {key::devices, "devices", {2, 3, 4, 5}, {2, 3, 4, 5}}},
+      .columns = {{key::devices, "#devices", Format::integer},
+                  {key::transfers_forward, "transfers forward", Format::integer},
+                  {key::bytes_forward, "bytes forward", Format::bytes},
+                  {key::sent_bytes, "bytes per step", Format::bytes},
+                  {key::transfer_ns, "transfer time forward", Format::time},
+                  {key::transfers_step_ns, "transfer time both ways", Format::time},
+                  time_column()},
+      .plots = {{.kind = Plot::Kind::line,
+                 .title = "Time of the transfers of a forward pass",
+                 .x = key::devices,
+                 .y = key::transfer_ns,
+                 .x_title = "devices",
+                 .y_title = "time",
+                 .y_format = Format::time}},
+      .open = [](const Point& point,
+                 const Settings& settings) { return open_split(stack(point), whole(point, key::devices, 1, 4096), settings, ""); },
+      .derive = nullptr,
+      .details = only_the_note,
+      .own_fields = {"model"}};
 }
 
 Experiment four_way_split() {
   Plot devices = device_plot("Where the step of each device goes");
-  devices.points = [all = devices.points](const std::vector<Json>& rows) {
-    return rows.empty() || !rows.back().contains("model") ? all(rows) : all(where(rows, "model", rows.back()["model"]));
+  devices.points = [all = devices.points](const std::vector<Record>& rows) {
+    return rows.empty() || !rows.back().has(key::model) ? all(rows) : all(where(rows, key::model, rows.back()[key::model]));
   };
   return {.id = "four-way-split",
           .part = "B",
           .title = "A model for two devices on four",
           .task = "The models of PyTorch's tutorial on model parallelism ({model}) on {devices} devices, global batch {batch}.",
           .questions = {{"csye-hw4/3/Q1", "How is a model for two GPUs split over four?", four_ways}},
-          .axes = {{"model",
+          .axes = {{key::model,
                     "what is trained",
                     {"toy-4", "resnet:50,image=32,classes=10,width=16"},
                     {"toy-4", "resnet:50,image=128,classes=1000"},
-                    [](const Json& value) { model::parse_model(word_of(value)); }},
-                   {"batch", "global batch", {8}, {120}},
-                   {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
-          .columns = {{"model", "model", Format::text},
-                      {"devices", "#devices", Format::integer},
-                      {"split", "blocks per device", Format::text},
+                    [](const job::FieldValue& value) { model::parse_model(word_of(value)); }},
+                   {key::batch, "global batch", {8}, {120}},
+                   {key::devices, "devices", {1, 2, 4}, {1, 2, 4}}},
+          .columns = {{key::model, "model", Format::text},
+                      {key::devices, "#devices", Format::integer},
+                      {key::split, "blocks per device", Format::text},
                       time_column(),
-                      {"loss_at_5", "loss after 5", Format::number}},
+                      {key::loss_at_5, "loss after 5", Format::number}},
           .plots = {devices},
           .open =
               [](const Point& point, const Settings& settings) {
                 job::JobSpec spec;
-                take(spec, point, "batch");
+                take(spec, point, key::batch);
                 // A step of ResNet-50 may take long: six of them show the loss after five.
                 TrainMeasurement::Options options{
                     .warmup = 2,
                     .least_steps = 3,
-                    .timeline = fmt::format("{} over {}", model_title(text(point, "model")), text(point, "devices"))};
-                return open_split(text(point, "model"), whole(point, "devices", 1, 4096), settings, std::move(options), spec);
+                    .timeline = fmt::format("{} over {}", model_title(text(point, key::model)), text(point, key::devices))};
+                return open_split(text(point, key::model), whole(point, key::devices, 1, 4096), settings, std::move(options), spec);
               },
           .derive =
-              [](std::vector<Json>& rows) {
-                for (Json& row : rows) {
-                  row["split"] = blocks_each(row).size() > few ? counts_text(row) : sum_text(row);
-                  if (!row["losses"].empty()) {
-                    row["loss_at_5"] = row["losses"][std::min<std::size_t>(row["losses"].size() - 1, 5)];
+              [](std::vector<Record>& rows) {
+                for (Record& row : rows) {
+                  row.set(key::split, blocks_each(row).size() > few ? counts_text(row) : sum_text(row));
+                  if (const Json losses = row.at(key::losses); !losses.empty()) {
+                    row.put(key::loss_at_5, losses[std::min<std::size_t>(losses.size() - 1, 5)]);
                   }
                 }
               },

@@ -87,20 +87,21 @@ class PowerMeasurement final : public TrainMeasurement {
 
   bool once() const override { return once_; }
 
-  Json record() const override {
-    Json record = TrainMeasurement::record();
-    for (const char* key :
-         {"samples_per_s", "global_batch", "losses", "loss_final", "loss_steps", "losses_checksum", "gradients_left"}) {
-      record.erase(key);
+  Record record() const override {
+    Record record = TrainMeasurement::record();
+    for (const std::string& name : std::vector<std::string>{key::samples_per_s, key::global_batch, key::losses, key::loss_final,
+                                                            key::loss_steps, key::losses_checksum, key::gradients_left}) {
+      record.erase(name);
     }
-    const Json trained = record["trained"];
-    record["trained"] = {{"precision", trained["precision"]}, {"device", trained["device"]}};  // nothing is trained
-    record["tflops"] = number(record, "flops") / number(record, "time_per_step_ns") / 1000;
-    record["products"] = measure::products_needed(power_);
-    const auto step = number(record, "time_per_step_ns");
-    record["move_ns"] = std::llround(step * on_path("receive"));
-    record["products_ns"] = std::llround(step * on_path("matrix_product"));
-    record["sum_ns"] = std::llround(step * on_path("add"));
+    const Record trained = record[key::trained];
+    // Nothing is trained.
+    record.set(key::trained, {key::precision(trained[key::precision]), key::device(trained[key::device])});
+    record.set(key::tflops, number(record, key::flops) / number(record, key::time_per_step_ns) / 1000);
+    record.set(key::products, measure::products_needed(power_));
+    const auto step = number(record, key::time_per_step_ns);
+    record.set(key::move_ns, Nanoseconds(std::llround(step * on_path("receive"))));
+    record.set(key::products_ns, Nanoseconds(std::llround(step * on_path("matrix_product"))));
+    record.set(key::sum_ns, Nanoseconds(std::llround(step * on_path("add"))));
     return record;
   }
 
@@ -111,7 +112,7 @@ class PowerMeasurement final : public TrainMeasurement {
   /// From matrices that are this many times smaller, by the number of products of numbers.
   Nanoseconds estimate() const {
     Point small = point_;
-    small["size"] = size_of(point_) / smaller;
+    small.set(key::size, size_of(point_) / smaller);
     PowerMeasurement trial(small, settings_);
     trial.run(2, 1);
     return trial.training().timed().back() * (smaller * smaller * smaller);
@@ -136,13 +137,13 @@ class PowerMeasurement final : public TrainMeasurement {
     return trace::share(sum, total);
   }
 
-  static std::int64_t size_of(const Point& point) { return whole(point, "size", 1, 65536); }
-  static std::int64_t power_of(const Point& point) { return whole(point, "power", 1, 1 << 20); }
+  static std::int64_t size_of(const Point& point) { return whole(point, key::size, 1, 65536); }
+  static std::int64_t power_of(const Point& point) { return whole(point, key::power, 1, 1 << 20); }
 
   static job::JobSpec words_for(const Point& point, const Settings& settings) {
     job::JobSpec spec;
-    spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
-    take(spec, point, "precision");
+    spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 2);
+    take(spec, point, key::precision);
     return spec;
   }
 
@@ -163,16 +164,16 @@ class PowerMeasurement final : public TrainMeasurement {
 
 /// Why two are not twice as fast: what comes to half of the time on one, in parts that add up. Parts below a hundredth are with the
 /// rest.
-std::string why_not_two(const Json& alone, const Json& row) {
-  const double half = number(alone, "time_per_step_ns") / 2;
-  const double time = number(row, "time_per_step_ns");
-  const double move = row.value("move_ns", 0.0);
+std::string why_not_two(const Record& alone, const Record& row) {
+  const double half = number(alone, key::time_per_step_ns) / 2;
+  const double time = number(row, key::time_per_step_ns);
+  const double move = number(row, key::move_ns, 0.0);
   if (move <= 0 || time < 1.01 * half) {
     return "";
   }
-  const auto more = [&](const char* key) { return row.value(key, 0.0) - alone.value(key, 0.0) / 2; };
-  const double products = more("products_ns");
-  std::string parts = fmt::format("moving Bⁿ ({}) {}", bytes_text(number(row, "sent_bytes")), duration_text(move));
+  const auto more = [&](job::Key<Nanoseconds> key) { return number(row, key, 0.0) - number(alone, key, 0.0) / 2; };
+  const double products = more(key::products_ns);
+  std::string parts = fmt::format("moving Bⁿ ({}) {}", bytes_text(number(row, key::sent_bytes)), duration_text(move));
   double rest = time - half - move;
   const auto add = [&](double part, const std::string& what) {
     if (std::abs(part) >= 0.01 * time) {
@@ -184,41 +185,42 @@ std::string why_not_two(const Json& alone, const Json& row) {
   add(products, products <= 0 ? "faster products"
                 : simulated   ? "products that slow each other down"
                               : "slower products (shared memory, other programs or noise)");
-  add(more("sum_ns"), "the sum on one device alone");
+  add(more(key::sum_ns), "the sum on one device alone");
   add(rest, rest < 0 ? "less time between tasks" : "time between tasks");
   return fmt::format(" Not 2, because to half of the time on one, {}, come: {}.", duration_text(half), parts);
 }
 
-std::string on_one_and_two(const std::vector<Json>& rows) {
+std::string on_one_and_two(const std::vector<Record>& rows) {
   std::string all;
-  for (const Json& row : rows) {
-    for (const Json& alone : where(where(where(rows, "size", row["size"]), "power", row["power"]), "devices", 1)) {
-      if (number(row, "devices") > 1 && all.empty()) {  // of further devices only two work
-        const double speedup = number(alone, "time_per_step_ns") / number(row, "time_per_step_ns");
+  for (const Record& row : rows) {
+    for (const Record& alone : where(where(where(rows, key::size, row[key::size]), key::power, row[key::power]), key::devices, 1)) {
+      if (number(row, key::devices) > 1 && all.empty()) {  // of further devices only two work
+        const double speedup = number(alone, key::time_per_step_ns) / number(row, key::time_per_step_ns);
         all = fmt::format(
             "One takes {}, {} {}: a speedup of {}{}{}. At most 2 are possible: there are two powers, and only their sum needs "
             "both. Size {}, n = {}, {} and {} TFLOP/s.{}",
-            to_text(time_of(alone)), row["devices"] == 2 ? "two take" : text(row, "devices") + " take", to_text(time_of(row)),
-            ratio_text(speedup), ratio_noise_text(difference_of(row, alone)), origin_mark({alone, row}), text(row, "size"),
-            text(row, "power"), three_figures(number(alone, "tflops")), three_figures(number(row, "tflops")),
+            to_text(time_of(alone)), row[key::devices] == 2 ? "two take" : text(row, key::devices) + " take", to_text(time_of(row)),
+            ratio_text(speedup), ratio_noise_text(difference_of(row, alone)), origin_mark({alone, row}), text(row, key::size),
+            text(row, key::power), three_figures(number(alone, key::tflops)), three_figures(number(row, key::tflops)),
             why_not_two(alone, row));
       }
     }
   }
   std::vector<std::string> times;
-  for (const Json& row : rows) {
-    times.push_back(fmt::format("{} take{} {} (size {}, n = {}){}", devices_text(row["devices"]), row["devices"] == 1 ? "s" : "",
-                                to_text(time_of(row)), text(row, "size"), text(row, "power"), origin_mark({row})));
+  for (const Record& row : rows) {
+    times.push_back(fmt::format("{} take{} {} (size {}, n = {}){}", devices_text(row[key::devices]),
+                                row[key::devices] == 1 ? "s" : "", to_text(time_of(row)), text(row, key::size),
+                                text(row, key::power), origin_mark({row})));
   }
   return all.empty() ? listing(times) + "." : all;
 }
 
-std::string products_used(const std::vector<Json>& rows) {
+std::string products_used(const std::vector<Record>& rows) {
   std::string all;
-  for (const Json& power : values_of(rows, "power")) {
-    const Json row = where(rows, "power", power)[0];
+  for (const std::int64_t power : values_of(rows, key::power)) {
+    const Record row = where(rows, key::power, power)[0];
     all += fmt::format("{}{} per matrix for n = {}, by repeated squaring; one after the other it would take {}.",
-                       all.empty() ? "" : " ", text(row, "products"), text(row, "power"), row["power"].get<std::int64_t>() - 1);
+                       all.empty() ? "" : " ", text(row, key::products), text(row, key::power), row[key::power] - 1);
   }
   return all;
 }
@@ -232,24 +234,24 @@ Experiment matrix_power() {
           .task = "Aⁿ + Bⁿ with n = {power}, A and B of {size} rows, by repeated squaring; on two devices each raises one matrix.",
           .questions = {{"csye-hw4/2/Q1", "How long does it take on one GPU and on two?", on_one_and_two},
                         {"", "How many products are used?", products_used}},
-          .axes = {{"size", "rows of A and B", {1024}, {10000}},
-                   {"power", "n", {10}, {10}},
-                   {"precision", "number format", {"fp32"}, {"fp32"}},
-                   {"devices", "devices", {1, 2}, {1, 2}}},
-          .columns = {{"devices", "#devices", Format::integer},
-                      {"size", "size", Format::integer},
-                      {"power", "n", Format::integer},
-                      {"time_per_step_ns", "time", Format::time},
-                      {"tflops", "TFLOP/s", Format::rate},
-                      {"speedup", "speedup", Format::ratio},
-                      {"products", "products per matrix", Format::integer}},
+          .axes = {{key::size, "rows of A and B", {1024}, {10000}},
+                   {key::power, "n", {10}, {10}},
+                   {key::precision, "number format", {"fp32"}, {"fp32"}},
+                   {key::devices, "devices", {1, 2}, {1, 2}}},
+          .columns = {{key::devices, "#devices", Format::integer},
+                      {key::size, "size", Format::integer},
+                      {key::power, "n", Format::integer},
+                      {key::time_per_step_ns, "time", Format::time},
+                      {key::tflops, "TFLOP/s", Format::rate},
+                      {key::speedup, "speedup", Format::ratio},
+                      {key::products, "products per matrix", Format::integer}},
           .plots = {},
           .open = [](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
             return std::make_unique<PowerMeasurement>(point, settings);
           },
           .derive =
-              [](std::vector<Json>& rows) {
-                add_speedup(rows, {"size", "power"});
+              [](std::vector<Record>& rows) {
+                add_speedup(rows, {key::size, key::power});
               },
           .details = nullptr,
           .trains = false};

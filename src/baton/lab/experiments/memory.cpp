@@ -16,21 +16,21 @@ class MemoryMeasurement final : public TrainMeasurement {
  public:
   using TrainMeasurement::TrainMeasurement;
 
-  Json record() const override {
-    Json record = TrainMeasurement::record();
+  Record record() const override {
+    Record record = TrainMeasurement::record();
     const plan::Plan& plan = training().plan();
     std::size_t fullest = 0;
     for (std::size_t d = 0; d < plan.devices().size(); ++d) {
       fullest = training().peak()[d] > training().peak()[fullest] ? d : fullest;
     }
     const job::Held held = job::held_at_the_fullest(plan)[fullest];
-    record["used"] = plan.devices().size();
-    record["parameters_bytes"] = held.parameters;
-    record["gradients_bytes"] = held.gradients;
-    record["states_bytes"] = held.states;
-    record["activations_bytes"] = held.activations;
-    record["other_bytes"] = held.other;
-    record["apart_bytes"] = training().peak()[fullest].count - held.sum();
+    record.set(key::used, plan.devices().size());
+    record.set(key::parameters_bytes, Bytes(held.parameters));
+    record.set(key::gradients_bytes, Bytes(held.gradients));
+    record.set(key::states_bytes, Bytes(held.states));
+    record.set(key::activations_bytes, Bytes(held.activations));
+    record.set(key::other_bytes, Bytes(held.other));
+    record.set(key::apart_bytes, training().peak()[fullest] - Bytes(held.sum()));
     return record;
   }
 };
@@ -58,7 +58,7 @@ const std::vector<MemoryCase>& cases() {
 }
 
 /// A case is one of these, or any strategy.
-void check_case(const Json& value) {
+void check_case(const job::FieldValue& value) {
   const std::string name = word_of(value);
   if (std::none_of(cases().begin(), cases().end(), [&](const MemoryCase& one) { return one.name == name; })) {
     strategy::strategy_by_name(name);
@@ -66,17 +66,17 @@ void check_case(const Json& value) {
 }
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  const std::string wanted = text(point, "case");
+  const std::string wanted = text(point, key::case_);
   const auto found = std::find_if(cases().begin(), cases().end(), [&](const MemoryCase& one) { return one.name == wanted; });
   job::JobSpec spec;
-  spec.model = text(point, "model");
-  take(spec, point, "batch");
-  take(spec, point, "optimizer");
-  const std::int64_t devices = whole(point, "devices", 1, 4096);
+  spec.model = text(point, key::model);
+  take(spec, point, key::batch);
+  take(spec, point, key::optimizer);
+  const std::int64_t devices = whole(point, key::devices, 1, 4096);
   if (found != cases().end()) {
     found->set(spec);
   } else {
-    job::set_field(spec, "strategy", wanted);  // any strategy that a user names
+    job::set_field(spec, key::strategy.name, wanted);  // any strategy that a user names
   }
   spec.devices = devices_for(settings, spec.strategy == "single" ? 1 : devices, devices);
   if (spec.strategy == "gpipe" || spec.strategy == "1f1b") {
@@ -85,21 +85,21 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   return std::make_unique<MemoryMeasurement>(spec, settings, TrainMeasurement::Options{.warmup = 2, .least_steps = 3});
 }
 
-std::vector<std::string> find(const std::vector<Json>& rows) {
+std::vector<std::string> find(const std::vector<Record>& rows) {
   std::vector<std::string> sentences;
-  const auto row_of = [&](const std::string& name) -> const Json* {
-    for (const Json& row : rows) {
-      if (row["case"] == name) {
+  const auto row_of = [&](const std::string& name) -> const Record* {
+    for (const Record& row : rows) {
+      if (row[key::case_] == name) {
         return &row;
       }
     }
     return nullptr;
   };
   const auto compare = [&](const std::string& name, const std::string& base, const std::string& why) {
-    const Json* one = row_of(name);
-    const Json* other = row_of(base);
+    const Record* one = row_of(name);
+    const Record* other = row_of(base);
     if (one != nullptr && other != nullptr) {
-      const double ratio = number(*one, "peak_bytes") / number(*other, "peak_bytes");
+      const double ratio = number(*one, key::peak_bytes) / number(*other, key::peak_bytes);
       sentences.push_back(fmt::format("{} needs {:.2f} times the memory of {} on its fullest device{}", name, ratio, base,
                                       ratio < 0.995 ? ": " + why + "." : ", so here it saves nothing."));
     }
@@ -114,13 +114,13 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   return sentences;
 }
 
-std::string what_is_divided(const std::vector<Json>& rows) {
-  const std::vector<Json> ddp = where(rows, "case", "ddp");
+std::string what_is_divided(const std::vector<Record>& rows) {
+  const std::vector<Record> ddp = where(rows, key::case_, "ddp");
   std::vector<std::string> ratios;
   for (const char* name : {"zero-1", "zero-2", "zero-3", "tensor"}) {
-    const std::vector<Json> row = where(rows, "case", name);
+    const std::vector<Record> row = where(rows, key::case_, name);
     if (!row.empty() && !ddp.empty()) {
-      ratios.push_back(fmt::format("{} {}", name, ratio_text(number(row[0], "peak_bytes") / number(ddp[0], "peak_bytes"))));
+      ratios.push_back(fmt::format("{} {}", name, ratio_text(number(row[0], key::peak_bytes) / number(ddp[0], key::peak_bytes))));
     }
   }
   return ratios.empty() ? ""
@@ -128,7 +128,7 @@ std::string what_is_divided(const std::vector<Json>& rows) {
                               "ddp divides the batch alone and holds {} on its fullest device; of that the others need, as a "
                               "multiple: {}. ZeRO-1 divides optimizer states, ZeRO-2 gradients too, ZeRO-3 parameters too, tensor "
                               "parallelism all three by layer; activations of its own samples stay on every device.",
-                              to_text(bytes_of(ddp[0], "peak_bytes")), listing(ratios));
+                              to_text(bytes_of(ddp[0], key::peak_bytes)), listing(ratios));
 }
 
 Column bytes_column(std::string key, std::string heading) { return {std::move(key), std::move(heading), Format::bytes}; }
@@ -136,7 +136,7 @@ Column bytes_column(std::string key, std::string heading) { return {std::move(ke
 }  // namespace
 
 Experiment memory() {
-  std::vector<Json> names;
+  std::vector<job::FieldValue> names;
   for (const MemoryCase& one : cases()) {
     names.push_back(one.name);
   }
@@ -148,39 +148,39 @@ Experiment memory() {
           "Parameters, gradients, optimizer states and activations of the fullest device at its fullest moment, under each way of "
           "splitting, as planned; reserved: memory that cannot be shared because lanes run in parallel, and gaps.",
       .questions = {{"", "What does each strategy divide, and what does every device still hold?", what_is_divided}},
-      .axes = {{"model", "what is trained", {"mlp:dim=256,depth=8"}, {"mlp:dim=1024,depth=16"}},
-               {"batch", "global batch", {512}, {1024}},
-               {"optimizer", "optimizer", {"adam"}, {"adam"}},
-               {"devices", "devices", {4}, {4}},
-               {"case", "case, or a strategy", names, names, check_case}},
-      .columns = {{"case", "case", Format::text},
-                  {"used", "#devices", Format::integer},
-                  bytes_column("parameters_bytes", "parameters"),
-                  bytes_column("gradients_bytes", "gradients"),
-                  bytes_column("states_bytes", "states"),
-                  bytes_column("activations_bytes", "activations"),
-                  bytes_column("other_bytes", "workspace"),
-                  bytes_column("apart_bytes", "reserved"),
-                  bytes_column("peak_bytes", "in all")},
+      .axes = {{key::model, "what is trained", {"mlp:dim=256,depth=8"}, {"mlp:dim=1024,depth=16"}},
+               {key::batch, "global batch", {512}, {1024}},
+               {key::optimizer, "optimizer", {"adam"}, {"adam"}},
+               {key::devices, "devices", {4}, {4}},
+               {key::case_, "case, or a strategy", names, names, check_case}},
+      .columns = {{key::case_, "case", Format::text},
+                  {key::used, "#devices", Format::integer},
+                  bytes_column(key::parameters_bytes, "parameters"),
+                  bytes_column(key::gradients_bytes, "gradients"),
+                  bytes_column(key::states_bytes, "states"),
+                  bytes_column(key::activations_bytes, "activations"),
+                  bytes_column(key::other_bytes, "workspace"),
+                  bytes_column(key::apart_bytes, "reserved"),
+                  bytes_column(key::peak_bytes, "in all")},
       .plots = {{.kind = Plot::Kind::stacked,
                  .title = "What the fullest device holds",
-                 .x = "case",
-                 .y = "peak_bytes",
+                 .x = key::case_,
+                 .y = key::peak_bytes,
                  .x_title = "case",
                  .y_title = "memory",
                  .y_format = Format::bytes,
-                 .parts = {"parameters_bytes", "gradients_bytes", "states_bytes", "activations_bytes", "other_bytes",
-                           "apart_bytes"},
-                 .part_titles = {"parameters", "gradients", "optimizer states", "activations", "workspace", "reserved"}}},
+                 .parts = {key::parameters_bytes, key::gradients_bytes, key::states_bytes, key::activations_bytes, key::other_bytes,
+                           key::apart_bytes},
+                 .part_titles = {key::parameters, "gradients", "optimizer states", "activations", "workspace", "reserved"}}},
       .open = open,
       .derive =
-          [](std::vector<Json>& rows) {
-            for (Json& row : rows) {
-              row["oversubscribed"] = false;  // what a plan holds does not depend on cores
+          [](std::vector<Record>& rows) {
+            for (Record& row : rows) {
+              row.set(key::oversubscribed, false);  // what a plan holds does not depend on cores
             }
           },
       .details = find,
-      .own_fields = {"recompute", "micro_batches"}};
+      .own_fields = {"recompute", key::micro_batches}};
 }
 
 }  // namespace baton::lab

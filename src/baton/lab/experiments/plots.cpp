@@ -27,28 +27,27 @@ std::vector<std::pair<double, double>> sampled(double from, double to, const Fun
   return points;
 }
 
-std::vector<Json> measured_rows(const std::vector<Json>& rows) {
-  std::vector<Json> good;
-  std::copy_if(rows.begin(), rows.end(), std::back_inserter(good), [](const Json& row) { return !row.contains("reason"); });
+std::vector<Record> measured_rows(const std::vector<Record>& rows) {
+  std::vector<Record> good;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(good), [](const Record& row) { return !row.has(key::reason); });
   return good;
 }
 
 /// What the devices of a row are called in front of their own names, so that rows can be told apart.
-std::string row_name(const Json& row) {
-  return row.contains("label") ? text(row, "label")
-                               : fmt::format("{} {}", text(row, "devices"), number(row, "devices") == 1 ? "device" : "devices");
+std::string row_name(const Record& row) {
+  return row.has(key::label) ? text(row, key::label)
+                             : fmt::format("{} {}", text(row, key::devices), number(row, key::devices) == 1 ? "device" : "devices");
 }
 
-std::vector<Json> device_points(const std::vector<Json>& rows) {
-  std::vector<Json> points;
-  for (const Json& row : measured_rows(rows)) {
-    const Json devices = row.value("device_list", Json::array());
-    for (const Json& device : devices.size() < 2 ? Json::array() : devices) {
-      Json point{{"device", fmt::format("{}: {}", row_name(row), text(device, "name"))},
-                 {"origin", row.value("origin", "measured")},
-                 {"oversubscribed", row.value("oversubscribed", false)}};
-      for (const char* part : {"busy", "exposed", "waiting", "delayed", "rest"}) {
-        point[part] = number(device, part) * number(row, "time_per_step_ns");
+std::vector<Record> device_points(const std::vector<Record>& rows) {
+  std::vector<Record> points;
+  for (const Record& row : measured_rows(rows)) {
+    const std::vector<Record> devices = row.value(key::device_list, {});
+    for (const Record& device : devices.size() < 2 ? std::vector<Record>() : devices) {
+      Record point{key::device(fmt::format("{}: {}", row_name(row), text(device, key::name))),
+                   key::origin(row.value(key::origin, "measured")), key::oversubscribed(row.value(key::oversubscribed, false))};
+      for (const job::Key<double> part : {key::busy, key::exposed, key::waiting, key::delayed, key::rest}) {
+        point.set(part, number(device, part) * number(row, key::time_per_step_ns));
       }
       points.push_back(std::move(point));
     }
@@ -57,15 +56,15 @@ std::vector<Json> device_points(const std::vector<Json>& rows) {
 }
 
 /// Bins from the shortest step to all but the longest ones, which the last bin holds as well.
-std::vector<Json> histogram_points(const std::vector<Json>& rows, const std::string& series) {
-  std::vector<Json> timed = measured_rows(rows);
-  std::erase_if(timed, [](const Json& row) { return row.value("quantiles_ns", Json::array()).size() < 2; });
-  const std::vector<Json> headline = headline_rows(timed);
-  const std::vector<Json>& shown = headline.empty() ? timed : headline;
+std::vector<Record> histogram_points(const std::vector<Record>& rows, const std::string& series) {
+  std::vector<Record> timed = measured_rows(rows);
+  std::erase_if(timed, [](const Record& row) { return row.value(key::quantiles_ns, {}).size() < 2; });
+  const std::vector<Record> headline = headline_rows(timed);
+  const std::vector<Record>& shown = headline.empty() ? timed : headline;
   std::vector<double> all;
-  for (const Json& row : shown) {
-    for (const Json& time : row["quantiles_ns"]) {
-      all.push_back(time.get<double>());
+  for (const Record& row : shown) {
+    for (const std::int64_t time : row[key::quantiles_ns]) {
+      all.push_back(static_cast<double>(time));
     }
   }
   if (all.empty()) {
@@ -79,36 +78,38 @@ std::vector<Json> histogram_points(const std::vector<Json>& rows, const std::str
   if (width <= 0) {
     return {};
   }
-  std::vector<Json> points;
-  for (const Json& row : shown) {
+  std::vector<Record> points;
+  for (const Record& row : shown) {
     std::vector<double> shares(static_cast<std::size_t>(bins) + 1, 0);  // after the last bin there is nothing
-    for (const Json& time : row["quantiles_ns"]) {
-      const int bin = std::min(bins - 1, static_cast<int>((time.get<double>() - from) / width));
-      shares[static_cast<std::size_t>(bin)] += 1.0 / static_cast<double>(row["quantiles_ns"].size());
+    const std::vector<std::int64_t> times = row[key::quantiles_ns];
+    for (const std::int64_t time : times) {
+      const int bin = std::min(bins - 1, static_cast<int>((static_cast<double>(time) - from) / width));
+      shares[static_cast<std::size_t>(bin)] += 1.0 / static_cast<double>(times.size());
     }
     for (int bin = 0; bin <= bins; ++bin) {
-      points.push_back({{"step_ns", from + bin * width},
-                        {"share", shares[static_cast<std::size_t>(bin)]},
-                        {series, text(row, series)},
-                        {"origin", row.value("origin", "measured")}});
+      Record point{key::step_ns(from + bin * width), key::share(shares[static_cast<std::size_t>(bin)])};
+      point.put(series, text(row, series));
+      point.set(key::origin, row.value(key::origin, "measured"));
+      points.push_back(std::move(point));
     }
   }
   return points;
 }
 
-std::vector<Json> message_points(const std::vector<Json>& rows) {
-  std::vector<Json> points;
-  for (const Json& row : measured_rows(rows)) {
+std::vector<Record> message_points(const std::vector<Record>& rows) {
+  std::vector<Record> points;
+  for (const Record& row : measured_rows(rows)) {
     std::set<std::pair<double, double>> drawn;
-    for (const Json& message : row.value("messages", Json::array())) {
-      const double bytes = number(message, "bytes");
-      const double time = number(message, "time_ns");
+    for (const Record& message : row.value(key::messages, {})) {
+      const double bytes = number(message, key::bytes);
+      const double time = number(message, key::time_ns);
       if (bytes > 0 && time > 0 && drawn.emplace(bytes, time).second) {
-        points.push_back({{"bytes", bytes},
-                          {"time_ns", time},
-                          {"devices", row["devices"]},
-                          {"origin", row.value("origin", "measured")},
-                          {"oversubscribed", row.value("oversubscribed", false)}});
+        Record point;
+        point.set_number(key::bytes, bytes);
+        point.set_number(key::time_ns, time);
+        point.update({key::devices(row[key::devices]), key::origin(row.value(key::origin, "measured")),
+                      key::oversubscribed(row.value(key::oversubscribed, false))});
+        points.push_back(std::move(point));
       }
     }
   }
@@ -117,18 +118,18 @@ std::vector<Json> message_points(const std::vector<Json>& rows) {
 
 }  // namespace
 
-std::vector<Curve> amdahl_curves(const std::vector<Json>& rows) {
-  const std::vector<Json> good = measured_rows(rows);
-  const std::vector<Json> own_cores = with_own_cores(good);
-  const std::vector<Json>& fitted = own_cores.size() >= 2 ? own_cores : good;
+std::vector<Curve> amdahl_curves(const std::vector<Record>& rows) {
+  const std::vector<Record> good = measured_rows(rows);
+  const std::vector<Record> own_cores = with_own_cores(good);
+  const std::vector<Record>& fitted = own_cores.size() >= 2 ? own_cores : good;
   if (fitted.size() < 2) {
     return {};
   }
-  const findings::Amdahl fit = findings::fit_amdahl(column(fitted, "devices"), column(fitted, "time_per_step_ns"));
+  const findings::Amdahl fit = findings::fit_amdahl(column(fitted, key::devices), column(fitted, key::time_per_step_ns));
   if (fit.serial >= 1 || fit.serial < 0) {
     return {};
   }
-  const std::vector<double> devices = column(good, "devices");
+  const std::vector<double> devices = column(good, key::devices);
   const auto [least, most] = std::minmax_element(devices.begin(), devices.end());
   const double base = *least;
   const auto time = [&](double n) { return fit.serial + (1 - fit.serial) / n; };
@@ -137,21 +138,21 @@ std::vector<Curve> amdahl_curves(const std::vector<Json>& rows) {
            .points = sampled(base, *most, [&](double n) { return time(base) / time(n); })}};
 }
 
-std::vector<Curve> delay_curves(const std::vector<Json>& rows) {
-  const std::vector<Json> good = measured_rows(rows);
-  const std::vector<Json> alone = where(where(good, "devices", 1), "delay_ms", 0);
+std::vector<Curve> delay_curves(const std::vector<Record>& rows) {
+  const std::vector<Record> good = measured_rows(rows);
+  const std::vector<Record> alone = where(where(good, key::devices, 1), key::delay_ms, 0);
   if (alone.size() != 1) {
     return {};
   }
-  const double one = number(alone[0], "time_per_step_ns") / 1e6;
-  const std::vector<double> delays = column(good, "delay_ms");
+  const double one = number(alone[0], key::time_per_step_ns) / 1e6;
+  const std::vector<double> delays = column(good, key::delay_ms);
   const auto [least, most] = std::minmax_element(delays.begin(), delays.end());
   std::vector<Curve> curves;
-  for (const Json& count : device_counts(good)) {  // the one that answers are about first
-    const std::vector<Json> together = where(where(good, "devices", count), "delay_ms", 0);
-    if (count.get<double>() > 1 && together.size() == 1) {
-      const double several = number(together[0], "time_per_step_ns") / 1e6;
-      curves.push_back({.name = fmt::format("(c + d)/(cₙ + d) on {}", word_of(count)),
+  for (const std::int64_t count : device_counts(good)) {  // the one that answers are about first
+    const std::vector<Record> together = where(where(good, key::devices, count), key::delay_ms, 0);
+    if (count > 1 && together.size() == 1) {
+      const double several = number(together[0], key::time_per_step_ns) / 1e6;
+      curves.push_back({.name = fmt::format("(c + d)/(cₙ + d) on {}", count),
                         .series = count,
                         .points = sampled(*least, *most, [&](double delay) { return (one + delay) / (several + delay); })});
     }
@@ -169,34 +170,32 @@ Plot amdahl_plot() {
 Plot account_plot() {
   return {.kind = Plot::Kind::stacked,
           .title = "Where the step goes: the ideal one, and what is lost",
-          .x = "devices",
-          .y = "ideal_ns",
+          .x = key::devices,
+          .y = key::ideal_ns,
           .x_title = "devices",
           .y_title = "time/step",
           .y_format = Format::time,
-          .parts = {"ideal_ns", "unshrunk_ns", "lost_exposed_ns", "lost_waiting_ns", "lost_rest_ns"},
+          .parts = {key::ideal_ns, key::unshrunk_ns, key::lost_exposed_ns, key::lost_waiting_ns, key::lost_rest_ns},
           .part_titles = {"ideal", "computing that did not shrink", "exposed communication", "waiting", "the rest"}};
 }
 
 Plot first_steps_plot() {
   return {.kind = Plot::Kind::line,
           .title = "The first steps, warm-up included",
-          .x = "step",
-          .y = "time_ns",
+          .x = key::step,
+          .y = key::time_ns,
           .x_title = "step",
           .y_title = "time",
           .y_format = Format::time,
-          .series = "run",
-          .points = [](const std::vector<Json>& rows) {
-            std::vector<Json> points;
-            for (const Json& row : measured_rows(rows)) {
-              const Json times = row.value("first_step_times_ns", Json::array());
+          .series = key::run,
+          .points = [](const std::vector<Record>& rows) {
+            std::vector<Record> points;
+            for (const Record& row : measured_rows(rows)) {
+              const std::vector<std::int64_t> times = row.value(key::first_step_times_ns, {});
               for (std::size_t step = 0; step < times.size(); ++step) {
-                points.push_back({{"step", step + 1},
-                                  {"time_ns", times[step]},
-                                  {"run", text(row, "run")},
-                                  {"origin", row.value("origin", "measured")},
-                                  {"oversubscribed", false}});
+                points.push_back({key::step(static_cast<std::int64_t>(step) + 1), key::time_ns(Nanoseconds(times[step])),
+                                  key::run(row[key::run]), key::origin(row.value(key::origin, "measured")),
+                                  key::oversubscribed(false)});
               }
             }
             return points;
@@ -206,12 +205,12 @@ Plot first_steps_plot() {
 Plot device_plot(std::string title) {
   return {.kind = Plot::Kind::stacked,
           .title = std::move(title),
-          .x = "device",
-          .y = "busy",
+          .x = key::device,
+          .y = key::busy,
           .x_title = "device",
           .y_title = "time of one step",
           .y_format = Format::time,
-          .parts = {"busy", "exposed", "waiting", "delayed", "rest"},
+          .parts = {key::busy, key::exposed, key::waiting, key::delayed, key::rest},
           .part_titles = {"computing", "exposed communication", "waiting", "delayed", "nothing to do"},
           .x_format = Format::text,
           .points = device_points};
@@ -220,25 +219,25 @@ Plot device_plot(std::string title) {
 Plot spread_plot(std::string series) {
   return {.kind = Plot::Kind::histogram,
           .title = "How step times spread",
-          .x = "step_ns",
-          .y = "share",
+          .x = key::step_ns,
+          .y = key::share,
           .x_title = "time of a step",
           .y_title = "share of steps",
           .y_format = Format::percent,
           .series = series,
           .x_format = Format::time,
-          .points = [series](const std::vector<Json>& rows) { return histogram_points(rows, series); }};
+          .points = [series](const std::vector<Record>& rows) { return histogram_points(rows, series); }};
 }
 
-Plot message_plot(std::function<std::vector<Curve>(const std::vector<Json>& rows)> curves) {
+Plot message_plot(std::function<std::vector<Curve>(const std::vector<Record>& rows)> curves) {
   return {.kind = Plot::Kind::scatter,
           .title = "Time of an all-reduce against its size",
-          .x = "bytes",
-          .y = "time_ns",
+          .x = key::bytes,
+          .y = key::time_ns,
           .x_title = "size of the message",
           .y_title = "time",
           .y_format = Format::time,
-          .series = "devices",
+          .series = key::devices,
           .log_x = true,
           .log_y = true,
           .x_format = Format::bytes,
@@ -246,12 +245,13 @@ Plot message_plot(std::function<std::vector<Curve>(const std::vector<Json>& rows
           .curves = std::move(curves)};
 }
 
-std::optional<MessageFit> fit_messages(const std::vector<Json>& rows) {
+std::optional<MessageFit> fit_messages(const std::vector<Record>& rows) {
   std::map<double, std::vector<double>> by_size;
-  for (const Json& row : with_own_cores(where(measured_rows(rows), "devices", 2))) {
-    for (const Json& message : row.value("messages", Json::array())) {
-      if (message.value("kind", "") == "all_reduce" && message.value("overlapped", 0.0) < 0.1 && number(message, "time_ns") > 0) {
-        by_size[number(message, "bytes")].push_back(number(message, "time_ns"));
+  for (const Record& row : with_own_cores(where(measured_rows(rows), key::devices, 2))) {
+    for (const Record& message : row.value(key::messages, {})) {
+      if (message.value(key::kind, "") == "all_reduce" && message.value(key::overlapped, 0.0) < 0.1 &&
+          number(message, key::time_ns) > 0) {
+        by_size[number(message, key::bytes)].push_back(number(message, key::time_ns));
       }
     }
   }
@@ -267,7 +267,7 @@ std::optional<MessageFit> fit_messages(const std::vector<Json>& rows) {
   return MessageFit{.law = findings::fit_alpha_beta(sizes, times), .sizes = sizes};
 }
 
-std::vector<Curve> message_curves(const std::vector<Json>& rows) {
+std::vector<Curve> message_curves(const std::vector<Record>& rows) {
   const std::optional<MessageFit> fitted = fit_messages(rows);
   if (!fitted || !fitted->holds()) {
     return {};

@@ -13,7 +13,7 @@ namespace baton::lab {
 
 /// Amdahl's law as it was fitted through the rows with a core per device, as speedup over the fewest devices. Nothing if
 /// it does not apply.
-std::vector<Curve> amdahl_curves(const std::vector<Json>& rows);
+std::vector<Curve> amdahl_curves(const std::vector<Record>& rows);
 
 /// The speedup against the devices, with Amdahl's law through the points.
 Plot amdahl_plot();
@@ -26,7 +26,7 @@ Plot first_steps_plot();
 
 /// The speedup with a delay of d, if the step without it takes c on one device and cₙ on n: (c + d) / (cₙ + d). A curve for each
 /// number of devices.
-std::vector<Curve> delay_curves(const std::vector<Json>& rows);
+std::vector<Curve> delay_curves(const std::vector<Record>& rows);
 
 /// One bar per device, for every row that says what its devices did: where the step of each went.
 Plot device_plot(std::string title);
@@ -35,7 +35,7 @@ Plot device_plot(std::string title);
 Plot spread_plot(std::string series);
 
 /// The time of each message against its size.
-Plot message_plot(std::function<std::vector<Curve>(const std::vector<Json>& rows)> curves);
+Plot message_plot(std::function<std::vector<Curve>(const std::vector<Record>& rows)> curves);
 
 /// Latency + size / bandwidth, through the all-reduces between two devices with a core each that no computing overlapped: the
 /// median of each size.
@@ -46,9 +46,9 @@ struct MessageFit {
   bool holds() const { return law.alpha_ns >= 0 && law.beta > 0 && law.worst_residual <= 0.5; }
 };
 /// nullopt of fewer than three sizes.
-std::optional<MessageFit> fit_messages(const std::vector<Json>& rows);
+std::optional<MessageFit> fit_messages(const std::vector<Record>& rows);
 
 /// The same as a curve where it holds.
-std::vector<Curve> message_curves(const std::vector<Json>& rows);
+std::vector<Curve> message_curves(const std::vector<Record>& rows);
 
 }  // namespace baton::lab

@@ -27,24 +27,24 @@ std::int64_t batch_of(const std::string& model) {
   return tokens ? std::max<std::int64_t>(1, 512 / input.elements()) : input.rank() == 1 ? 512 : 8;
 }
 
-void check_batch(const Json& value) {
-  if (value != usual_batch) {
+void check_batch(const job::FieldValue& value) {
+  if (word_of(value) != usual_batch) {
     job::JobSpec spec;
-    job::set_field(spec, "batch", job::field_value(value));
+    job::set_field(spec, key::batch.name, value);
   }
 }
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   job::JobSpec spec;
-  spec.model = text(point, "model");
-  if (text(point, "batch") == usual_batch) {
+  spec.model = text(point, key::model);
+  if (text(point, key::batch) == usual_batch) {
     spec.batch = batch_of(spec.model);
   } else {
-    take(spec, point, "batch");
+    take(spec, point, key::batch);
   }
-  take(spec, point, "lr");
+  take(spec, point, key::lr);
   spec.devices = settings.devices;
-  const std::string precision = text(point, "precision");
+  const std::string precision = text(point, key::precision);
   const bool scaled = precision.find("scaled") != std::string::npos;
   spec.precision = strategy::precision_by_name(precision.substr(0, precision.find(' ')));
   spec.loss_scale.mode = scaled ? job::LossScaling::Mode::dynamic : job::LossScaling::Mode::none;
@@ -53,45 +53,45 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
 }
 
 /// By block: gradients of a step that were not zero once rounded. Empty where nothing is rounded.
-std::vector<double> blocks_left(const Json& row) { return row.value("gradients_left", std::vector<double>()); }
+std::vector<double> blocks_left(const Record& row) { return row.value(key::gradients_left, {}); }
 
-double left(const Json& row) {
+double left(const Record& row) {
   const std::vector<double> blocks = blocks_left(row);
   return std::accumulate(blocks.begin(), blocks.end(), 0.0);
 }
 
-void derive(std::vector<Json>& rows) {
+void derive(std::vector<Record>& rows) {
   std::size_t step = most_steps;
   double most = 0;
-  for (const Json& row : rows) {
-    step = std::min(step, row["losses"].size());
+  for (const Record& row : rows) {
+    step = std::min(step, row[key::losses].size());
     most = std::max(most, left(row));
   }
-  for (Json& row : rows) {
-    row["computed"] = row.value("emulated", false) ? "emulated" : "native";
+  for (Record& row : rows) {
+    row.set(key::computed, row.value(key::emulated, false) ? "emulated" : "native");
     if (step == 0) {  // simulated
-      row.erase("overflows");
-      row.erase("skipped_steps");
+      row.erase(key::overflows);
+      row.erase(key::skipped_steps);
       continue;
     }
-    row["loss_step"] = step;
-    row["loss_start"] = losses_of(row).at(0);
-    row["loss_last"] = losses_of(row)[step - 1];
+    row.set(key::loss_step, static_cast<std::int64_t>(step));
+    row.set(key::loss_start, row[key::losses].at(0));
+    row.set(key::loss_last, row[key::losses][step - 1]);
     // A gradient that vanishes takes those before it along, which are then exact zeros: so what is left is compared, with the
     // row that keeps most, and not what was lost on the spot.
     if (!blocks_left(row).empty() && most > 0) {
-      row["gradients_lost"] = 1 - left(row) / most;
+      row.set(key::gradients_lost, 1 - left(row) / most);
     }
   }
 }
 
-const Json* row_of(const std::vector<Json>& rows, const std::string& precision) {
-  const auto found = std::find_if(rows.begin(), rows.end(), [&](const Json& row) { return row["precision"] == precision; });
+const Record* row_of(const std::vector<Record>& rows, const std::string& precision) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const Record& row) { return row[key::precision] == precision; });
   return found == rows.end() ? nullptr : &*found;
 }
 
 /// "5 of the 12 blocks get none at all": how far from the loss gradients reach.
-std::string silent_blocks(const Json& row) {
+std::string silent_blocks(const Record& row) {
   const std::vector<double> blocks = blocks_left(row);
   const auto silent = std::count(blocks.begin(), blocks.end(), 0.0);
   return silent == 0   ? fmt::format("each of the {} blocks still gets some", blocks.size())
@@ -99,9 +99,9 @@ std::string silent_blocks(const Json& row) {
                        : fmt::format("{} of the {} blocks get none at all and learn nothing", silent, blocks.size());
 }
 
-std::string on_vanishing(const Json& bare, const Json& scaled) {
-  const double lost = number(bare, "gradients_lost");
-  const double kept = number(scaled, "gradients_lost");
+std::string on_vanishing(const Record& bare, const Record& scaled) {
+  const double lost = number(bare, key::gradients_lost);
+  const double kept = number(scaled, key::gradients_lost);
   if (lost < 0.001) {
     return fmt::format(
         "In fp16 without loss scaling {} of the gradients became zero: this model's are large enough for the format, "
@@ -114,65 +114,65 @@ std::string on_vanishing(const Json& bare, const Json& scaled) {
          (kept < 0.5 * lost
               ? fmt::format("With the loss multiplied by {:.6g} they lie within its range, {} are lost, and updates divide by "
                             "the scale again: that is what the gradient scaler does.",
-                            number(scaled, "final_scale"), percent(kept))
-              : fmt::format("Multiplying the loss by {:.6g} did not bring them back: {} are lost.", number(scaled, "final_scale"),
-                            percent(kept)));
+                            scaled[key::final_scale].value_or(0), percent(kept))
+              : fmt::format("Multiplying the loss by {:.6g} did not bring them back: {} are lost.",
+                            scaled[key::final_scale].value_or(0), percent(kept)));
 }
 
-std::string on_the_scale(const Json& row) {
-  const double steps = row.value("loss_steps", static_cast<double>(row["losses"].size()));
-  const double skipped = number(row, "skipped_steps");
+std::string on_the_scale(const Record& row) {
+  const double steps = number(row, key::loss_steps, static_cast<double>(row[key::losses].size()));
+  const double skipped = number(row, key::skipped_steps);
   if (skipped == 0) {
     return fmt::format(
         "Doubled after every 2 good steps instead of 2000, the scale reached {:.6g} in {:.0f} steps without an "
         "overflow; {} values overflowed.",
-        number(row, "final_scale"), steps, text(row, "overflows"));
+        row[key::final_scale].value_or(0), steps, text(row, key::overflows));
   }
   return fmt::format(
       "Doubled after every 2 good steps instead of 2000, the scale climbs until gradients overflow; such a step is "
       "skipped and the scale halved: {:.0f} of {:.0f} steps were, {} values overflowed, and the scale ended at {:.6g}.",
-      skipped, steps, text(row, "overflows"), number(row, "final_scale"));
+      skipped, steps, text(row, key::overflows), row[key::final_scale].value_or(0));
 }
 
-std::string on_the_loss(const std::vector<Json>& rows, const Json& plain) {
-  const double fall = number(plain, "loss_start") - number(plain, "loss_last");
+std::string on_the_loss(const std::vector<Record>& rows, const Record& plain) {
+  const double fall = number(plain, key::loss_start) - number(plain, key::loss_last);
   std::string list;
   double worst = 0;
-  for (const Json& row : rows) {
+  for (const Record& row : rows) {
     if (&row != &plain) {
-      const double share = (number(row, "loss_start") - number(row, "loss_last")) / fall;
-      const bool skipped = row.value("skipped_steps", 0) > 0;
+      const double share = (number(row, key::loss_start) - number(row, key::loss_last)) / fall;
+      const bool skipped = row.value(key::skipped_steps, 0) > 0;
       worst = std::max(worst, skipped ? 0 : std::isfinite(share) ? std::abs(share - 1) : 1e9);
-      list += fmt::format("{}{:.4g} in {}{}", list.empty() ? "" : ", ", share, text(row, "precision"),
+      list += fmt::format("{}{:.4g} in {}{}", list.empty() ? "" : ", ", share, text(row, key::precision),
                           skipped ? ", which skipped some" : "");
     }
   }
   return fmt::format("Over {} steps the loss falls by {:.3g} in fp32, of which the others reach these multiples: {}. {}",
-                     text(plain, "loss_step"), fall, list,
+                     text(plain, key::loss_step), fall, list,
                      worst < 0.05 ? "So early it comes from the last blocks, whose gradients all formats keep."
                                   : "The format shows in what is learnt.");
 }
 
-std::string on_memory(const Json& plain, const Json& narrow) {
-  const double whole = number(plain, "buffer_bytes");
-  const double part = number(narrow, "buffer_bytes");
+std::string on_memory(const Record& plain, const Record& narrow) {
+  const double whole = number(plain, key::buffer_bytes);
+  const double part = number(narrow, key::buffer_bytes);
   const auto size = [](double bytes) { return to_text(Bytes(static_cast<std::int64_t>(bytes))); };
   return fmt::format(
       "What autocast does: products read and write {} while weights and their updates stay fp32. Buffers take {} instead "
       "of {}: {}.",
-      text(narrow, "precision"), size(part), size(whole),
+      text(narrow, key::precision), size(part), size(whole),
       part < whole ? "activations have half the bytes, which outweighs the 16-bit copy of the weights"
                    : "activations have half the bytes, but the 16-bit copy of the weights and gradients that are kept until "
                      "all are known to be finite cost more");
 }
 
-std::string on_time(const Json& plain, const std::vector<Json>& narrow) {
+std::string on_time(const Record& plain, const std::vector<Record>& narrow) {
   std::string list;
   bool emulated = false;
-  for (const Json& row : narrow) {
-    emulated = emulated || row.value("emulated", false);
+  for (const Record& row : narrow) {
+    emulated = emulated || row.value(key::emulated, false);
     list += fmt::format("{}{:.2f} in {}", list.empty() ? "" : ", ",
-                        number(row, "time_per_step_ns") / number(plain, "time_per_step_ns"), text(row, "precision"));
+                        number(row, key::time_per_step_ns) / number(plain, key::time_per_step_ns), text(row, key::precision));
   }
   return emulated
              ? fmt::format(
@@ -182,30 +182,30 @@ std::string on_time(const Json& plain, const std::vector<Json>& narrow) {
              : fmt::format("A step takes {} in fp32; the others take these multiples of it: {}.", to_text(time_of(plain)), list);
 }
 
-std::vector<std::string> find(const std::vector<Json>& rows) {
+std::vector<std::string> find(const std::vector<Record>& rows) {
   std::vector<std::string> sentences;
-  const Json* plain = row_of(rows, "fp32");
-  const Json* bare = row_of(rows, "fp16");
-  const Json* scaled = row_of(rows, "fp16 scaled");
-  std::vector<Json> narrow;
+  const Record* plain = row_of(rows, "fp32");
+  const Record* bare = row_of(rows, "fp16");
+  const Record* scaled = row_of(rows, "fp16 scaled");
+  std::vector<Record> narrow;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(narrow),
-               [](const Json& row) { return row["precision"] != "fp32" && row["precision"] != "tf32"; });
+               [](const Record& row) { return row[key::precision] != "fp32" && row[key::precision] != "tf32"; });
   if (plain != nullptr && !narrow.empty()) {
     sentences.push_back(on_memory(*plain, narrow.front()));
   }
-  if (bare != nullptr && scaled != nullptr && bare->contains("gradients_lost") && scaled->contains("gradients_lost")) {
+  if (bare != nullptr && scaled != nullptr && bare->has(key::gradients_lost) && scaled->has(key::gradients_lost)) {
     sentences.push_back(on_vanishing(*bare, *scaled));
   }
-  if (const Json* growing = row_of(rows, "fp16 scaled, growing"); growing != nullptr && growing->contains("loss_step")) {
+  if (const Record* growing = row_of(rows, "fp16 scaled, growing"); growing != nullptr && growing->has(key::loss_step)) {
     sentences.push_back(on_the_scale(*growing));
   }
-  if (const Json* brain = row_of(rows, "bf16"); brain != nullptr && brain->contains("gradients_lost")) {
+  if (const Record* brain = row_of(rows, "bf16"); brain != nullptr && brain->has(key::gradients_lost)) {
     sentences.push_back(
         fmt::format("bf16 lost {} without a scaler: it has fp32's range, and pays with 8 bits of precision instead of "
                     "fp16's 11.",
-                    percent(number(*brain, "gradients_lost"))));
+                    percent(number(*brain, key::gradients_lost))));
   }
-  if (plain != nullptr && plain->contains("loss_step") && rows.size() > 1) {
+  if (plain != nullptr && plain->has(key::loss_step) && rows.size() > 1) {
     sentences.push_back(on_the_loss(rows, *plain));
   }
   if (plain != nullptr && !narrow.empty()) {
@@ -214,10 +214,10 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   return sentences;
 }
 
-std::string how_many_types(const std::vector<Json>& rows) {
+std::string how_many_types(const std::vector<Record>& rows) {
   std::vector<std::string> tried;
-  for (const Json& row : rows) {
-    const std::string name = text(row, "precision").substr(0, text(row, "precision").find(' '));
+  for (const Record& row : rows) {
+    const std::string name = text(row, key::precision).substr(0, text(row, key::precision).find(' '));
     if (name != "fp32" && std::find(tried.begin(), tried.end(), name) == tried.end()) {
       tried.push_back(name);
     }
@@ -227,27 +227,27 @@ std::string how_many_types(const std::vector<Json>& rows) {
       "have FP16 "
       "only, and Hopper adds FP8 as a fourth. Measured here beside fp32: {}{}.",
       tried.empty() ? "none" : listing(tried),
-      std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row.value("emulated", false); })
+      std::any_of(rows.begin(), rows.end(), [](const Record& row) { return row.value(key::emulated, false); })
           ? ", emulated on a CPU, so that losses are right and times say nothing"
           : "");
 }
 
-std::string roles(const std::vector<Json>& rows) {
-  const Json* plain = row_of(rows, "fp32");
-  const Json* bare = row_of(rows, "fp16");
-  const Json* scaled = row_of(rows, "fp16 scaled");
+std::string roles(const std::vector<Record>& rows) {
+  const Record* plain = row_of(rows, "fp32");
+  const Record* bare = row_of(rows, "fp16");
+  const Record* scaled = row_of(rows, "fp16 scaled");
   std::string text =
       "autocast chooses a number format per op: products in 16 bits, sums and losses in fp32, while weights stay fp32";
   if (plain != nullptr && bare != nullptr) {
-    text += fmt::format("; buffers take {} instead of {}", to_text(bytes_of(*bare, "buffer_bytes")),
-                        to_text(bytes_of(*plain, "buffer_bytes")));
+    text += fmt::format("; buffers take {} instead of {}", to_text(bytes_of(*bare, key::buffer_bytes)),
+                        to_text(bytes_of(*plain, key::buffer_bytes)));
   }
   text +=
       ". GradScaler multiplies the loss so that small gradients do not become zero in fp16, divides before the update, and skips a "
       "step that overflowed";
-  if (bare != nullptr && scaled != nullptr && bare->contains("gradients_lost") && scaled->contains("gradients_lost")) {
-    text += fmt::format(": without it {} of the gradients became zero, with it {}", percent(number(*bare, "gradients_lost")),
-                        percent(number(*scaled, "gradients_lost")));
+  if (bare != nullptr && scaled != nullptr && bare->has(key::gradients_lost) && scaled->has(key::gradients_lost)) {
+    text += fmt::format(": without it {} of the gradients became zero, with it {}", percent(number(*bare, key::gradients_lost)),
+                        percent(number(*scaled, key::gradients_lost)));
   }
   return text + ".";
 }
@@ -255,7 +255,7 @@ std::string roles(const std::vector<Json>& rows) {
 }  // namespace
 
 Experiment precision() {
-  const std::vector<Json> formats{"fp32", "tf32", "bf16", "fp16", "fp16 scaled", "fp16 scaled, growing"};
+  const std::vector<job::FieldValue> formats{"fp32", "tf32", "bf16", "fp16", "fp16 scaled", "fp16 scaled, growing"};
   return {.id = "precision",
           .part = "C",
           .title = "Number formats",
@@ -264,35 +264,35 @@ Experiment precision() {
               "tiny. On a CPU the 16-bit formats are emulated: their times say nothing about 16-bit hardware.",
           .questions = {{"csye-hw4/1/Q12", "How many types of mixed-precision calculation does the GPU provide?", how_many_types},
                         {"csye-hw4/1/Q13", "What are the roles of GradScaler and autocast?", roles}},
-          .axes = {{"model", "what is trained", {"mlp:dim=128,depth=12"}, {"mlp:dim=512,depth=12"}},
-                   {"batch",
+          .axes = {{key::model, "what is trained", {"mlp:dim=128,depth=12"}, {"mlp:dim=512,depth=12"}},
+                   {key::batch,
                     "global batch; usual: 512 samples, or as many as make 512 tokens, or 8 images",
                     {usual_batch},
                     {usual_batch},
                     check_batch},
-                   {"lr", "learning rate: high, since the loss is a mean over many elements", {1}, {1}},
-                   {"precision", "number format", formats, formats}},
-          .columns = {{"precision", "precision", Format::text},
-                      {"computed", "computed", Format::text},
+                   {key::lr, "learning rate: high, since the loss is a mean over many elements", {1}, {1}},
+                   {key::precision, "number format", formats, formats}},
+          .columns = {{key::precision, "precision", Format::text},
+                      {key::computed, "computed", Format::text},
                       time_column(),
-                      {"peak_bytes", "memory", Format::bytes},
-                      {"buffer_bytes", "of which buffers", Format::bytes},
-                      {"loss_last", "loss after 60", Format::number},
-                      {"gradients_lost", "gradients lost", Format::percent},
-                      {"overflows", "overflows", Format::integer},
-                      {"skipped_steps", "skipped", Format::integer},
-                      {"final_scale", "final scale", Format::number}},
+                      {key::peak_bytes, "memory", Format::bytes},
+                      {key::buffer_bytes, "of which buffers", Format::bytes},
+                      {key::loss_last, "loss after 60", Format::number},
+                      {key::gradients_lost, "gradients lost", Format::percent},
+                      {key::overflows, "overflows", Format::integer},
+                      {key::skipped_steps, "skipped", Format::integer},
+                      {key::final_scale, "final scale", Format::number}},
           .plots = {{.kind = Plot::Kind::bars,
                      .title = "Gradients that became zero",
-                     .x = "precision",
-                     .y = "gradients_lost",
+                     .x = key::precision,
+                     .y = key::gradients_lost,
                      .x_title = "precision",
                      .y_title = "gradients lost",
                      .y_format = Format::percent},
                     {.kind = Plot::Kind::bars,
                      .title = "Memory of the buffers",
-                     .x = "precision",
-                     .y = "buffer_bytes",
+                     .x = key::precision,
+                     .y = key::buffer_bytes,
                      .x_title = "precision",
                      .y_title = "memory",
                      .y_format = Format::bytes}},

@@ -57,8 +57,8 @@ class Profiled final : public TrainMeasurement {
  public:
   using TrainMeasurement::TrainMeasurement;
 
-  Json record() const override {
-    Json record = TrainMeasurement::record();
+  Record record() const override {
+    Record record = TrainMeasurement::record();
     const plan::Plan& plan = training().plan();
     struct Sum {
       Nanoseconds time;
@@ -86,29 +86,29 @@ class Profiled final : public TrainMeasurement {
         }
       }
     }
-    Json kinds = Json::array();
-    for (const auto& [key, sum] : sums) {
-      kinds.push_back({{"device", plan.devices()[key.first]},
-                       {"kind", key.second},
-                       {"tasks", sum.tasks / steps},
-                       {"share", trace::share(sum.time, total)},
-                       {"path_share", trace::share(sum.on_path, total)},
-                       {"time_ns", sum.time.count / steps},
-                       {"flops", sum.work.flops.count / steps},
-                       {"bytes", (sum.work.read + sum.work.written).count / steps},
-                       {"cores", training().job().cluster().devices()[key.first].cores.size()},
-                       {"data_sheet_gflops", training().job().cluster().devices()[key.first].speed.rate(DType::f32) * 1e-9}});
+    std::vector<Record> kinds;
+    for (const auto& [of, sum] : sums) {
+      const cluster::Device& device = training().job().cluster().devices()[of.first];
+      kinds.push_back({key::device(plan.devices()[of.first]), key::kind(of.second), key::tasks(sum.tasks / steps),
+                       key::share(trace::share(sum.time, total)), key::path_share(trace::share(sum.on_path, total)),
+                       key::time_ns(Nanoseconds(sum.time.count / steps)), key::flops(sum.work.flops.count / steps),
+                       key::bytes(Bytes((sum.work.read + sum.work.written).count / steps)), key::cores(device.cores.size()),
+                       key::data_sheet_gflops(device.speed.rate(DType::f32) * 1e-9)});
     }
-    record["kinds"] = kinds;
+    record.set(key::kinds, kinds);
     std::map<std::string, Nanoseconds> without;  // by family, over the steps
-    for (const auto& [key, sum] : sums) {
-      without.try_emplace(family(key.second));
+    for (const auto& [of, sum] : sums) {
+      without.try_emplace(family(of.second));
     }
+    Json shares;
     for (auto& [name, time] : without) {
       for (const trace::StepTrace& step : training().trace().steps) {
         time += least_without(plan, step, name);
       }
-      record["without"][name] = trace::share(time, total);
+      shares[name] = trace::share(time, total);
+    }
+    if (!shares.is_null()) {
+      record.set(key::without, shares);
     }
     return record;
   }
@@ -116,82 +116,83 @@ class Profiled final : public TrainMeasurement {
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   job::JobSpec spec;
-  spec.model = text(point, "model");
-  take(spec, point, "strategy");
-  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
+  spec.model = text(point, key::model);
+  take(spec, point, key::strategy);
+  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 2);
   return std::make_unique<Profiled>(spec, settings, TrainMeasurement::Options{.timeline = "the profiled step"});
 }
 
 /// What a device could compute at most, in GFLOP/s: by its data sheet, or by fused multiply-adds in registers on each of its cores;
 /// 0 if neither is known.
-double peak_of(const Json& row, const Json& kind) {
-  const double data_sheet = kind.value("data_sheet_gflops", 0.0);
-  return data_sheet > 0 ? data_sheet : row.value("pulse_gflops", 0.0) * number(kind, "cores");
+double peak_of(const Record& row, const Record& kind) {
+  const double data_sheet = kind.value(key::data_sheet_gflops, 0.0);
+  return data_sheet > 0 ? data_sheet : row.value(key::pulse_gflops, 0.0) * kind[key::cores].get<double>();
 }
 
 /// The highest rate of a kind of task on the same device, if a peak is known: a core's speed changes from second to second, and
 /// what a task reached it can reach.
-double fastest(const Json& row, const Json& kind) {
+double fastest(const Record& row, const Record& kind) {
   double most = 0;
-  for (const Json& other : row["kinds"]) {
-    const double time = number(other, "time_ns");
-    if (other["device"] == kind["device"] && time > 0 && peak_of(row, kind) > 0) {
-      most = std::max(most, number(other, "flops") / time);
+  for (const Record& other : row[key::kinds]) {
+    const double time = number(other, key::time_ns);
+    if (other[key::device] == kind[key::device] && time > 0 && peak_of(row, kind) > 0) {
+      most = std::max(most, number(other, key::flops) / time);
     }
   }
   return most;
 }
 
 /// One row per kind of task and device.
-void derive(std::vector<Json>& rows) {
-  std::vector<Json> expanded;
-  for (const Json& row : rows) {
-    for (const Json& kind : row["kinds"]) {
-      Json one = kind;
-      one["time_per_step_ns"] = row["time_per_step_ns"];
-      one["devices"] = row["devices"];
-      one["oversubscribed"] = row["oversubscribed"];
-      one["origin"] = row["origin"];
-      one["trained"] = row.value("trained", Json());
-      if (const Json without = row.value("without", Json::object()); without.contains(family(text(kind, "kind")))) {
-        one["without"] = without[family(text(kind, "kind"))];
+void derive(std::vector<Record>& rows) {
+  std::vector<Record> expanded;
+  for (const Record& row : rows) {
+    for (const Record& kind : row[key::kinds]) {
+      Record one = kind;
+      for (const std::string& name :
+           std::vector<std::string>{key::time_per_step_ns, key::devices, key::oversubscribed, key::origin}) {
+        one.put(name, row.at(name));
       }
-      const double time = number(kind, "time_ns");
-      one["gflops"] = time > 0 ? number(kind, "flops") / time : 0;
-      one["gbytes"] = time > 0 ? number(kind, "bytes") / time : 0;
+      const Json* trained = row.find(key::trained);
+      one.put(key::trained, trained == nullptr ? Json() : *trained);
+      if (const Json without = row.value(key::without, Json::object()); without.contains(family(text(kind, key::kind)))) {
+        one.set(key::without, without[family(text(kind, key::kind))]);
+      }
+      const double time = number(kind, key::time_ns);
+      one.set(key::gflops, time > 0 ? number(kind, key::flops) / time : 0);
+      one.set(key::gbytes, time > 0 ? number(kind, key::bytes) / time : 0);
       if (const double peak = std::max(peak_of(row, kind), fastest(row, kind));
           peak > 0) {  // on a GPU nothing says what it could do
-        one["of_peak"] = one["gflops"].get<double>() / peak;
+        one.set(key::of_peak, one[key::gflops] / peak);
       }
       expanded.push_back(std::move(one));
     }
   }
   std::stable_sort(expanded.begin(), expanded.end(),
-                   [](const Json& a, const Json& b) { return number(a, "share") > number(b, "share"); });
+                   [](const Record& a, const Record& b) { return number(a, key::share) > number(b, key::share); });
   rows = std::move(expanded);
 }
 
 /// Of the step, by family: what the critical path spends in it. The path covers the step once, so these and the rest are the step.
-std::map<std::string, double> path_shares(const std::vector<Json>& rows) {
+std::map<std::string, double> path_shares(const std::vector<Record>& rows) {
   std::map<std::string, double> shares;
-  for (const Json& row : rows) {
-    shares[family(text(row, "kind"))] += row.value("path_share", 0.0);
+  for (const Record& row : rows) {
+    shares[family(text(row, key::kind))] += row.value(key::path_share, 0.0);
   }
   return shares;
 }
 
-std::pair<std::string, double> bottleneck(const std::vector<Json>& rows) {
+std::pair<std::string, double> bottleneck(const std::vector<Record>& rows) {
   const std::map<std::string, double> shares = path_shares(rows);
   return *std::max_element(shares.begin(), shares.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
 }
 
 /// The least share of the step that is left if a family of tasks takes no time and whatever else must be done takes as long as
 /// before: the rest of the critical path, or another chain of tasks if that is longer.
-double left_without(const std::vector<Json>& rows, const std::string& name) {
+double left_without(const std::vector<Record>& rows, const std::string& name) {
   double left = std::max(0.0, 1 - path_shares(rows)[name]);
-  for (const Json& row : rows) {
-    if (family(text(row, "kind")) == name && row.contains("without")) {
-      left = std::max(left, number(row, "without"));
+  for (const Record& row : rows) {
+    if (family(text(row, key::kind)) == name && row.has(key::without)) {
+      left = std::max(left, row[key::without].get<double>());
     }
   }
   return left;
@@ -210,7 +211,7 @@ std::string share_for_amdahl(double share) {
   return fmt::format("{:.{}f} %", 100 * share, places);
 }
 
-std::string what_for(const std::vector<Json>& rows) {
+std::string what_for(const std::vector<Record>& rows) {
   const auto [name, share] = bottleneck(rows);
   const double left = left_without(rows, name);
   const bool other_path = three_figures(1 / std::max(1e-3, left)) != three_figures(1 / std::max(1e-3, 1 - share));
@@ -231,7 +232,7 @@ std::string what_for(const std::vector<Json>& rows) {
       name + (name.ends_with("s") ? " take" : " takes"), share_for_amdahl(share), gain, origin_mark(rows));
 }
 
-std::string which_bottleneck(const std::vector<Json>& rows) {
+std::string which_bottleneck(const std::vector<Record>& rows) {
   const auto [name, share] = bottleneck(rows);
   std::vector<std::pair<double, std::string>> others;
   double all = 0;
@@ -255,17 +256,17 @@ std::string which_bottleneck(const std::vector<Json>& rows) {
       name, percent(share), origin_mark(rows), words.empty() ? "" : fmt::format(" Then {}.", listing(words)));
 }
 
-std::vector<std::string> details(const std::vector<Json>& rows) {
-  const Json& top = rows.front();
-  const std::string of_peak = !top.contains("of_peak")
+std::vector<std::string> details(const std::vector<Record>& rows) {
+  const Record& top = rows.front();
+  const std::string of_peak = !top.has(key::of_peak)
                                   ? ""
-                                  : fmt::format(", {} of {},", percent(number(top, "of_peak")),
-                                                top.value("data_sheet_gflops", 0.0) > 0
+                                  : fmt::format(", {} of {},", percent(number(top, key::of_peak)),
+                                                top.value(key::data_sheet_gflops, 0.0) > 0
                                                     ? "its data sheet's rate"
                                                     : "the highest rate seen here, fused multiply-adds in registers among them,");
   std::vector<std::string> sentences{fmt::format("The longest entry, {} on {}, runs at {:.1f} GFLOP/s{} and touches {:.1f} GB/s{}.",
-                                                 text(top, "kind"), text(top, "device"), number(top, "gflops"), of_peak,
-                                                 number(top, "gbytes"), origin_mark(rows))};
+                                                 text(top, key::kind), text(top, key::device), number(top, key::gflops), of_peak,
+                                                 number(top, key::gbytes), origin_mark(rows))};
   add_oversubscribed_note(sentences, rows);
   return sentences;
 }
@@ -279,26 +280,26 @@ Experiment profile() {
       .title = "Where the step goes",
       .task = "Time, bytes and flops by kind of task and device of {strategy} on {devices} devices.",
       .questions = {{"csye-hw4/1/Q11", "What is profiling, and why?", what_for}, {"", "What is the bottleneck?", which_bottleneck}},
-      .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=2048,depth=8"}},
-               {"strategy", "strategy", {"ddp"}, {"ddp"}},
-               {"devices", "devices", {2}, {2}}},
-      .columns = {{"device", "device", Format::text},
-                  {"kind", "kind of task", Format::text},
-                  {"tasks", "tasks", Format::integer},
-                  {"share", "share of step", Format::percent},
-                  {"path_share", "of critical path", Format::percent},
-                  {"time_ns", "time", Format::time},
-                  {"flops", "flops", Format::flops},
-                  {"bytes", "bytes", Format::bytes},
-                  {"of_peak", "of peak", Format::percent}},
+      .axes = {{key::model, "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=2048,depth=8"}},
+               {key::strategy, "strategy", {"ddp"}, {"ddp"}},
+               {key::devices, "devices", {2}, {2}}},
+      .columns = {{key::device, "device", Format::text},
+                  {key::kind, "kind of task", Format::text},
+                  {key::tasks, "tasks", Format::integer},
+                  {key::share, "share of step", Format::percent},
+                  {key::path_share, "of critical path", Format::percent},
+                  {key::time_ns, "time", Format::time},
+                  {key::flops, "flops", Format::flops},
+                  {key::bytes, "bytes", Format::bytes},
+                  {key::of_peak, "of peak", Format::percent}},
       .plots = {{.kind = Plot::Kind::bars,
                  .title = "Share of the step by kind of task",
-                 .x = "kind",
-                 .y = "share",
+                 .x = key::kind,
+                 .y = key::share,
                  .x_title = "kind",
                  .y_title = "share",
                  .y_format = Format::percent,
-                 .series = "device"}},
+                 .series = key::device}},
       .open = open,
       .derive = derive,
       .details = details};

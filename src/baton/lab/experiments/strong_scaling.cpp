@@ -15,101 +15,103 @@ namespace {
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   job::JobSpec spec;
-  spec.model = text(point, "model");
-  take(spec, point, "batch");
+  spec.model = text(point, key::model);
+  take(spec, point, key::batch);
   spec.strategy = "ddp";
-  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
-  return measure_training(spec, settings, {.timeline = "ddp on " + text(point, "devices")});
+  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 4);
+  return measure_training(spec, settings, {.timeline = "ddp on " + text(point, key::devices)});
 }
 
 /// What a step loses against the ideal one, by where it goes. Together with the ideal step they are the step.
 struct Loss {
-  const char* key;
-  const char* part;  // of the step, in which it is found
+  job::Key<double> key;
+  job::Key<Nanoseconds> part;  // of the step, in which it is found
   const char* name;
 };
-constexpr std::array<Loss, 4> losses{{{"unshrunk_ns", "compute_ns", "computing that did not shrink"},
-                                      {"lost_exposed_ns", "exposed_ns", "exposed communication"},
-                                      {"lost_waiting_ns", "waiting_ns", "waiting"},
-                                      {"lost_rest_ns", "rest_ns", "the rest"}}};
+constexpr std::array<Loss, 4> losses{{{key::unshrunk_ns, key::compute_ns, "computing that did not shrink"},
+                                      {key::lost_exposed_ns, key::exposed_ns, "exposed communication"},
+                                      {key::lost_waiting_ns, key::waiting_ns, "waiting"},
+                                      {key::lost_rest_ns, key::rest_ns, "the rest"}}};
 
-double lost(const Json& row) { return number(row, "time_per_step_ns") - number(row, "ideal_ns"); }
+double lost(const Record& row) { return number(row, key::time_per_step_ns) - number(row, key::ideal_ns); }
 
 /// The row with the fewest devices.
-const Json& fewest(const std::vector<Json>& rows) {
+const Record& fewest(const std::vector<Record>& rows) {
   return *std::min_element(rows.begin(), rows.end(),
-                           [](const Json& a, const Json& b) { return number(a, "devices") < number(b, "devices"); });
+                           [](const Record& a, const Record& b) { return number(a, key::devices) < number(b, key::devices); });
 }
 
 /// Adds the account of the lost time: the ideal step is that of the fewest devices, over how many times as many there are; a part
 /// of the step that shrank likewise lost nothing.
-void add_account(std::vector<Json>& rows) {
-  const Json base = rows.empty() ? Json() : fewest(rows);
-  for (Json& row : rows) {
-    const double shrink = number(base, "devices") / number(row, "devices");
-    const double ideal = number(base, "time_per_step_ns") * shrink;
-    double left = number(row, "time_per_step_ns") - ideal;
+void add_account(std::vector<Record>& rows) {
+  const Record base = rows.empty() ? Record() : fewest(rows);
+  for (Record& row : rows) {
+    const double shrink = number(base, key::devices) / number(row, key::devices);
+    const double ideal = number(base, key::time_per_step_ns) * shrink;
+    double left = number(row, key::time_per_step_ns) - ideal;
     for (const Loss& loss : losses) {
       const bool last = &loss == &losses.back();
       const double part = last ? left : number(row, loss.part) - number(base, loss.part) * shrink;
-      row[loss.key] = part;
+      row.set(loss.key, part);
       left -= part;
     }
-    row["ideal_ns"] = ideal;
+    row.set(key::ideal_ns, ideal);
   }
 }
 
 /// Where the speedup of a row over one with fewer devices lies, with 99 % confidence.
-findings::Interval tested_speedup(const Json& fewer, const Json& row) { return difference_of(row, fewer).tested; }
+findings::Interval tested_speedup(const Record& fewer, const Record& row) { return difference_of(row, fewer).tested; }
 
 /// Whether the noise is so large that this many times as many devices may be this many times as fast.
-bool may_be_ideal(const Json& fewer, const Json& row) {
-  return tested_speedup(fewer, row).high >= number(row, "devices") / number(fewer, "devices");
+bool may_be_ideal(const Record& fewer, const Record& row) {
+  return tested_speedup(fewer, row).high >= number(row, key::devices) / number(fewer, key::devices);
 }
 
-std::string is_it_linear(const std::vector<Json>& rows) {
-  const std::vector<Json> headline = headline_rows(beyond_base(rows));
+std::string is_it_linear(const std::vector<Record>& rows) {
+  const std::vector<Record> headline = headline_rows(beyond_base(rows));
   if (headline.empty()) {
     return "";
   }
-  const Json& last = headline.back();
-  const double ideal = number(last, "devices") / number(last, "base_devices");
-  const double efficiency = number(last, "efficiency");
+  const Record& last = headline.back();
+  const double ideal = number(last, key::devices) / number(last, key::base_devices);
+  const double efficiency = number(last, key::efficiency);
   const findings::Interval tested = tested_speedup(fewest(rows), last);
   std::string others;
-  for (const Json& row : beyond_base(rows)) {
-    if (row["devices"] != last["devices"]) {
-      others += fmt::format("{}{} on {}{}", others.empty() ? " Speedup is " : ", ", ratio_text(number(row, "speedup")),
-                            text(row, "devices"), origin_mark({row}));
+  for (const Record& row : beyond_base(rows)) {
+    if (row[key::devices] != last[key::devices]) {
+      others += fmt::format("{}{} on {}{}", others.empty() ? " Speedup is " : ", ", ratio_text(number(row, key::speedup)),
+                            text(row, key::devices), origin_mark({row}));
     }
   }
-  return fmt::format(
-      "{}: {} are {} times as fast as {}{}, where {:.3g} times would be linear: an efficiency of {}{}.{}{}",
-      efficiency > 0.95 && efficiency <= 1.05 ? "Nearly"
-      : tested.low > ideal                    ? "It is more than linear"
-      : tested.high >= ideal                  ? fmt::format("It cannot be told from linear, the noise is too large ({})",
-                                           tested.low > 0 ? fmt::format("{} to {} times with 99 % confidence",
-                                                                                         ratio_text(tested.low), ratio_text(tested.high))
-                                                                           : "one instance says nothing of it")
-                                              : "No",
-      devices_text(last["devices"]), ratio_text(number(last, "speedup")), text(last, "base_devices"),
-      number(last, "speedup") < 0.95 ? fmt::format(" (a step takes {} times as long)", ratio_text(1 / number(last, "speedup")))
-                                     : "",
-      ideal, percent(efficiency), origin_mark(headline), others, others.empty() ? "" : ".");
+  return fmt::format("{}: {} are {} times as fast as {}{}, where {:.3g} times would be linear: an efficiency of {}{}.{}{}",
+                     efficiency > 0.95 && efficiency <= 1.05 ? "Nearly"
+                     : tested.low > ideal                    ? "It is more than linear"
+                     : tested.high >= ideal
+                         ? fmt::format("It cannot be told from linear, the noise is too large ({})",
+                                       tested.low > 0 ? fmt::format("{} to {} times with 99 % confidence", ratio_text(tested.low),
+                                                                    ratio_text(tested.high))
+                                                      : "one instance says nothing of it")
+                         : "No",
+                     devices_text(last[key::devices]), ratio_text(number(last, key::speedup)), text(last, key::base_devices),
+                     number(last, key::speedup) < 0.95
+                         ? fmt::format(" (a step takes {} times as long)", ratio_text(1 / number(last, key::speedup)))
+                         : "",
+                     ideal, percent(efficiency), origin_mark(headline), others, others.empty() ? "" : ".");
 }
 
-std::string where_it_drops(const std::vector<Json>& rows) {
+std::string where_it_drops(const std::vector<Record>& rows) {
   if (beyond_base(rows).empty()) {
     return "";
   }
   std::string steps;
-  const Json* worst = nullptr;
+  const Record* worst = nullptr;
   double most = 0.05;
   for (std::size_t i = 1; i < rows.size(); ++i) {
-    const double drop = number(rows[i - 1], "efficiency") - number(rows[i], "efficiency");
-    steps += fmt::format("{}from {} to {} devices it goes from {} to {}{}", steps.empty() ? "" : "; ", text(rows[i - 1], "devices"),
-                         text(rows[i], "devices"), percent(number(rows[i - 1], "efficiency")),
-                         percent(number(rows[i], "efficiency")), origin_mark({rows[i]}));
+    const double drop = number(rows[i - 1], key::efficiency) - number(rows[i], key::efficiency);
+    steps += fmt::format("{}from {} to {} devices it goes from {} to {}{}", steps.empty() ? "" : "; ",
+                         text(rows[i - 1], key::devices), text(rows[i], key::devices),
+                         percent(number(rows[i - 1], key::efficiency)), percent(number(rows[i], key::efficiency)),
+                         origin_mark({rows[i]}));
     if (drop > most) {
       most = drop;
       worst = &rows[i];
@@ -118,13 +120,14 @@ std::string where_it_drops(const std::vector<Json>& rows) {
   if (worst == nullptr) {
     return fmt::format("Nowhere by more than 5 points: {}.", steps);
   }
-  const Json& before = *(worst - 1);
-  return fmt::format("Most between {} and {} devices, by {:.1f} points{}: {}.", text(before, "devices"), text(*worst, "devices"),
-                     100 * most, may_be_ideal(before, *worst) ? ", which noise alone may be" : "", steps);
+  const Record& before = *(worst - 1);
+  return fmt::format("Most between {} and {} devices, by {:.1f} points{}: {}.", text(before, key::devices),
+                     text(*worst, key::devices), 100 * most, may_be_ideal(before, *worst) ? ", which noise alone may be" : "",
+                     steps);
 }
 
 /// Where the time of one row went, in parts that add up to what was lost.
-std::string account(const Json& row) {
+std::string account(const Record& row) {
   std::string parts;
   for (const Loss& loss : losses) {
     const double part = number(row, loss.key);
@@ -139,24 +142,24 @@ std::string account(const Json& row) {
 
 /// Why no serial share fits: a number of devices that is slower than the fewest, or more than this many times as fast, if that is
 /// beyond the noise.
-std::string why_no_share(const std::vector<Json>& rows, double serial) {
-  const Json& base = fewest(rows);
-  for (const Json& row : beyond_base(rows)) {
-    const double ideal = number(row, "devices") / number(base, "devices");
+std::string why_no_share(const std::vector<Record>& rows, double serial) {
+  const Record& base = fewest(rows);
+  for (const Record& row : beyond_base(rows)) {
+    const double ideal = number(row, key::devices) / number(base, key::devices);
     const findings::Interval tested = tested_speedup(base, row);
     if (serial >= 1 ? tested.high < 1 : tested.low > ideal) {
-      return fmt::format("{} are {}, so the model does not apply", devices_text(row["devices"]),
-                         serial >= 1 ? fmt::format("slower than {}", text(base, "devices"))
+      return fmt::format("{} are {}, so the model does not apply", devices_text(row[key::devices]),
+                         serial >= 1 ? fmt::format("slower than {}", text(base, key::devices))
                                      : fmt::format("more than {:.3g} times as fast", ideal));
     }
   }
   return "the noise is too large for this fit";
 }
 
-std::string amdahl(const std::vector<Json>& rows) {
-  const std::vector<Json> own_cores = with_own_cores(rows);
-  const std::vector<Json>& fitted = own_cores.size() >= 2 ? own_cores : rows;
-  const findings::Amdahl fit = findings::fit_amdahl(column(fitted, "devices"), column(fitted, "time_per_step_ns"));
+std::string amdahl(const std::vector<Record>& rows) {
+  const std::vector<Record> own_cores = with_own_cores(rows);
+  const std::vector<Record>& fitted = own_cores.size() >= 2 ? own_cores : rows;
+  const findings::Amdahl fit = findings::fit_amdahl(column(fitted, key::devices), column(fitted, key::time_per_step_ns));
   const std::string through = fmt::format("Amdahl's law t₁(s + (1−s)/n) through {} points{}", fitted.size(),
                                           fitted.size() < rows.size() ? " (those with a core per device)" : "");
   if (!findings::is_share(fit.serial)) {
@@ -168,33 +171,33 @@ std::string amdahl(const std::vector<Json>& rows) {
                      fitted.size() < 3 ? "two points always fit" : findings::quality(fit.r2));
 }
 
-std::string why_in_numbers(const std::vector<Json>& rows) {
-  const std::vector<Json> headline = headline_rows(beyond_base(rows));
+std::string why_in_numbers(const std::vector<Record>& rows) {
+  const std::vector<Record> headline = headline_rows(beyond_base(rows));
   if (headline.empty()) {
     return "";
   }
-  const Json& row = headline.back();
+  const Record& row = headline.back();
   const std::string step = fmt::format(
-      "On {} a step takes {} where {} ({} / {:.3g}) would be ideal", devices_text(row["devices"]), to_text(time_of(row)),
-      duration_text(number(row, "ideal_ns")),
-      duration_text(number(row, "ideal_ns") * number(row, "devices") / number(row, "base_devices")),
-      number(row, "devices") / number(row, "base_devices"));
+      "On {} a step takes {} where {} ({} / {:.3g}) would be ideal", devices_text(row[key::devices]), to_text(time_of(row)),
+      duration_text(number(row, key::ideal_ns)),
+      duration_text(number(row, key::ideal_ns) * number(row, key::devices) / number(row, key::base_devices)),
+      number(row, key::devices) / number(row, key::base_devices));
   return lost(row) <= 0
              ? fmt::format("Nothing is lost: {}{}. {}.", step, origin_mark(headline), amdahl(rows))
              : fmt::format("{}: {} are lost{}{}, {}. {}.", step, duration_text(lost(row)), origin_mark(headline),
                            may_be_ideal(fewest(rows), row) ? " (noise may be as large)" : "", account(row), amdahl(rows));
 }
 
-std::vector<std::string> details(const std::vector<Json>& rows) {
+std::vector<std::string> details(const std::vector<Record>& rows) {
   std::vector<std::string> sentences;
-  for (const Json& row : beyond_base(rows)) {
+  for (const Record& row : beyond_base(rows)) {
     if (lost(row) > 0) {
-      sentences.push_back(fmt::format("On {} {} of a step of {} are lost: {}{}.", devices_text(row["devices"]),
+      sentences.push_back(fmt::format("On {} {} of a step of {} are lost: {}{}.", devices_text(row[key::devices]),
                                       duration_text(lost(row)), to_text(time_of(row)), account(row), origin_mark({row})));
     }
   }
-  for (const Json& row : rows) {
-    sentences.push_back(attribution(row, "On " + devices_text(row["devices"])));
+  for (const Record& row : rows) {
+    sentences.push_back(attribution(row, "On " + devices_text(row[key::devices])));
   }
   add_oversubscribed_note(sentences, rows);
   return sentences;
@@ -210,18 +213,18 @@ Experiment strong_scaling() {
           .questions = {{"hw1/2/Q1", "Is scaling linear?", is_it_linear},
                         {"hw1/2/Q2", "Where does efficiency drop?", where_it_drops},
                         {"hw1/2/Q3", "Why, in numbers?", why_in_numbers}},
-          .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
-                   {"batch", "global batch", {64}, {64}},
-                   {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
-          .columns = {{"devices", "#devices", Format::integer},
+          .axes = {{key::model, "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
+                   {key::batch, "global batch", {64}, {64}},
+                   {key::devices, "devices", {1, 2, 4}, {1, 2, 4}}},
+          .columns = {{key::devices, "#devices", Format::integer},
                       time_column(),
-                      {"speedup", "speedup", Format::ratio},
-                      {"efficiency", "efficiency", Format::percent}},
+                      {key::speedup, "speedup", Format::ratio},
+                      {key::efficiency, "efficiency", Format::percent}},
           .plots = {amdahl_plot(), account_plot()},
           .open = open,
           .derive =
-              [](std::vector<Json>& rows) {
-                add_speedup(rows, {"model", "batch"});
+              [](std::vector<Record>& rows) {
+                add_speedup(rows, {key::model, key::batch});
                 add_account(rows);
               },
           .details = details};

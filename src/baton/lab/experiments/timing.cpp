@@ -29,27 +29,29 @@ class EveryStep final : public TrainMeasurement {
 
   bool once() const override { return true; }  // the task is one run
 
-  Json record() const override {
-    Json record = TrainMeasurement::record();
-    Json times = Json::array();
+  Record record() const override {
+    Record record = TrainMeasurement::record();
+    std::vector<std::int64_t> times;
     for (const Nanoseconds time : training().step_times()) {
       times.push_back(time.count);
     }
-    record["first_step_times_ns"] = times;
+    record.set(key::first_step_times_ns, times);
     return record;
   }
 };
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   job::JobSpec spec;
-  spec.model = text(point, "model");
+  spec.model = text(point, key::model);
   spec.strategy = "ddp";
-  spec.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
-  spec.seed = text(point, "run") == "other seed" ? 1 : 0;
+  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 2);
+  spec.seed = text(point, key::run) == "other seed" ? 1 : 0;
   return std::make_unique<EveryStep>(
       spec, settings,
-      TrainMeasurement::Options{.warmup = dropped, .timeline = text(point, "run") == "first" ? "one step of ddp" : ""});
+      TrainMeasurement::Options{.warmup = dropped, .timeline = text(point, key::run) == "first" ? "one step of ddp" : ""});
 }
+
+std::vector<double> doubles(const std::vector<std::int64_t>& values) { return {values.begin(), values.end()}; }
 
 double mean(const std::vector<double>& values) {
   double sum = 0;
@@ -60,8 +62,8 @@ double mean(const std::vector<double>& values) {
 }
 
 /// Which of a GPU's reasons exist on the devices that were measured.
-std::string reasons(const Json& row) {
-  return row.value("gpus", Json::array()).empty()
+std::string reasons(const Record& row) {
+  return row.value(key::gpus, Json::array()).empty()
              ? "On these CPU cores only first touches of memory, caches, sleeping threads and clocks exist."
              : "Here all but lazy loading, recording the step as a graph, caches and clocks is prepared before step 1.";
 }
@@ -73,12 +75,12 @@ struct FirstSteps {
   double change = 0;  // of the mean if the dropped steps counted, relative
   bool stands_out = false;
 };
-FirstSteps first_steps(const Json& row) {
-  const std::vector<double> times = row["first_step_times_ns"].get<std::vector<double>>();
+FirstSteps first_steps(const Record& row) {
+  const std::vector<double> times = doubles(row[key::first_step_times_ns]);
   const std::vector<double> rest(times.begin() + dropped, times.end());
-  const double median = number(row, "time_per_step_ns");
+  const double median = number(row, key::time_per_step_ns);
   const double slower = times[0] / median;
-  return {times[0], slower, mean(times) / mean(rest) - 1, slower > 1.05 && times[0] - median > 2 * number(row, "std_ns")};
+  return {times[0], slower, mean(times) / mean(rest) - 1, slower > 1.05 && times[0] - median > 2 * number(row, key::std_ns)};
 }
 
 /// This many runs are listed one by one.
@@ -95,10 +97,10 @@ std::string each_or_range(std::vector<double> values, const std::function<std::s
   return listing(words);
 }
 
-std::string why_warm_up(const std::vector<Json>& rows) {
+std::string why_warm_up(const std::vector<Record>& rows) {
   std::vector<FirstSteps> runs;
-  for (const Json& row : rows) {
-    if (row["first_step_times_ns"].size() > dropped) {
+  for (const Record& row : rows) {
+    if (row[key::first_step_times_ns].size() > dropped) {
       runs.push_back(first_steps(row));
     }
   }
@@ -127,10 +129,10 @@ std::string why_warm_up(const std::vector<Json>& rows) {
       of_each(&FirstSteps::change, [](double change) { return fmt::format("{:+.1f} %", 100 * change); }), reasons(rows[0]));
 }
 
-std::string why_seeds(const std::vector<Json>& rows) {
+std::string why_seeds(const std::vector<Record>& rows) {
   const auto losses_in = [&](const char* run) {
-    const std::vector<Json> found = where(rows, "run", run);
-    return found.empty() ? std::vector<double>() : losses_of(found[0]);
+    const std::vector<Record> found = where(rows, key::run, run);
+    return found.empty() ? std::vector<double>() : found[0][key::losses];
   };
   const std::vector<double> a = losses_in("first");
   const std::vector<double> b = losses_in("same seed");
@@ -151,13 +153,13 @@ std::string why_seeds(const std::vector<Json>& rows) {
       agrees(c) ? "the same losses, which is a fault" : "others", a[0], c[0]);
 }
 
-std::vector<std::string> details(const std::vector<Json>& rows) {
+std::vector<std::string> details(const std::vector<Record>& rows) {
   std::vector<std::string> sentences;
-  for (const Json& row : rows) {
+  for (const Record& row : rows) {
     sentences.push_back(
         fmt::format("Run \"{}\": a step takes {} (median), {} ± {} (mean and standard deviation): the spread is {} of the mean.",
-                    text(row, "run"), to_text(time_of(row)), to_text(time_of(row, "mean_ns")), to_text(time_of(row, "std_ns")),
-                    percent(number(row, "std_ns") / number(row, "mean_ns"))));
+                    text(row, key::run), to_text(time_of(row)), to_text(time_of(row, key::mean_ns)),
+                    to_text(time_of(row, key::std_ns)), percent(number(row, key::std_ns) / number(row, key::mean_ns))));
   }
   return sentences;
 }
@@ -173,37 +175,37 @@ Experiment timing() {
               "the first 5 dropped as warm-up.",
           .questions = {{"hw1/1/Q1", "Why is warm-up needed in GPU benchmarking?", why_warm_up},
                         {"hw1/1/Q2", "Why must randomness be controlled?", why_seeds}},
-          .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
-                   {"devices", "devices", {2}, {2}},
-                   {"run",
+          .axes = {{key::model, "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
+                   {key::devices, "devices", {2}, {2}},
+                   {key::run,
                     "first, again with the same seed, and with another",
                     {"first", "same seed", "other seed"},
                     {"first", "same seed", "other seed"}}},
-          .columns = {{"run", "run", Format::text},
-                      {"devices", "#devices", Format::integer},
-                      {"step_1_ns", "step 1", Format::time},
-                      {"time_per_step_ns", "median", Format::time},
-                      {"mean_ns", "mean", Format::time},
-                      {"mean_all_ns", "mean with the dropped", Format::time},
-                      {"std_ns", "std", Format::time},
-                      {"steps_timed", "steps timed", Format::integer},
-                      {"warmup", "dropped", Format::integer},
-                      {"loss_last", "loss at step 30", Format::number}},
-          .plots = {first_steps_plot(), spread_plot("run")},
+          .columns = {{key::run, "run", Format::text},
+                      {key::devices, "#devices", Format::integer},
+                      {key::step_1_ns, "step 1", Format::time},
+                      {key::time_per_step_ns, "median", Format::time},
+                      {key::mean_ns, "mean", Format::time},
+                      {key::mean_all_ns, "mean with the dropped", Format::time},
+                      {key::std_ns, "std", Format::time},
+                      {key::steps_timed, "steps timed", Format::integer},
+                      {key::warmup, "dropped", Format::integer},
+                      {key::loss_last, "loss at step 30", Format::number}},
+          .plots = {first_steps_plot(), spread_plot(key::run)},
           .open = open,
           .derive =
-              [](std::vector<Json>& rows) {
+              [](std::vector<Record>& rows) {
                 std::size_t steps = all_steps;  // all show the loss of the same step
-                for (const Json& row : rows) {
-                  steps = std::min(steps, row["losses"].size());
+                for (const Record& row : rows) {
+                  steps = std::min(steps, row[key::losses].size());
                 }
-                for (Json& row : rows) {
+                for (Record& row : rows) {
                   if (steps > 0) {
-                    row["loss_last"] = losses_of(row)[steps - 1];
+                    row.set(key::loss_last, row[key::losses][steps - 1]);
                   }
-                  if (const Json times = row.value("first_step_times_ns", Json::array()); !times.empty()) {
-                    row["step_1_ns"] = times[0];
-                    row["mean_all_ns"] = mean(times.get<std::vector<double>>());
+                  if (const std::vector<std::int64_t> times = row.value(key::first_step_times_ns, {}); !times.empty()) {
+                    row.set(key::step_1_ns, Nanoseconds(times[0]));
+                    row.set(key::mean_all_ns, mean(doubles(times)));
                   }
                 }
               },

@@ -26,97 +26,97 @@ constexpr std::array<Network, 3> networks{{
     {"gpt", "gpt:depth=2,heads=4,dim=64,context=64,vocab=256", 8, "gpt2", 1},
 }};
 
-const Network& network_of(const Json& value) {
+const Network& network_of(const std::string& name) {
   for (const Network& one : networks) {
-    if (value == one.name) {
+    if (name == one.name) {
       return one;
     }
   }
-  throw usage_error("network is '{}': choose mlp, cnn or gpt", word_of(value));
+  throw usage_error("network is '{}': choose mlp, cnn or gpt", name);
 }
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  const Network& network = network_of(point["network"]);
+  const Network& network = network_of(text(point, key::network));
   const bool quick = settings.preset == Preset::quick;
-  const std::int64_t devices = whole(point, "devices", 1, 4096);
+  const std::int64_t devices = whole(point, key::devices, 1, 4096);
   job::JobSpec spec;
   spec.model = quick ? network.quick : network.full;
   // A replica needs a sample at least; all numbers of devices share one batch.
   spec.batch = std::max({quick ? network.quick_batch : network.full_batch, devices, settings.most_devices});
   spec.strategy = "ddp";
   spec.devices = devices_for(settings, devices, 4);
-  return measure_training(spec, settings, {.timeline = fmt::format("{} on {}", network.name, text(point, "devices"))});
+  return measure_training(spec, settings, {.timeline = fmt::format("{} on {}", network.name, text(point, key::devices))});
 }
 
-double exposed_share(const Json& row) { return number(row, "exposed_ns") / number(row, "time_per_step_ns"); }
+double exposed_share(const Record& row) { return number(row, key::exposed_ns) / number(row, key::time_per_step_ns); }
 
-void derive(std::vector<Json>& rows) {
-  add_speedup(rows, {"network"});
-  for (Json& row : rows) {
-    row["bytes_per_flop"] = number(row, "sent_bytes") / std::max(1.0, number(row, "flops"));
-    row["exposed_share"] = exposed_share(row);
+void derive(std::vector<Record>& rows) {
+  add_speedup(rows, {key::network});
+  for (Record& row : rows) {
+    row.set(key::bytes_per_flop, number(row, key::sent_bytes) / std::max(1.0, number(row, key::flops)));
+    row.set(key::exposed_share, exposed_share(row));
   }
 }
 
 /// One row per network, with as many devices as answers go by, the most efficient first.
-std::vector<Json> ranked(const std::vector<Json>& rows) {
-  std::vector<Json> list = headline_rows(beyond_base(rows));
+std::vector<Record> ranked(const std::vector<Record>& rows) {
+  std::vector<Record> list = headline_rows(beyond_base(rows));
   std::stable_sort(list.begin(), list.end(),
-                   [](const Json& a, const Json& b) { return number(a, "efficiency") > number(b, "efficiency"); });
+                   [](const Record& a, const Record& b) { return number(a, key::efficiency) > number(b, key::efficiency); });
   return list;
 }
 
-std::string figures(const Json& row) {
-  return fmt::format("{} {} bytes per flop, efficiency {}", text(row, "network"), ratio_text(number(row, "bytes_per_flop")),
-                     percent(number(row, "efficiency")));
+std::string figures(const Record& row) {
+  return fmt::format("{} {} bytes per flop, efficiency {}", text(row, key::network), ratio_text(number(row, key::bytes_per_flop)),
+                     percent(number(row, key::efficiency)));
 }
 
-std::string which_suit(const std::vector<Json>& rows) {
-  const std::vector<Json> list = ranked(rows);
+std::string which_suit(const std::vector<Record>& rows) {
+  const std::vector<Record> list = ranked(rows);
   if (list.size() < 2) {
     return "";
   }
-  const Json& best = list.front();
-  const Json& worst = list.back();
+  const Record& best = list.front();
+  const Record& worst = list.back();
   std::string others;
   for (std::size_t i = 1; i < list.size(); ++i) {
     others += fmt::format("; {}", figures(list[i]));
   }
-  const bool by_bytes = number(best, "bytes_per_flop") <= number(worst, "bytes_per_flop");
+  const bool by_bytes = number(best, key::bytes_per_flop) <= number(worst, key::bytes_per_flop);
   return fmt::format(
-      "Those that compute much per byte of gradient. On {}: {}{}{}. {}", devices_text(best["devices"]), figures(best), others,
+      "Those that compute much per byte of gradient. On {}: {}{}{}. {}", devices_text(best[key::devices]), figures(best), others,
       origin_mark(list),
       by_bytes ? "A convolution uses each weight at every place of the image and a transformer at every position; "
                  "a Linear layer once per sample."
                : fmt::format("Here the order is not that of the bytes: {} of the step of {} is exposed "
                              "communication, {} of {}'s; what else is lost is computing that did not shrink, and waiting.",
-                             percent(exposed_share(best)), text(best, "network"), percent(exposed_share(worst)),
-                             text(worst, "network")));
+                             percent(exposed_share(best)), text(best, key::network), percent(exposed_share(worst)),
+                             text(worst, key::network)));
 }
 
-std::string how_to_help(const std::vector<Json>& rows) {
-  const std::vector<Json> list = ranked(rows);
+std::string how_to_help(const std::vector<Record>& rows) {
+  const std::vector<Record> list = ranked(rows);
   if (list.empty()) {
     return "";
   }
-  const Json& most = *std::max_element(list.begin(), list.end(), [](const Json& a, const Json& b) {
-    return number(a, "bytes_per_flop") < number(b, "bytes_per_flop");
+  const Record& most = *std::max_element(list.begin(), list.end(), [](const Record& a, const Record& b) {
+    return number(a, key::bytes_per_flop) < number(b, key::bytes_per_flop);
   });
   return fmt::format(
       "A larger batch per device: gradients stay as they are while the arithmetic grows with it. {} has {} bytes per flop at a "
       "global batch of {} on {}{}; twice the batch halves that. Or divide the model, where its activations are smaller than its "
       "gradients.",
-      text(most, "network"), ratio_text(number(most, "bytes_per_flop")), text(most, "global_batch"), devices_text(most["devices"]),
-      origin_mark({most}));
+      text(most, key::network), ratio_text(number(most, key::bytes_per_flop)), text(most, key::global_batch),
+      devices_text(most[key::devices]), origin_mark({most}));
 }
 
-std::vector<std::string> details(const std::vector<Json>& rows) {
+std::vector<std::string> details(const std::vector<Record>& rows) {
   std::vector<std::string> sentences;
-  for (const Json& row : beyond_base(rows)) {
+  for (const Record& row : beyond_base(rows)) {
     sentences.push_back(fmt::format("On {} {} sends {} per device and step for {}; {} of the step is exposed communication{}.",
-                                    devices_text(row["devices"]), text(row, "network"),
-                                    bytes_text(number(row, "sent_bytes") / number(row, "devices")),
-                                    flops_text(number(row, "flops")), percent(exposed_share(row)), origin_mark({row})));
+                                    devices_text(row[key::devices]), text(row, key::network),
+                                    bytes_text(number(row, key::sent_bytes) / number(row, key::devices)),
+                                    flops_text(number(row, key::flops)), percent(exposed_share(row)), origin_mark({row})));
   }
   add_oversubscribed_note(sentences, rows);
   return sentences;
@@ -130,32 +130,32 @@ Experiment which_network() {
           .title = "Which networks suit data parallelism",
           .task = "An MLP, a CNN and a GPT whose steps have about the same arithmetic, under DDP on {devices} devices.",
           .questions = {{"", "Which networks suit data parallelism?", which_suit}, {"", "What helps the others?", how_to_help}},
-          .axes = {{"network",
+          .axes = {{key::network,
                     "what is trained",
                     {"mlp", "cnn", "gpt"},
                     {"mlp", "cnn", "gpt"},
-                    [](const Json& value) { network_of(value); }},
-                   {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
-          .columns = {{"network", "network", Format::text},
-                      {"devices", "#devices", Format::integer},
+                    [](const job::FieldValue& value) { network_of(word_of(value)); }},
+                   {key::devices, "devices", {1, 2, 4}, {1, 2, 4}}},
+          .columns = {{key::network, "network", Format::text},
+                      {key::devices, "#devices", Format::integer},
                       time_column(),
-                      {"speedup", "speedup", Format::ratio},
-                      {"efficiency", "efficiency", Format::percent},
-                      {"bytes_per_flop", "bytes/flop", Format::rate},
-                      {"exposed_share", "exposed", Format::percent}},
+                      {key::speedup, "speedup", Format::ratio},
+                      {key::efficiency, "efficiency", Format::percent},
+                      {key::bytes_per_flop, "bytes/flop", Format::rate},
+                      {key::exposed_share, "exposed", Format::percent}},
           .plots = {{.kind = Plot::Kind::line,
                      .title = "Efficiency of each network",
-                     .x = "devices",
-                     .y = "efficiency",
+                     .x = key::devices,
+                     .y = key::efficiency,
                      .x_title = "devices",
                      .y_title = "efficiency",
                      .y_format = Format::percent,
-                     .series = "network",
+                     .series = key::network,
                      .ideal = "flat"}},
           .open = open,
           .derive = derive,
           .details = details,
-          .own_fields = {"model", "batch", "loss"}};
+          .own_fields = {key::model, key::batch, key::loss}};
 }
 
 }  // namespace baton::lab

@@ -1,0 +1,275 @@
+#pragma once
+
+#include "baton/job/record.h"
+
+/// Every key of a record, once. A name is the one in files, so that its unit is part of it; docs/measuring.md says what each means.
+namespace baton::job::key {
+
+using Text = Key<std::string>;
+using Whole = Key<std::int64_t>;
+using Real = Key<double>;
+using Time = Key<Nanoseconds>;
+using Size = Key<Bytes>;
+using Flag = Key<bool>;
+using Maybe = Key<std::optional<double>>;  // null if it is not known
+using Numbers = Key<std::vector<double>>;
+using Wholes = Key<std::vector<std::int64_t>>;
+using Texts = Key<std::vector<std::string>>;
+using Object = Key<Record>;
+using Objects = Key<std::vector<Record>>;
+using Any = Key<Json>;  // what is passed on as it is
+
+// Axes: what a point says, and a row after it.
+inline constexpr Text model{"model"};
+inline constexpr Text strategy{"strategy"};
+inline constexpr Text schedule{"schedule"};
+inline constexpr Text precision{"precision"};
+inline constexpr Text optimizer{"optimizer"};
+inline constexpr Text case_{"case"};
+inline constexpr Text network{"network"};
+inline constexpr Text run{"run"};
+inline constexpr Whole devices{"devices"};
+inline constexpr Whole batch{"batch"};
+inline constexpr Whole micro_batches{"micro_batches"};
+inline constexpr Whole dim{"dim"};
+inline constexpr Whole depth{"depth"};
+inline constexpr Whole size{"size"};
+inline constexpr Whole power{"power"};
+inline constexpr Real delay_ms{"delay_ms"};
+inline constexpr Real lr{"lr"};
+
+// The time of a step, over steps or over instances.
+inline constexpr Time time_per_step_ns{"time_per_step_ns"};
+inline constexpr Time time_low_ns{"time_low_ns"};
+inline constexpr Time time_high_ns{"time_high_ns"};
+inline constexpr Maybe interval_level{"interval_level"};
+inline constexpr Whole instances{"instances"};
+inline constexpr Any instance_times_ns{"instance_times_ns"};
+inline constexpr Maybe smallest_difference{"smallest_difference"};
+inline constexpr Time mean_ns{"mean_ns"};
+inline constexpr Time std_ns{"std_ns"};
+inline constexpr Time p5_ns{"p5_ns"};
+inline constexpr Time p95_ns{"p95_ns"};
+inline constexpr Time min_ns{"min_ns"};
+inline constexpr Time max_ns{"max_ns"};
+inline constexpr Wholes quantiles_ns{"quantiles_ns"};
+inline constexpr Wholes first_step_times_ns{"first_step_times_ns"};
+inline constexpr Wholes step_times_ns{"step_times_ns"};
+inline constexpr Real samples_per_s{"samples_per_s"};
+inline constexpr Whole warmup{"warmup"};
+inline constexpr Whole steps_timed{"steps_timed"};
+
+// Where the step went: the mean over devices.
+inline constexpr Time compute_ns{"compute_ns"};
+inline constexpr Time communication_ns{"communication_ns"};
+inline constexpr Time exposed_ns{"exposed_ns"};
+inline constexpr Time waiting_ns{"waiting_ns"};
+inline constexpr Time delayed_ns{"delayed_ns"};
+inline constexpr Time rest_ns{"rest_ns"};
+inline constexpr Any critical_path{"critical_path"};
+inline constexpr Any timeline{"timeline"};
+inline constexpr Any playground{"playground"};
+
+// What a step does on all devices, and the fullest device's memory.
+inline constexpr Whole transfers{"transfers"};
+inline constexpr Whole transfers_forward{"transfers_forward"};
+inline constexpr Size sent_bytes{"sent_bytes"};
+inline constexpr Whole flops{"flops"};
+inline constexpr Size peak_bytes{"peak_bytes"};
+inline constexpr Size buffer_bytes{"buffer_bytes"};
+inline constexpr Whole global_batch{"global_batch"};
+
+// Losses and roundings.
+inline constexpr Numbers losses{"losses"};
+inline constexpr Maybe loss_final{"loss_final"};
+inline constexpr Whole loss_steps{"loss_steps"};
+inline constexpr Text losses_checksum{"losses_checksum"};
+inline constexpr Flag emulated{"emulated"};
+inline constexpr Whole underflows{"underflows"};
+inline constexpr Whole overflows{"overflows"};
+inline constexpr Whole skipped_steps{"skipped_steps"};
+inline constexpr Maybe final_scale{"final_scale"};
+inline constexpr Numbers gradients_left{"gradients_left"};
+inline constexpr Any roundings{"roundings"};
+
+// How it was measured.
+inline constexpr Text origin{"origin"};
+inline constexpr Flag oversubscribed{"oversubscribed"};
+inline constexpr Text reason{"reason"};
+inline constexpr Text stopped{"stopped"};
+inline constexpr Text batch_name{"batch_name"};
+inline constexpr Real drift{"drift"};
+inline constexpr Real pulse_gflops{"pulse_gflops"};
+inline constexpr Real others_share{"others_share"};
+
+// What was trained (`trained`, and the result of train).
+inline constexpr Object trained{"trained"};
+inline constexpr Whole parameters{"parameters"};
+inline constexpr Whole parameter_bytes{"parameter_bytes"};
+inline constexpr Text loss{"loss"};
+inline constexpr Key<std::uint64_t> seed{"seed"};
+inline constexpr Text command{"command"};
+inline constexpr Text backend{"backend"};
+inline constexpr Any settings{"settings"};
+inline constexpr Whole steps{"steps"};
+inline constexpr Whole steps_before{"steps_before"};
+inline constexpr Any gpu{"gpu"};
+inline constexpr Any costs{"costs"};
+inline constexpr Any ranks{"ranks"};
+inline constexpr Any environment{"environment"};
+inline constexpr Wholes eval_step{"eval_step"};
+inline constexpr Numbers eval_loss{"eval_loss"};
+inline constexpr Any eval_accuracy{"eval_accuracy"};
+inline constexpr Any eval_perplexity{"eval_perplexity"};
+inline constexpr Text data{"data"};
+inline constexpr Whole data_samples{"data_samples"};
+inline constexpr Whole steps_per_epoch{"steps_per_epoch"};
+inline constexpr Time data_wait_ns{"data_wait_ns"};
+
+// A device of `device_list`: shares of the step, and bytes.
+inline constexpr Objects device_list{"device_list"};
+inline constexpr Text name{"name"};
+inline constexpr Whole stands_for{"stands_for"};
+inline constexpr Any cores{"cores"};  // which, or of a kind of task how many
+inline constexpr Whole rank{"rank"};
+inline constexpr Real busy{"busy"};
+inline constexpr Real idle{"idle"};
+inline constexpr Real waiting{"waiting"};
+inline constexpr Real exposed{"exposed"};
+inline constexpr Real overlapped{"overlapped"};
+inline constexpr Real delayed{"delayed"};
+inline constexpr Real loading{"loading"};
+inline constexpr Real rest{"rest"};
+inline constexpr Whole tasks{"tasks"};
+inline constexpr Size received_bytes{"received_bytes"};
+
+// A message, a kind of task, and an arrival at collectives.
+inline constexpr Objects messages{"messages"};
+inline constexpr Objects kinds{"kinds"};
+inline constexpr Objects arrivals{"arrivals"};
+inline constexpr Text kind{"kind"};
+inline constexpr Size bytes{"bytes"};
+inline constexpr Time time_ns{"time_ns"};
+inline constexpr Text device{"device"};
+inline constexpr Real share{"share"};
+inline constexpr Real path_share{"path_share"};
+inline constexpr Real data_sheet_gflops{"data_sheet_gflops"};
+inline constexpr Any without{"without"};  // the step without a family of tasks; of a record by family
+inline constexpr Real last{"last"};
+inline constexpr Time held_up_ns{"held_up_ns"};
+inline constexpr Text phase{"phase"};
+inline constexpr Time excess_ns{"excess_ns"};
+inline constexpr Whole latest_in{"latest_in"};
+
+// GPUs: what their drivers said, and parts of one that slow each other down (`beside`).
+inline constexpr Any gpus{"gpus"};
+inline constexpr Real gpu_utilization_0{"gpu_utilization_0"};
+inline constexpr Real gpu_utilization_others{"gpu_utilization_others"};
+inline constexpr Size gpu_memory_bytes{"gpu_memory_bytes"};
+inline constexpr Real gpu_watts{"gpu_watts"};
+inline constexpr Whole gpu_clock_mhz{"gpu_clock_mhz"};
+inline constexpr Object beside{"beside"};
+inline constexpr Whole parts{"parts"};
+inline constexpr Whole multiprocessors{"multiprocessors"};
+inline constexpr Time alone_ns{"alone_ns"};
+inline constexpr Time beside_ns{"beside_ns"};
+inline constexpr Time separate_ns{"separate_ns"};
+
+// What experiments keep beside that.
+inline constexpr Real theory{"theory"};
+inline constexpr Whole stages{"stages"};
+inline constexpr Whole used{"used"};
+inline constexpr Size parameters_bytes{"parameters_bytes"};
+inline constexpr Size gradients_bytes{"gradients_bytes"};
+inline constexpr Size states_bytes{"states_bytes"};
+inline constexpr Size activations_bytes{"activations_bytes"};
+inline constexpr Size other_bytes{"other_bytes"};
+inline constexpr Size apart_bytes{"apart_bytes"};
+inline constexpr Whole balanced_batch{"balanced_batch"};
+inline constexpr Time balanced_ns{"balanced_ns"};
+inline constexpr Real balanced_gflops{"balanced_gflops"};
+inline constexpr Real limit_samples_per_s{"limit_samples_per_s"};
+inline constexpr Whole limit_batch{"limit_batch"};
+inline constexpr Whole saturated_batch{"saturated_batch"};
+inline constexpr Whole larger_batch{"larger_batch"};
+inline constexpr Time larger_batch_ns{"larger_batch_ns"};
+inline constexpr Real tflops{"tflops"};
+inline constexpr Whole products{"products"};
+inline constexpr Time move_ns{"move_ns"};
+inline constexpr Time products_ns{"products_ns"};
+inline constexpr Time sum_ns{"sum_ns"};
+inline constexpr Texts log{"log"};
+inline constexpr Text first_device{"first_device"};
+inline constexpr Text last_device{"last_device"};
+inline constexpr Time forward_ns{"forward_ns"};
+inline constexpr Time output_ns{"output_ns"};
+inline constexpr Time overlap_ns{"overlap_ns"};
+inline constexpr Texts placement{"placement"};
+inline constexpr Wholes blocks_each{"blocks_each"};
+inline constexpr Size bytes_forward{"bytes_forward"};
+inline constexpr Size input_bytes{"input_bytes"};
+inline constexpr Wholes transfer_each_ns{"transfer_each_ns"};
+inline constexpr Time transfer_ns{"transfer_ns"};
+inline constexpr Time transfers_step_ns{"transfers_step_ns"};
+inline constexpr Real some_busy{"some_busy"};
+inline constexpr Time simulated_ns{"simulated_ns"};
+inline constexpr Time measured_ns{"measured_ns"};
+inline constexpr Real error{"error"};
+
+// Columns of rows that are derived from other rows.
+inline constexpr Real speedup{"speedup"};
+inline constexpr Real speedup_low{"speedup_low"};
+inline constexpr Real speedup_high{"speedup_high"};
+inline constexpr Real efficiency{"efficiency"};
+inline constexpr Whole base_devices{"base_devices"};
+inline constexpr Real ideal_ns{"ideal_ns"};
+inline constexpr Real unshrunk_ns{"unshrunk_ns"};
+inline constexpr Real lost_exposed_ns{"lost_exposed_ns"};
+inline constexpr Real lost_waiting_ns{"lost_waiting_ns"};
+inline constexpr Real lost_rest_ns{"lost_rest_ns"};
+inline constexpr Real idle_share{"idle_share"};
+inline constexpr Real exposed_share{"exposed_share"};
+inline constexpr Real rest_share{"rest_share"};
+inline constexpr Real bytes_per_flop{"bytes_per_flop"};
+inline constexpr Size message_bytes{"message_bytes"};
+inline constexpr Real message_gbytes{"message_gbytes"};
+inline constexpr Real waiting_device_0_ns{"waiting_device_0_ns"};
+inline constexpr Real waiting_others_ns{"waiting_others_ns"};
+inline constexpr Size through_device_0{"through_device_0"};
+inline constexpr Size through_others{"through_others"};
+inline constexpr Size memory_device_0{"memory_device_0"};
+inline constexpr Size memory_others{"memory_others"};
+inline constexpr Real busy_device_0{"busy_device_0"};
+inline constexpr Real busy_others{"busy_others"};
+inline constexpr Real variation{"variation"};
+inline constexpr Text busy_each{"busy_each"};
+inline constexpr Text memory_each{"memory_each"};
+inline constexpr Text where{"where"};
+inline constexpr Text split{"split"};
+inline constexpr Text label{"label"};
+inline constexpr Text computed{"computed"};
+inline constexpr Text stability{"stability"};
+inline constexpr Real loss_start{"loss_start"};
+inline constexpr Real loss_last{"loss_last"};
+inline constexpr Whole loss_step{"loss_step"};
+inline constexpr Real loss_at_5{"loss_at_5"};
+inline constexpr Real loss_at_10{"loss_at_10"};
+inline constexpr Real gradients_lost{"gradients_lost"};
+inline constexpr Time step_1_ns{"step_1_ns"};
+inline constexpr Real mean_all_ns{"mean_all_ns"};
+inline constexpr Real gflops{"gflops"};
+inline constexpr Real gbytes{"gbytes"};
+inline constexpr Real of_peak{"of_peak"};
+
+// Points of plots that are not rows.
+inline constexpr Whole step{"step"};
+inline constexpr Real step_ns{"step_ns"};
+
+// A published measurement beside its prediction.
+inline constexpr Text source{"source"};
+inline constexpr Whole line{"line"};
+inline constexpr Text what{"what"};
+inline constexpr Real measured_log{"measured_log"};
+inline constexpr Real simulated_log{"simulated_log"};
+
+}  // namespace baton::job::key
