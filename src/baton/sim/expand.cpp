@@ -400,6 +400,9 @@ std::vector<std::vector<DeviceId>> meetings_of(const plan::Plan& plan, MeetingId
           }
         }
       }
+      if (reach != Reach::members) {  // ranks are in the order of the devices
+        std::sort(members.begin(), members.end());
+      }
     }
   }
   std::set<int> nodes;

@@ -63,38 +63,39 @@ bool is_piece(const Buffer& gradient) { return std::get<ParameterPart>(gradient.
 /// Adds the buckets of one group of devices.
 void all_reduce_group(Draft& draft, Insertions& insertions, const std::vector<Gradients>& gradients, Bytes first_bucket,
                       Bytes bucket, const std::vector<DeviceId>& group) {
-  std::vector<std::vector<BufferId>> members(group.size());  // by place in the group: what the bucket has of a device
+  struct Member {
+    std::vector<BufferId> buffers;  // what the bucket has of the device
+    std::size_t behind = 0;         // the task that writes the last of them
+  };
+  std::vector<Member> members(group.size());
   Bytes size;
   Bytes limit = first_bucket;
-  std::size_t behind = 0;
   const auto close = [&] {
-    const auto count = members.size() -
-                       static_cast<std::size_t>(std::count(members.begin(), members.end(), std::vector<BufferId>()));
+    const auto count = std::count_if(members.begin(), members.end(), [](const Member& one) { return !one.buffers.empty(); });
     if (count > 1) {
       const MeetingId meeting = draft.new_meeting();
-      const plan::Labels labels = draft.tasks[behind - 1].labels;
       std::uint32_t rank = 0;
       for (std::size_t i = 0; i < group.size(); ++i) {
-        if (!members[i].empty()) {
-          insertions.add(behind,
+        if (const Member& one = members[i]; !one.buffers.empty()) {
+          insertions.add(one.behind,
                          communication(Collective{plan::Move::all_reduce, meeting, rank++, static_cast<std::uint32_t>(count)},
-                                       group[i], labels, members[i], members[i]));
+                                       group[i], draft.tasks[one.behind - 1].labels, one.buffers, one.buffers));
         }
       }
     }
-    for (std::vector<BufferId>& buffers : members) {
-      buffers.clear();
+    for (Member& one : members) {
+      one.buffers.clear();
+      one.behind = 0;
     }
     size = Bytes(0);
-    behind = 0;
     limit = bucket;
   };
   for (auto one = gradients.rbegin(); one != gradients.rend(); ++one) {
     Bytes added;
     for (std::size_t i = 0; i < group.size(); ++i) {
       if (const Gradients::Copy* copy = one->of(group[i])) {
-        members[i].push_back(copy->id);
-        behind = std::max(behind, copy->written_behind);
+        members[i].buffers.push_back(copy->id);
+        members[i].behind = std::max(members[i].behind, copy->written_behind);
         added = draft[copy->id].size();
       }
     }
@@ -254,7 +255,14 @@ plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::u
   }
   std::vector<Gradients> gradients = gradients_of_parameters(draft);
   Insertions insertions(draft);
+  // Behind one task the sums of many small groups come first, so that parts whose gradients come one after the other have the same
+  // order: those of a part stand before what it sums with parts that come later.
+  std::vector<std::map<std::uint32_t, DeviceGroups>::const_reverse_iterator> order;
   for (auto entry = groups.rbegin(); entry != groups.rend(); ++entry) {
+    order.push_back(entry);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a->second.size() > b->second.size(); });
+  for (const auto& entry : order) {
     Gradients& own = gradients.at(entry->first);
     std::vector<Gradients::Copy>& copies = own.copies;
     // Where replicas keep pieces, a device to which none falls has a whole gradient that is not the final one.

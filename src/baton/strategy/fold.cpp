@@ -42,14 +42,18 @@ std::vector<std::int64_t> node_sizes(const cluster::Cluster& cluster) {
 
 bool divides(std::int64_t a, std::int64_t b) { return a % b == 0 || b % a == 0; }
 
-/// Whether what is folded finds the same nodes and ports around it as what it stands for.
+/// Whether what is folded finds the same nodes, ports and links around it as what it stands for. In a mesh, devices of a node have
+/// different links: groups that share a node do not take the same time.
 bool nodes_alike(const cluster::Cluster& cluster, const Axes& axes, const Folds& folds) {
   const std::vector<std::int64_t> sizes = node_sizes(cluster);
+  const std::int64_t size = sizes[0];
+  const bool even = std::all_of(sizes.begin(), sizes.end(), [&](std::int64_t one) { return one == size; });
+  if (cluster.wiring() && !cluster.wiring()->mesh.pairs.empty() && axes.tp > 1 && axes.tp != size) {
+    return false;
+  }
   if (sizes.size() == 1) {
     return true;
   }
-  const std::int64_t size = sizes[0];
-  const bool even = std::all_of(sizes.begin(), sizes.end(), [&](std::int64_t one) { return one == size; });
   const std::int64_t ports = cluster.wiring() ? cluster.wiring()->network_ports : 1;
   return even && size % axes.tp == 0 && divides(size, ports) && (!folds.replicas || (axes.dp * axes.tp) % size == 0) &&
          (!folds.parts || divides(axes.tp, ports));
@@ -87,10 +91,14 @@ bool parts_even(const model::Model& model, const Axes& axes, bool sequence) {
 /// A plan of two replicas, two parts or both, written as more of them.
 class Folder {
  public:
-  Folder(const Plan& two, const Axes& axes, const Folds& folds, const cluster::Cluster& cluster)
-      : two_(two), axes_(axes), folds_(folds), cluster_(cluster) {
+  Folder(const Plan& two, const Axes& axes, const Folds& folds, const cluster::Cluster& cluster, bool clips)
+      : two_(two), axes_(axes), folds_(folds), cluster_(cluster), kept_part_(clips ? 0 : 1), tasks_(two.devices().size()) {
     for (std::size_t m = 0; m < two.meeting_count(); ++m) {
       spans_.push_back(spans_of(two.members(MeetingId(m))));
+      parts_of_meeting_.push_back(spans_.back() == Spans::replicas ? parts_in(two.members(MeetingId(m))) : 1);
+    }
+    for (std::size_t t = 0; t < two.tasks().size(); ++t) {
+      tasks_[two.tasks()[t].device.index()].emplace_back(t);
     }
     for (const Buffer& buffer : two.buffers()) {
       if (const auto* part = std::get_if<ParameterPart>(&buffer.content);
@@ -100,22 +108,10 @@ class Folder {
     }
   }
 
-  /// Whether each collective between replicas can be told by its members that are kept, and parts do the same.
+  /// Whether each collective between replicas can be told by its members that are kept, and replicas and parts do the same.
   bool is_simple() const {
-    for (std::size_t m = 0; m < spans_.size(); ++m) {
-      if (spans_[m] != Spans::replicas || folds_.parts || axes_.tp == 1) {
-        continue;
-      }
-      // Members of several parts that are all written would not be in the order of their ranks.
-      std::map<std::size_t, int> of_stage;
-      for (const TaskId member : two_.members(MeetingId(m))) {
-        of_stage[two_[member].device.index() / static_cast<std::size_t>(2 * axes_.tp)] += replica_of(two_[member].device) == 1;
-      }
-      if (std::any_of(of_stage.begin(), of_stage.end(), [](const auto& stage) { return stage.second > 1; })) {
-        return false;
-      }
-    }
-    return (!folds_.replicas || replicas_alike()) && (!folds_.parts || parts_alike());
+    return std::find(parts_of_meeting_.begin(), parts_of_meeting_.end(), 0U) == parts_of_meeting_.end() &&
+           (!folds_.replicas || (replicas_alike() && all_ranks_update())) && (!folds_.parts || parts_alike());
   }
 
   Folded fold(const std::string& title) {
@@ -137,23 +133,22 @@ class Folder {
     for (std::uint32_t rank = 0; rank < replicas(); ++rank) {
       kinds[piece_sizes(rank)].push_back(rank);
     }
-    Folded folded{written(title, replicas() - 1), std::move(stands_for), parts(), spans_, {}, 0, {}};
+    Folded folded{written(title, replicas() - 1, kept_part_), std::move(stands_for), parts(), spans_, {}, 0, {}};
     for (const auto& [sizes, ranks] : kinds) {
       const bool last = ranks.back() + 1 == replicas();
-      const std::optional<Plan> other = last ? std::nullopt : std::optional(written(title, ranks[0]));
+      const std::optional<Plan> other = last ? std::nullopt : std::optional(written(title, ranks.back(), kept_part_));
       const Plan& one = last ? folded.plan : *other;
-      const auto copies = static_cast<std::int64_t>(ranks.size()) * parts();
-      for (const plan::Totals& device : plan::totals_by_device(one)) {
-        folded.totals += device * copies;
-        folded.flops += static_cast<double>(device.work.flops.count) * static_cast<double>(copies);
+      const auto copies = static_cast<std::int64_t>(ranks.size());
+      if (folds_.parts && kept_part_ == 0) {
+        count(one, copies, folded);
+        count(written(title, ranks.back(), 1), copies * (parts() - 1), folded);
+      } else {
+        count(one, copies * parts(), folded);
       }
       count_slices(one, ranks, folded);
       if (!last) {
         note_memory(one, folded);
       }
-    }
-    if (!divided_sizes_.empty()) {  // collectives of pieces stand elsewhere among the tasks of the first replica
-      note_memory(written(title, 0, 0), folded);
     }
     return folded;
   }
@@ -169,12 +164,15 @@ class Folder {
   std::int64_t replica_of(DeviceId device) const {
     return static_cast<std::int64_t>(device.index()) / compiled_parts() % compiled_replicas();
   }
-  /// Whether a device of the plan of two is written: of parts and of replicas the given one.
-  bool is_kept(DeviceId device, std::int64_t part = 1, std::int64_t replica = 1) const {
-    return (!folds_.replicas || replica_of(device) == replica) && (!folds_.parts || part_of(device) == part);
+  /// Whether a device of the plan of two is written: of replicas the second, of parts the given one.
+  bool is_kept(DeviceId device, std::int64_t part) const {
+    return (!folds_.replicas || replica_of(device) == 1) && (!folds_.parts || part_of(device) == part);
+  }
+  std::int64_t stage_of(DeviceId device) const {
+    return static_cast<std::int64_t>(device.index()) / compiled_parts() / compiled_replicas();
   }
   DeviceId kept_device(DeviceId device) const {
-    const std::int64_t stage = static_cast<std::int64_t>(device.index()) / compiled_parts() / compiled_replicas();
+    const std::int64_t stage = stage_of(device);
     const std::int64_t replica = folds_.replicas ? 0 : replica_of(device);
     const std::int64_t part = folds_.parts ? 0 : part_of(device);
     return DeviceId(
@@ -192,61 +190,104 @@ class Folder {
     return replicas && parts ? Spans::both : replicas ? Spans::replicas : parts ? Spans::parts : Spans::nothing;
   }
 
-  /// Whether both replicas have their tasks in the same order. With ZeRO 2 or 3 and a divided sequence they do not: collectives of
-  /// the pieces stand before others in one and after them in the other.
+  /// How many parts of one stage of a replica take part in a meeting; 0 if that differs between the stages.
+  std::uint32_t parts_in(std::span<const TaskId> members) const {
+    std::map<std::pair<std::int64_t, std::int64_t>, std::uint32_t> count;  // by stage and replica
+    for (const TaskId member : members) {
+      ++count[{stage_of(two_[member].device), replica_of(two_[member].device)}];
+    }
+    const bool even = std::all_of(count.begin(), count.end(), [&](const auto& one) { return one.second == count.begin()->second; });
+    return even ? count.begin()->second : 0;
+  }
+
+  /// Whether two devices of the plan of two have the same tasks in the same order: those that `counts`, by `alike`.
+  template <typename Counts, typename Alike>
+  bool same_tasks(DeviceId first, DeviceId second, Counts counts, Alike alike) const {
+    const auto tasks_of = [&](DeviceId device) {
+      std::vector<TaskId> list;
+      std::copy_if(tasks_[device.index()].begin(), tasks_[device.index()].end(), std::back_inserter(list),
+                   [&](TaskId id) { return counts(two_[id]); });
+      return list;
+    };
+    const std::vector<TaskId> a = tasks_of(first);
+    const std::vector<TaskId> b = tasks_of(second);
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](TaskId x, TaskId y) {
+      const Task& one = two_[x];
+      const Task& other = two_[y];
+      return one.action.index() == other.action.index() && plan::verb(one) == plan::verb(other) && one.lane == other.lane &&
+             one.labels == other.labels && alike(one, other);
+    });
+  }
+
+  /// Whether both replicas have the same tasks in the same order. Of a parameter of one element only one replica has a piece, so
+  /// updates are left out.
   bool replicas_alike() const {
+    const auto counts = [](const Task& task) { return !std::holds_alternative<plan::Update>(task.action); };
+    const auto alike = [](const Task& a, const Task& b) {
+      return !plan::meeting_of(a).valid() || plan::payload(a).size() == plan::payload(b).size();
+    };
     for (std::size_t d = 0; d < two_.devices().size(); ++d) {
-      if (replica_of(DeviceId(d)) != 0) {
-        continue;
-      }
-      const DeviceId other(d + static_cast<std::size_t>(compiled_parts()));
-      for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
-        const std::span<const TaskId> a = two_.lane(DeviceId(d), static_cast<plan::Lane>(lane));
-        const std::span<const TaskId> b = two_.lane(other, static_cast<plan::Lane>(lane));
-        // Of a parameter of one element only one replica has a piece, so an update of it is left out.
-        const auto moves = [&](std::span<const TaskId> tasks) {
-          std::vector<TaskId> list;
-          std::copy_if(tasks.begin(), tasks.end(), std::back_inserter(list),
-                       [&](TaskId id) { return std::holds_alternative<Collective>(two_[id].action); });
-          return list;
-        };
-        const std::vector<TaskId> of_a = moves(a);
-        const std::vector<TaskId> of_b = moves(b);
-        const bool alike = std::equal(of_a.begin(), of_a.end(), of_b.begin(), of_b.end(), [&](TaskId x, TaskId y) {
-          return plan::move_of(two_[x]) == plan::move_of(two_[y]) && two_[x].labels == two_[y].labels &&
-                 plan::payload(two_[x]).size() == plan::payload(two_[y]).size();
-        });
-        if (!alike) {
-          return false;
-        }
+      if (replica_of(DeviceId(d)) == 0 &&
+          !same_tasks(DeviceId(d), DeviceId(d + static_cast<std::size_t>(compiled_parts())), counts, alike)) {
+        return false;
       }
     }
     return true;
   }
 
-  /// Whether the two parts have the same tasks over buffers of the same shapes.
-  bool parts_alike() const {
-    std::vector<std::size_t> first;
-    std::vector<std::size_t> second;
-    for (std::size_t t = 0; t < two_.tasks().size(); ++t) {
-      const DeviceId device = two_.tasks()[t].device;
-      if (is_kept(device, 0)) {
-        first.push_back(t);
-      } else if (is_kept(device, 1)) {
-        second.push_back(t);
+  /// Whether a piece falls to each rank on each device, if a collective is for those that have one: of norms and of counts of
+  /// gradients that are not finite.
+  bool all_ranks_update() const {
+    const auto among_updates = [&](const Buffer& buffer) {
+      return std::holds_alternative<plan::SquaredNorm>(buffer.content) ||
+             std::holds_alternative<plan::NonFiniteCount>(buffer.content);
+    };
+    if (divided_sizes_.empty() || std::none_of(two_.buffers().begin(), two_.buffers().end(), among_updates)) {
+      return true;
+    }
+    std::vector<std::int64_t> largest(two_.devices().size(), -1);
+    for (const Buffer& buffer : two_.buffers()) {
+      const auto* part = std::get_if<ParameterPart>(&buffer.content);
+      if (part != nullptr && buffer.persistent && buffer.role == plan::Role::parameter) {
+        std::int64_t& own = largest[buffer.device.index()];
+        own = std::max(own, part->piece_end > 0 ? part->shape().elements() : axes_.dp);
       }
     }
-    const auto alike_buffers = [&](const std::vector<BufferId>& a, const std::vector<BufferId>& b) {
-      return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](BufferId x, BufferId y) {
-        return two_[x].shape == two_[y].shape && two_[x].dtype == two_[y].dtype && two_[x].role == two_[y].role;
-      });
-    };
-    return std::equal(first.begin(), first.end(), second.begin(), second.end(), [&](std::size_t i, std::size_t j) {
-      const Task& a = two_.tasks()[i];
-      const Task& b = two_.tasks()[j];
-      return a.action.index() == b.action.index() && plan::verb(a) == plan::verb(b) && a.lane == b.lane && a.labels == b.labels &&
-             a.workspace == b.workspace && alike_buffers(a.reads, b.reads) && alike_buffers(a.writes, b.writes);
+    return std::all_of(largest.begin(), largest.end(), [&](std::int64_t one) { return one < 0 || one >= axes_.dp; });
+  }
+
+  bool alike_buffers(std::span<const BufferId> a, std::span<const BufferId> b) const {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](BufferId x, BufferId y) {
+      return two_[x].shape == two_[y].shape && two_[x].dtype == two_[y].dtype && two_[x].role == two_[y].role;
     });
+  }
+
+  /// Whether the two parts have the same tasks over buffers of the same shapes. Of parameters that all parts hold the first one
+  /// alone counts the squares that gradients are clipped by, so that it has some of them more: then it is the one that is kept, and
+  /// none takes longer.
+  bool parts_alike() const {
+    const auto counts = [](const Task&) { return true; };
+    const auto alike = [&](const Task& a, const Task& b) {
+      const bool squares = kept_part_ == 0 && std::holds_alternative<plan::Compute>(a.action) && !a.writes.empty() &&
+                           std::holds_alternative<plan::SquaredNorm>(two_[a.writes[0]].content);
+      return a.workspace == b.workspace && alike_buffers(a.writes, b.writes) &&
+             (squares ? among(b.reads, a.reads) : alike_buffers(a.reads, b.reads));
+    };
+    for (std::size_t d = 0; d < two_.devices().size(); ++d) {
+      if (part_of(DeviceId(d)) == 0 && !same_tasks(DeviceId(d), DeviceId(d + 1), counts, alike)) {
+        return false;
+      }
+    }
+    return true;
+  }
+  /// Whether some buffers are like some of the others, in their order.
+  bool among(std::span<const BufferId> some, std::span<const BufferId> all) const {
+    for (const BufferId one : all) {
+      if (!some.empty() && alike_buffers(some.first(1), {&one, 1})) {
+        some = some.subspan(1);
+      }
+    }
+    return some.empty();
   }
 
   /// What falls to a rank of each size of parameter that is divided.
@@ -266,6 +307,13 @@ class Folder {
     }
   }
 
+  static void count(const Plan& plan, std::int64_t copies, Folded& folded) {
+    for (const plan::Totals& device : plan::totals_by_device(plan)) {
+      folded.totals += device * copies;
+      folded.flops += static_cast<double>(device.work.flops.count) * static_cast<double>(copies);
+    }
+  }
+
   /// How a collective that spans something is written for one replica and one part.
   struct Place {
     std::uint32_t rank;
@@ -274,8 +322,11 @@ class Folder {
   Place place_of(const Collective& collective, std::uint32_t replica, std::uint32_t part) const {
     const auto tp = static_cast<std::uint32_t>(axes_.tp);
     switch (spans_[collective.meeting.index()]) {
-      case Spans::replicas:
-        return {collective.rank / 2 * replicas() + replica, collective.size / 2 * replicas()};
+      case Spans::replicas: {  // of a stage, members are in the order of replicas and then of parts
+        const std::uint32_t written = parts_of_meeting_[collective.meeting.index()];
+        return {(collective.rank / (2 * written) * replicas() + replica) * written + collective.rank % written,
+                collective.size / 2 * replicas()};
+      }
       case Spans::parts:  // of divided tensors, its size is that of all already; of gradients, of the two
         return {rank_of_stage(collective) * tp + part, stages_of(collective) * tp};
       case Spans::both:
@@ -331,23 +382,26 @@ class Folder {
   std::uint32_t per_stage(const Collective& collective) const {
     const Spans spans = spans_[collective.meeting.index()];
     const auto tp = static_cast<std::uint32_t>(axes_.tp);
-    return spans == Spans::replicas ? replicas() : spans == Spans::parts ? tp : replicas() * tp;
+    return spans == Spans::replicas ? replicas() * parts_of_meeting_[collective.meeting.index()]
+           : spans == Spans::parts  ? tp
+                                    : replicas() * tp;
   }
   std::uint32_t local_rank(const Collective& collective, std::uint32_t replica, std::uint32_t part) const {
     const Spans spans = spans_[collective.meeting.index()];
-    return spans == Spans::replicas ? replica
+    const std::uint32_t written = parts_of_meeting_[collective.meeting.index()];
+    return spans == Spans::replicas ? replica * written + collective.rank % written
            : spans == Spans::parts  ? part
                                     : replica * static_cast<std::uint32_t>(axes_.tp) + part;
   }
 
-  /// What is kept of the plan of two, with the pieces of that rank.
-  Plan written(const std::string& title, std::uint32_t rank, std::int64_t replica = 1) const {
+  /// What is kept of the plan of two, with the pieces of that rank. `kept`: which part, if parts are folded.
+  Plan written(const std::string& title, std::uint32_t rank, std::int64_t kept) const {
     std::vector<BufferId> buffer_of(two_.buffers().size());  // invalid: not written
     plan::Draft draft;
     draft.title = title;
     draft.devices = names_;
     for (std::size_t b = 0; b < two_.buffers().size(); ++b) {
-      if (!is_kept(two_.buffers()[b].device, 1, replica)) {
+      if (!is_kept(two_.buffers()[b].device, kept)) {
         continue;
       }
       Buffer buffer = two_.buffers()[b];
@@ -364,16 +418,16 @@ class Folder {
       buffer_of[b] = BufferId(draft.buffers.size());
       draft.buffers.push_back(std::move(buffer));
     }
-    draft.tasks = written_tasks(rank, replica, buffer_of);
+    draft.tasks = written_tasks(rank, kept, buffer_of);
     draft.graph = two_.graph();
     return plan::finish(std::move(draft));  // what a task that is left out stood between comes together again
   }
 
-  std::vector<Task> written_tasks(std::uint32_t rank, std::int64_t replica, const std::vector<BufferId>& buffer_of) const {
+  std::vector<Task> written_tasks(std::uint32_t rank, std::int64_t part, const std::vector<BufferId>& buffer_of) const {
     std::vector<Task> tasks;
     std::vector<TaskId> kept(two_.tasks().size());
     for (std::size_t t = 0; t < two_.tasks().size(); ++t) {
-      if (!is_kept(two_.tasks()[t].device, 1, replica)) {
+      if (!is_kept(two_.tasks()[t].device, part)) {
         continue;
       }
       Task task = two_.tasks()[t];
@@ -406,9 +460,12 @@ class Folder {
   const Axes& axes_;
   Folds folds_;
   const cluster::Cluster& cluster_;
-  std::vector<Spans> spans_;              // by meeting
-  std::vector<std::string> names_;        // of the devices that are written
-  std::set<std::int64_t> divided_sizes_;  // of parameters that are kept in pieces
+  std::int64_t kept_part_;                       // of the two
+  std::vector<std::vector<TaskId>> tasks_;       // by device
+  std::vector<Spans> spans_;                     // by meeting
+  std::vector<std::uint32_t> parts_of_meeting_;  // by meeting: of one stage and replica
+  std::vector<std::string> names_;               // of the devices that are written
+  std::set<std::int64_t> divided_sizes_;         // of parameters that are kept in pieces
 };
 
 std::optional<Folded> fold_by(const Request& request, const Strategy& strategy, const Request& named, const Axes& axes,
@@ -441,7 +498,7 @@ std::optional<Folded> fold_by(const Request& request, const Strategy& strategy, 
   two.layout.tp = axes.tp;
   two.layout.micro_batches = schedule::micro_batches(grid_of(named, *strategy.layout()));
   const Plan both = compile(two, strategy);
-  Folder folder(both, axes, folds, request.cluster);
+  Folder folder(both, axes, folds, request.cluster, op::clip_of(request.step.optimizer) > 0);
   if (!folder.is_simple()) {
     return std::nullopt;
   }
@@ -466,9 +523,7 @@ std::optional<Folded> fold(const Request& request, const Strategy& strategy) {
   const bool everywhere = std::all_of(request.delays.begin(), request.delays.end(),
                                       [](const DelayRequest& delay) { return delay.device < 0; });
   const bool replicas = everywhere && axes.dp > 2 && request.step.global_batch % axes.dp == 0;
-  // Of parameters that all parts hold the first one counts the squares that gradients are clipped by: then parts are not alike.
-  const bool clips = op::clip_of(request.step.optimizer) > 0;
-  const bool parts = everywhere && axes.tp > 2 && !clips && parts_even(request.model, axes, request.layout.sp);
+  const bool parts = everywhere && axes.tp > 2 && parts_even(request.model, axes, request.layout.sp);
   std::vector<Folds> ways;
   if (replicas && parts) {
     ways.push_back({true, true});

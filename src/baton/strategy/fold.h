@@ -16,7 +16,8 @@ enum class Spans : std::uint8_t { nothing, replicas, parts, both };
 /// where all parts are alike. Collectives between them have the size they would have and fewer members. For the simulator: a loss
 /// is scaled as if there were two replicas, which does not change timing.
 struct Folded {
-  /// The last replica and a part. Where parameters are divided unevenly, no piece of another is larger, so none takes longer.
+  /// The last replica and a part. Where parameters are divided unevenly, no piece of another is larger, so none takes longer. If
+  /// gradients are clipped it is the first part, which counts the most squares.
   plan::Plan plan;
   /// By device of the plan: the devices of the cluster that it stands for, replica by replica and in each part by part.
   std::vector<std::vector<DeviceId>> stands_for;

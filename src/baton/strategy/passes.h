@@ -35,8 +35,8 @@ struct Replication {
 };
 
 /// Sums gradients over the replicas where the table asks for an all_reduce, in buckets, in the reverse order of the parameters; a
-/// bucket is closed when it reaches its size, and reduced as soon as its last gradient is there.
-/// After: every device of a group holds the same of these gradients.
+/// bucket is closed when it reaches its size, and each device reduces it directly after its own last gradient. Before: the devices
+/// of a group do the same in the same order, which they then still do. After: they hold the same of these gradients.
 plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket, const Replication& replication);
 /// The same of all gradients, over all devices that have one.
 plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket);
@@ -51,7 +51,8 @@ plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::u
 ///   gradients   each micro-batch's are reduce-scattered and added to the piece that a device keeps
 ///   parameters  a block's are gathered for its forward, freed, and gathered again for its backward; those of the next block are
 ///               gathered while this one computes
-/// After: these persistent parameters and their final gradients are pieces.
+/// Each device gathers and scatters where its own tasks ask for it. Before: the devices of a group do the same in the same order,
+/// which they then still do. After: these persistent parameters and their final gradients are pieces.
 plan::Draft divide_over_replicas(plan::Draft draft, const Replication& replication);
 
 /// Sums all gradients into those of `owner`, in one reduction after the last of them.
@@ -62,9 +63,9 @@ plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner);
 plan::Draft add_updates(plan::Draft draft, const op::Optimizer& optimizer);
 
 /// Adds up the squares of the final gradients, each part of each parameter once, and makes updates read the sum: the optimizer
-/// clips. Each round is a set of groups of devices that add up what they have so far; those that one round after the other brings
-/// together hold all gradients. Devices without updates take no part. Before: updates are there, and come after the last gradient.
-plan::Draft clip_gradients(plan::Draft draft, const std::vector<DeviceGroups>& rounds);
+/// clips. The devices of a group hold all gradients together, and add up what each has. Devices without updates take no part.
+/// Before: updates are there, and come after the last gradient.
+plan::Draft clip_gradients(plan::Draft draft, const DeviceGroups& groups);
 
 /// Makes activations, gradients, inputs, targets and copies of parameters of the step's 16-bit type. Persistent parameters,
 /// optimizer states, the residual stream, gradients of parameters if the step asks for it, and what ops ask to be float32 stay so.

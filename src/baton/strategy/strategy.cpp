@@ -331,28 +331,23 @@ std::map<std::uint32_t, DeviceGroups> sums_of_gradients(const Request& request, 
 }
 
 /// The optimizer's step after all gradients, which are clipped first if it asks for that.
-plan::Draft with_updates(plan::Draft draft, const Request& request, const std::vector<DeviceGroups>& norm_rounds) {
+plan::Draft with_updates(plan::Draft draft, const Request& request, const DeviceGroups& norm_groups) {
   draft = add_updates(std::move(draft), request.step.optimizer);
-  return op::clip_of(request.step.optimizer) > 0 ? clip_gradients(std::move(draft), norm_rounds) : std::move(draft);
+  return op::clip_of(request.step.optimizer) > 0 ? clip_gradients(std::move(draft), norm_groups) : std::move(draft);
 }
 
-/// How devices add up the squares of their gradients: over the replicas if these hold pieces, and then over the parts and stages of
-/// each. So a collective between replicas has one member of each.
-std::vector<DeviceGroups> norm_rounds(const Resolved& resolved) {
-  std::vector<DeviceGroups> rounds;
-  if (resolved.zero > 0) {
-    rounds.push_back(replica_groups(resolved));
-  }
-  DeviceGroups& within = rounds.emplace_back();
-  for (std::int64_t d = 0; d < resolved.dp; ++d) {
-    within.emplace_back();
-    for (std::int64_t p = 0; p < resolved.pp; ++p) {
+/// Which devices add up the squares of their gradients: the parts and stages of each replica, or all if replicas hold pieces. In
+/// one collective, since some devices count more than others and come later.
+DeviceGroups norm_groups(const Resolved& resolved) {
+  DeviceGroups groups(resolved.zero > 0 ? 1 : static_cast<std::size_t>(resolved.dp));
+  for (std::int64_t p = 0; p < resolved.pp; ++p) {
+    for (std::int64_t d = 0; d < resolved.dp; ++d) {
       for (std::int64_t t = 0; t < resolved.parts(); ++t) {
-        within.back().push_back(resolved.device(p, d, t));
+        groups[resolved.zero > 0 ? 0 : static_cast<std::size_t>(d)].push_back(resolved.device(p, d, t));
       }
     }
   }
-  return rounds;
+  return groups;
 }
 
 plan::Draft build(const Request& request, const Resolved& resolved) {
@@ -366,7 +361,7 @@ plan::Draft build(const Request& request, const Resolved& resolved) {
   draft = divide_over_replicas(std::move(draft), replication);
   draft = all_reduce_gradients(std::move(draft), request.layout.first_bucket, request.layout.bucket, replication);
   draft = all_reduce_shared_gradients(std::move(draft), sums_of_gradients(request, resolved, placement, layouts));
-  return with_updates(std::move(draft), request, norm_rounds(resolved));
+  return with_updates(std::move(draft), request, norm_groups(resolved));
 }
 
 void refuse_layout(const Request& request, std::string_view why) {

@@ -172,16 +172,25 @@ class Writer : private StepTensors {
         break;
       case schedule::Computation::backward_weight:
         for (std::size_t b = end; b-- > begin;) {
-          for (Shard& shard : shards_) {
-            for (Deferred& deferred : shard.micro[m].deferred) {
-              if (deferred.block == b) {
-                parameter_gradient(m, std::move(deferred));
-              }
-            }
-            std::erase_if(shard.micro[m].deferred, [&](const Deferred& deferred) { return deferred.block == b; });
+          for (std::size_t r = 0; r < replica_count(); ++r) {
+            write_deferred(r, m, b);
           }
         }
         break;
+    }
+  }
+
+  /// The gradients of a block's parameters that were put off: each on all parts, as those that are not.
+  void write_deferred(std::size_t r, std::size_t m, std::size_t b) {
+    for (std::size_t i = 0; i < group(r)[0].micro[m].deferred.size(); ++i) {
+      for (Shard& shard : group(r)) {
+        if (Deferred& deferred = shard.micro[m].deferred[i]; deferred.block == b) {
+          parameter_gradient(m, std::move(deferred));
+        }
+      }
+    }
+    for (Shard& shard : group(r)) {
+      std::erase_if(shard.micro[m].deferred, [&](const Deferred& deferred) { return deferred.block == b; });
     }
   }
 

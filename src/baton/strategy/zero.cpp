@@ -253,17 +253,12 @@ class Divider {
     }
     for (std::size_t s = 0; s < uses[0].size(); ++s) {
       const MeetingId meeting = draft_.new_meeting();
-      std::size_t at = draft_.tasks.size();
       for (std::uint32_t rank = 0; rank < size(); ++rank) {
         check(uses[rank][s].use == uses[0][s].use, "devices of a group use parameters in different orders");
-        at = std::min(at, s == 0 ? uses[rank][0].tasks.front() : uses[rank][s - 1].tasks.front());
-      }
-      if (s > 1) {  // no task may wait for one that stands after it
-        for (std::uint32_t rank = 0; rank < size(); ++rank) {
+        std::size_t at = uses[rank][s == 0 ? 0 : s - 1].tasks.front();
+        if (s > 1) {  // no task may wait for one that stands after it
           at = std::max(at, uses[rank][s - 2].tasks.back() + 1);
         }
-      }
-      for (std::uint32_t rank = 0; rank < size(); ++rank) {
         const Segment& segment = uses[rank][s];
         std::vector<BufferId> copies;
         copies.reserve(segment.parameters.size());
@@ -294,9 +289,9 @@ class Divider {
       std::uint32_t ordinal;
       BufferId id;
     };
-    std::size_t behind = 0;
     plan::Labels labels;
     std::vector<std::vector<Gradient>> by_rank;  // in order of ordinals
+    std::vector<std::size_t> behind;             // by rank: the task that writes the last of them
 
     void put(std::uint32_t rank, std::uint32_t ordinal, BufferId id) {
       std::vector<Gradient>& list = by_rank[rank];
@@ -349,20 +344,23 @@ class Divider {
         if (added) {
           order.push_back(&*batch);
           batch->second.by_rank.resize(size());
+          batch->second.behind.resize(size(), 0);
         }
-        batch->second.behind = i + 1;
+        batch->second.behind[rank] = i + 1;
         batch->second.labels = task.labels;
         batch->second.put(rank, ordinal, id);
       }
     }
     std::vector<Kept> kept(entries());
-    std::map<std::pair<std::int32_t, std::int32_t>, std::size_t>
-        behind;  // by block and micro-batch: what adds comes after what starts
+    // By block and micro-batch, and rank: what adds comes after what starts.
+    std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::size_t>> behind;
     for (auto* const one : order) {
       const auto& [block, micro_batch, adds, several] = one->first;
-      std::size_t& last_of = behind[{block, micro_batch}];
-      last_of = std::max(last_of, one->second.behind);
-      one->second.behind = adds || several > 0 ? last_of : one->second.behind;
+      std::vector<std::size_t>& last_of = behind.try_emplace({block, micro_batch}, size(), 0).first->second;
+      for (std::uint32_t rank = 0; rank < size(); ++rank) {
+        last_of[rank] = std::max(last_of[rank], one->second.behind[rank]);
+        one->second.behind[rank] = adds || several > 0 ? last_of[rank] : one->second.behind[rank];
+      }
       scatter(one->second, kept);
     }
   }
@@ -400,7 +398,7 @@ class Divider {
         whole.push_back(id);
         pieces.push_back(own.piece);
       }
-      division_.behind[batch.behind].push_back(
+      division_.behind[batch.behind[rank]].push_back(
           member(plan::Move::reduce_scatter, meeting, rank, batch.labels, std::move(whole), std::move(pieces), accumulate));
     }
   }

@@ -214,17 +214,17 @@ TEST(AllReduceGradients, HasPyTorchsLimitsByDefault) {
   EXPECT_EQ(Layout{}.bucket, Bytes(25 * 1024 * 1024));
 }
 
-TEST(AllReduceGradients, StandsRightBehindTheLastGradientOfItsBucketOnTheCommunicationLane) {
+TEST(AllReduceGradients, StandsOnEachDeviceRightBehindItsLastGradientOfTheBucketOnTheCommunicationLane) {
   const Draft draft = all_reduce_gradients(replicas(3), Bytes(48), Bytes(1000));
   const std::vector<std::size_t> members = places(draft.tasks, "all_reduce");
   ASSERT_EQ(members.size(), 6U);  // two buckets, three devices
   const std::vector<std::size_t> weights = places(draft.tasks, "linear_backward_weight");
   ASSERT_EQ(weights.size(), 6U);
-  EXPECT_EQ(members[0], weights[2] + 1) << "behind the last device's gradients of block 1";
-  EXPECT_LT(members[2], weights[3]) << "and before the backward of block 0, which it overlaps";
-  EXPECT_EQ(members[3], weights[5] + 1);
+  EXPECT_LT(members[2], weights[3]) << "before the backward of block 0, which it overlaps";
   for (std::size_t i = 0; i < members.size(); ++i) {
+    EXPECT_EQ(members[i], weights[i] + 1);
     const plan::Task& task = draft.tasks[members[i]];
+    EXPECT_EQ(task.device, draft.tasks[weights[i]].device);
     EXPECT_EQ(task.lane, Lane::communication);
     EXPECT_EQ(task.labels.phase, Phase::backward);
     EXPECT_EQ(task.reads, task.writes);

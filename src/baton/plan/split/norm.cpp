@@ -31,13 +31,34 @@ std::int64_t elements(std::span<const Range> at) {
 
 }  // namespace
 
+/// How many elements of a parameter some parts of it have. If the plan has the first two of a row of alike parts, these count for
+/// all of the row.
+std::int64_t NormLaw::covered(const std::vector<BufferId>& parts) const {
+  std::int64_t count = 0;
+  for (const BufferId part : parts) {
+    count += elements(ledger_.held(part).at);
+  }
+  if (alike_parts_ <= 2 || parts.size() != 2) {
+    return count;
+  }
+  const Held& first = ledger_.held(parts[0]);
+  const Held& second = ledger_.held(parts[1]);
+  for (std::size_t d = 0; d < first.at.size(); ++d) {
+    const std::optional<Range> last = continued(first.at[d], second.at[d], alike_parts_ - 1);
+    if (!last || last->end > ledger_.whole(first.thing)[d]) {
+      return count;
+    }
+  }
+  return count / 2 * alike_parts_;
+}
+
 /// Finds the parts that parameters are held in; false if they are not parts of one division.
 bool NormLaw::list_parts(TaskId id) {
   if (std::exchange(listed_, true)) {
     return true;
   }
   const Plan& plan = ledger_.plan();
-  std::map<std::uint32_t, std::int64_t> covered;
+  std::map<std::uint32_t, std::vector<BufferId>> parts;
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Held& held = ledger_.held(BufferId(b));
     if (held.thing.kind != Tensor::parameter || !plan.buffers()[b].persistent || plan.buffers()[b].role == Role::statistic) {
@@ -47,12 +68,12 @@ bool NormLaw::list_parts(TaskId id) {
     if (added) {
       holder_.emplace_back(b);
       all_.push_back({known->second, {0, elements(held.at)}});
-      covered[held.thing.id] += elements(held.at);
+      parts[held.thing.id].emplace_back(b);
     }
   }
   for (const BufferId part : holder_) {
     const Thing& thing = ledger_.held(part).thing;
-    if (covered[thing.id] != ledger_.whole(thing).elements()) {
+    if (covered(parts[thing.id]) != ledger_.whole(thing).elements()) {
       ledger_.breach(Rule::sum, {id},
                      fmt::format("{} adds up squares of gradients, but the parts in which {} is held are not each element once",
                                  ledger_.name(id), ledger_.name(part)));

@@ -14,7 +14,8 @@ namespace baton::plan {
 /// all of them. Parts are those in which the parameters are held from step to step.
 class NormLaw {
  public:
-  explicit NormLaw(Ledger& ledger) : ledger_(ledger) {}
+  /// With more than two alike parts the plan has the first two, which are counted as all (`Limits::alike_parts`).
+  NormLaw(Ledger& ledger, std::int64_t alike_parts) : ledger_(ledger), alike_parts_(alike_parts) {}
 
   /// A device adds up the squares of some gradients.
   void judge_sum(TaskId id, const Task& task);
@@ -34,10 +35,12 @@ class NormLaw {
   using Count = std::vector<Counted>;
 
   bool list_parts(TaskId id);
+  std::int64_t covered(const std::vector<BufferId>& parts) const;
   bool join(TaskId id, Count& count) const;
   std::string name(const Counted& counted) const;
 
   Ledger& ledger_;
+  std::int64_t alike_parts_;
   bool listed_ = false;
   std::map<std::pair<std::uint32_t, std::vector<std::int64_t>>, std::size_t> part_of_;  // by parameter and indices
   std::vector<BufferId> holder_;                                                        // by part: one of those that hold it

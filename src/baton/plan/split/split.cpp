@@ -23,7 +23,7 @@ class Split {
         ordering_(ordering),
         ledger_(plan, report),
         compute_(ledger_),
-        norm_(ledger_),
+        norm_(ledger_, alike_parts),
         updates_(ledger_, norm_),
         meetings_(ledger_, alike_parts) {}
 
