@@ -69,14 +69,13 @@ void add_train_command(CLI::App& program, int& exit_code) {
                    "with --data: evaluate on this (default: the test part of the data, if it has one)")
       ->type_name("SOURCE");
   add_number(*command, "--eval-every", words->eval_every, std::int64_t{1}, most_steps,
-             "evaluate every so many steps and at the end: loss, and accuracy or perplexity (default: every epoch)");
+             "evaluate every N steps and at the end: loss, and accuracy or perplexity (default: every epoch)");
   command->add_flag(
       "--keep-best", words->keep_best,
       "keep the checkpoint with the lowest loss of all evaluations as best.safetensors in the folder of --checkpoint");
-  add_number(
-      *command, "--log-every", words->log_every, std::int64_t{1}, most_steps,
-      "print a line every so many steps: loss, learning rate, speed, time left (default: with --data some 50 lines, otherwise "
-      "a line per step with its time)");
+  add_number(*command, "--log-every", words->log_every, std::int64_t{1}, most_steps,
+             "print a line every N steps: loss, learning rate, speed, time left (default: with --data some 50 lines, otherwise "
+             "a line per step with its time)");
   command->add_option("--csv", words->csv, "write these lines to a table while training; --resume appends")->type_name("FILE");
   command->add_option("--json-lines", words->json_lines, "write them as one JSON object per line; --resume appends")
       ->type_name("FILE");
@@ -87,7 +86,7 @@ void add_train_command(CLI::App& program, int& exit_code) {
       ->add_option("--checkpoint", words->checkpoint,
                    "folder for checkpoints: weights and optimizer state are saved at the end and on Ctrl-C")
       ->type_name("DIR");
-  add_number(*command, "--every", words->every, std::int64_t{1}, most_steps, "also save every so many steps");
+  add_number(*command, "--every", words->every, std::int64_t{1}, most_steps, "also save every N steps");
   add_number(*command, "--keep", words->keep, std::int64_t{1}, std::int64_t{1'000'000},
              "number of checkpoints to keep; older ones are deleted")
       ->default_str(fmt::format("{}", usual_keep));

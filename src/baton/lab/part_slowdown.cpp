@@ -86,7 +86,7 @@ std::vector<std::string> part_slowdown_findings(const std::vector<Record>& rows)
   const Record* worst = nullptr;
   double least = 0;
   for (const Record& row : rows) {
-    if (const Record beside = row.value(key::beside, {}); number(beside, key::alone_ns, 0.0) > 0) {
+    if (const Record beside = row.value(key::beside, {}); !beside.empty() && time_of(beside, key::alone_ns).count > 0) {
       const double here = slowdown(beside);
       least = worst == nullptr ? here : std::min(least, here);
       worst = worst == nullptr || here > slowdown((*worst)[key::beside]) ? &row : worst;
@@ -97,7 +97,7 @@ std::vector<std::string> part_slowdown_findings(const std::vector<Record>& rows)
   }
   const Record beside = (*worst)[key::beside];
   const double most = slowdown(beside);
-  const std::string parts = text(beside, key::parts);
+  const std::string parts = fmt::format("{}", beside[key::parts]);
   if (most < hardly) {
     return {
         fmt::format("The parts of the GPU hardly slow each other down here: the tasks of these steps take at most {} times as long "

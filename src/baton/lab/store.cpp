@@ -374,13 +374,16 @@ Result conclude(const Store& store, const std::string& id) {
   }
   const auto experiment = std::make_shared<const Experiment>(
       extended(spec->toml ? parse_spec(*spec->toml, id) : experiment_by_id(id), keys_of(spec->points)));
-  std::map<std::string, Record> kept = store.records(id, false, conditions_name(spec->conditions));
+  const std::map<std::string, Record> kept = store.records(id, false, conditions_name(spec->conditions));
   std::vector<Record> records;
   std::vector<std::string> missing;
   for (const Point& point : spec->points) {
-    records.push_back(kept[point.text()]);
-    if (records.back().empty()) {
+    const auto found = kept.find(point.text());
+    records.push_back(found == kept.end() ? Record() : found->second);
+    if (found == kept.end()) {
       missing.push_back(to_words(point));
+    } else if (found->second.empty()) {
+      throw usage_error("the results of {} are damaged, or of another version of baton: a record is empty", id);
     }
   }
   Result result = conclude_kept(experiment, spec->points, std::move(records), spec->command, spec->preset);

@@ -438,8 +438,8 @@ class Folder {
         std::erase_if(*list, [](BufferId id) { return !id.valid(); });
       }
       auto* collective = std::get_if<Collective>(&task.action);
-      if (writes && task.writes.empty() && collective == nullptr) {
-        continue;  // an update of pieces that are empty here
+      if (writes && task.writes.empty() && (collective == nullptr || task.reads.empty())) {
+        continue;  // an update, or a sum, of pieces that are empty here
       }
       std::transform(task.after.begin(), task.after.end(), task.after.begin(), [&](TaskId id) { return kept[id.index()]; });
       std::erase_if(task.after, [](TaskId id) { return !id.valid(); });

@@ -133,6 +133,12 @@ TEST(Fold, ReplicasThatAreNotAlikeAreLeftAsTheyAre) {
   EXPECT_FALSE(strategy::fold(request_of(model, cluster, "ddp", {}, 63))) << "some have a sample more";
   EXPECT_FALSE(strategy::fold(request_of(model, cluster, "layers", {.dp = 2}, 64))) << "two are not worth it";
   EXPECT_FALSE(strategy::fold(request_of(model, cluster_of(16, 5), "ddp", {}, 64))) << "the last node is not full";
+  cluster::Wiring wiring = *cluster.wiring();
+  wiring.mesh = {.pairs = {{0, 1}, {1, 3}, {2, 3}, {0, 2, 2}}, .bandwidth = 1e9};
+  const cluster::Cluster mesh(cluster.devices(), std::nullopt, wiring);
+  EXPECT_TRUE(strategy::fold(request_of(model, mesh, "ddp", {}, 64)));
+  EXPECT_TRUE(strategy::fold(request_of(model, mesh, "ddp", {.tp = 4}, 64)));
+  EXPECT_FALSE(strategy::fold(request_of(model, mesh, "ddp", {.tp = 2}, 64))) << "pairs of a node have different links";
   strategy::Request delayed = request_of(model, cluster, "ddp", {}, 64);
   delayed.delays = {{.before = plan::Phase::backward, .device = 3, .duration = Nanoseconds(100)}};
   EXPECT_FALSE(strategy::fold(delayed)) << "one is delayed";
