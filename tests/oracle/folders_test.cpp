@@ -18,7 +18,7 @@
 
 /// Weights from outside: the scores that a model gives with them, and what becomes of them on their way out again. The folders and
 /// PyTorch's scores come from tests/oracle/make_folders.py.
-namespace baton::lab {
+namespace baton::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -401,4 +401,4 @@ TEST(Drawing, IsAFunctionOfSeedAndPosition) {
 }
 
 }  // namespace
-}  // namespace baton::lab
+}  // namespace baton::training
