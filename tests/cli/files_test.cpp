@@ -357,7 +357,7 @@ TEST_F(Cli, ChecksNothingWithoutAnAnswerOnlyIfNothingElseIsAsked) {
     EXPECT_NE(outcome.err.find("no answer to check"), std::string::npos) << outcome.err;
   }
   EXPECT_EQ(run("check").code, 0);
-  std::ofstream(folder_ / "answer.cpp");
+  std::ofstream(folder_ / "answer.cpp") << "";
   EXPECT_NE(run("check answer.cpp --jobs 2").err.find("--jobs goes with --class"), std::string::npos);
 }
 

@@ -38,7 +38,7 @@ const std::vector<TwoOfMore>& plans() {
           const bool stages = (variant & 2) != 0;
           const bool sequence = (variant & 4) != 0;
           const bool other = (variant & 8) != 0;
-          const auto devices = static_cast<std::size_t>((replicas ? 2 : 1) * (stages ? 2 : 1) * 2);
+          const std::size_t devices = std::size_t{2} * (replicas ? 2 : 1) * (stages ? 2 : 1);
           const cluster::Cluster cluster(baton::test::cpus(devices, devices));
           const bool scores = text.find("vocab") != std::string::npos;
           strategy::Request request{.model = model,

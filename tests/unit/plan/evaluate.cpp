@@ -294,7 +294,8 @@ class Machine {
     for (std::size_t i = 0; i < x.size(); ++i) {
       const std::size_t feature = i % u(r(0).last()) % u(o.head);
       const std::size_t pair = feature % half;
-      const double angle = static_cast<double>(i / position + u(o.first)) *
+      const std::size_t token = i / position + u(o.first);
+      const double angle = static_cast<double>(token) *
                            std::pow(o.base, -2.0 * static_cast<double>(pair) / static_cast<double>(o.head)) * (o.backward ? -1 : 1);
       write(0)[i] = feature < half ? x[i] * std::cos(angle) - x[i + half] * std::sin(angle)
                                    : x[i] * std::cos(angle) + x[i - half] * std::sin(angle);
