@@ -48,8 +48,8 @@ struct HandinWords {
   bool resume = false;
 };
 
-/// One place where experiments are run: on devices of this machine, or simulated on another.
-struct Place {
+/// Where results come from: experiments run on devices of this machine, or simulated on another.
+struct ResultSource {
   lab::Settings settings;
   sheet::Source source;
   fs::path records;
@@ -83,8 +83,8 @@ Nanoseconds limit_of(const HandinWords& words, lab::Preset preset) {
 /// "1 core", "2 cores".
 std::string counted(std::size_t count, std::string_view what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
 
-Place measured_place(const HandinWords& words, const std::string& devices, std::optional<lab::Preset> preset) {
-  Place place;
+ResultSource measured_place(const HandinWords& words, const std::string& devices, std::optional<lab::Preset> preset) {
+  ResultSource place;
   place.settings.devices = devices;
   place.settings.machine = cluster::probe();
   if (devices != "cpu" && !cluster::names_gpus(devices)) {
@@ -106,8 +106,8 @@ Place measured_place(const HandinWords& words, const std::string& devices, std::
   return place;
 }
 
-Place simulated_place(const HandinWords& words, const std::string& cluster, std::optional<lab::Preset> preset) {
-  Place place;
+ResultSource simulated_place(const HandinWords& words, const std::string& cluster, std::optional<lab::Preset> preset) {
+  ResultSource place;
   place.settings.machine = cluster::probe();
   place.settings.cluster = cluster;
   const bool here = job::is_this_machine(cluster);
@@ -128,7 +128,7 @@ Place simulated_place(const HandinWords& words, const std::string& cluster, std:
 }
 
 /// Where the place has fewer devices than the sheet's counts, all that it has stand for the larger ones.
-lab::AxisValues devices_that_exist(const Place& place, const lab::Experiment& experiment) {
+lab::AxisValues devices_that_exist(const ResultSource& place, const lab::Experiment& experiment) {
   lab::AxisValues values;
   for (const lab::Axis& axis : experiment.axes) {
     if (axis.name != lab::key::devices.name) {
@@ -150,7 +150,7 @@ lab::AxisValues devices_that_exist(const Place& place, const lab::Experiment& ex
   return values;
 }
 
-std::string command_of(const HandinWords& words, const Place& place, const std::string& id) {
+std::string command_of(const HandinWords& words, const ResultSource& place, const std::string& id) {
   std::string command = fmt::format("baton lab run {} --preset {}", id, lab::to_text(place.settings.preset));
   for (const auto& [axis, counts] : devices_that_exist(place, lab::experiment_by_id(id))) {
     std::string list;
@@ -173,7 +173,7 @@ class Runs {
  public:
   Runs(const HandinWords& words, const Interrupt& interrupt) : words_(words), interrupt_(interrupt) {}
 
-  void run(Place& place, const std::vector<std::string>& ids) {
+  void run(ResultSource& place, const std::vector<std::string>& ids) {
     const lab::Store store(place.records);
     std::vector<Asking> asking;
     for (const std::string& id : ids) {
@@ -249,12 +249,12 @@ class Runs {
   }
 
   /// What is measured for it. Simulating a job again costs nothing, and gives what an experiment asks of its own simulations.
-  static std::string job_name(const Place& place, const Asking& one) {
+  static std::string job_name(const ResultSource& place, const Asking& one) {
     const std::string job = place.source.simulated ? "" : sheet::job_of(one.id, one.point);
     return job.empty() ? one.id + one.point.text() : job;
   }
 
-  void ask(const Place& place, const lab::Store& store, const std::string& id, std::vector<Asking>& asking) const {
+  void ask(const ResultSource& place, const lab::Store& store, const std::string& id, std::vector<Asking>& asking) const {
     const lab::Experiment& experiment = lab::experiment_by_id(id);
     const std::vector<lab::Point> points = lab::points(experiment, place.settings.preset, devices_that_exist(place, experiment));
     const Json conditions = lab::experiment_conditions(place.settings, points, std::nullopt);
@@ -388,8 +388,8 @@ void hand_in(const HandinWords& words, int& exit_code) {
   }
   const std::optional<lab::Preset> preset = words.preset.empty() ? std::nullopt : std::optional(lab::preset_by_name(words.preset));
   const bool simulates = !words.cluster.empty();
-  Place first = simulates ? simulated_place(words, words.cluster, preset)
-                          : measured_place(words, words.devices.empty() ? "cpu" : words.devices, preset);
+  ResultSource first = simulates ? simulated_place(words, words.cluster, preset)
+                                 : measured_place(words, words.devices.empty() ? "cpu" : words.devices, preset);
   const fs::path folder = open_folder(words, sheet.id);
   const FolderLock lock(
       folder,
@@ -415,8 +415,8 @@ void hand_in(const HandinWords& words, int& exit_code) {
   Runs runs(words, interrupt);
   runs.run(first, ids);
   // What the first place cannot show: of a simulation losses, of devices that share cores what separate ones would do.
-  Place beside = simulates ? measured_place(words, "cpu", lab::Preset::quick)
-                           : simulated_place(words, cluster_beside, lab::Preset::full);
+  ResultSource beside = simulates ? measured_place(words, "cpu", lab::Preset::quick)
+                                  : simulated_place(words, cluster_beside, lab::Preset::full);
   beside.records = folder / "records" / "beside";
   for (const std::string& id : ids) {
     const auto found = first.source.results.find(id);

@@ -24,12 +24,12 @@ Format format_of(const std::string& text) {
   throw std::runtime_error("no format is called " + text);
 }
 
-Plot::Kind kind_of(const std::string& text) {
-  return text == "line"        ? Plot::Kind::line
-         : text == "scatter"   ? Plot::Kind::scatter
-         : text == "bars"      ? Plot::Kind::bars
-         : text == "histogram" ? Plot::Kind::histogram
-                               : Plot::Kind::stacked;
+Plot::Type kind_of(const std::string& text) {
+  return text == "line"        ? Plot::Type::line
+         : text == "scatter"   ? Plot::Type::scatter
+         : text == "bars"      ? Plot::Type::bars
+         : text == "histogram" ? Plot::Type::histogram
+                               : Plot::Type::stacked;
 }
 
 std::vector<lab::Record> records_of(const Json& list) { return {list.begin(), list.end()}; }

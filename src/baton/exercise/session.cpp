@@ -71,7 +71,7 @@ class Ranks {
  private:
   /// What a rank waits for.
   struct Want {
-    enum class Kind { nothing, message, sum } kind = Kind::nothing;
+    enum class Awaited { nothing, message, sum } kind = Awaited::nothing;
     int from = 0;
     std::vector<float> values;
   };
@@ -80,7 +80,7 @@ class Ranks {
     const auto size = static_cast<std::int64_t>(processes_.size());
     Reader said(message);
     const std::string verb = said.text();
-    if (answers_[rank] || wants_[rank].kind != Want::Kind::nothing) {
+    if (answers_[rank] || wants_[rank].kind != Want::Awaited::nothing) {
       return fmt::format("rank {} said something out of turn", rank);
     }
     if (verb == verb::answer) {
@@ -100,10 +100,10 @@ class Ranks {
           return fmt::format("the ranks sent more than 100 000 messages");
         }
       } else {
-        wants_[rank] = {Want::Kind::message, static_cast<int>(peer), {}};
+        wants_[rank] = {Want::Awaited::message, static_cast<int>(peer), {}};
       }
     } else if (verb == verb::all_reduce) {
-      wants_[rank] = {Want::Kind::sum, 0, said.floats()};
+      wants_[rank] = {Want::Awaited::sum, 0, said.floats()};
     } else {
       throw Malformed("it is none of the words that are known");
     }
@@ -113,14 +113,14 @@ class Ranks {
   void deliver() {
     for (std::size_t r = 0; r < wants_.size(); ++r) {
       auto& queue = under_way_[{wants_[r].from, static_cast<int>(r)}];
-      if (wants_[r].kind == Want::Kind::message && !queue.empty()) {
+      if (wants_[r].kind == Want::Awaited::message && !queue.empty()) {
         processes_[r]->tell(Writer().add(queue.front()).text(), deadline_);
         queue.pop_front();
         wants_[r] = {};
       }
     }
     const bool all = std::all_of(wants_.begin(), wants_.end(), [&](const Want& one) {
-      return one.kind == Want::Kind::sum && one.values.size() == wants_[0].values.size();
+      return one.kind == Want::Awaited::sum && one.values.size() == wants_[0].values.size();
     });
     if (!all) {
       return;
@@ -146,11 +146,11 @@ class Ranks {
       if (answers_[r]) {
         continue;
       }
-      if (wants_[r].kind == Want::Kind::nothing) {
+      if (wants_[r].kind == Want::Awaited::nothing) {
         return "";
       }
       waits += waits.empty() ? "" : ", ";
-      waits += wants_[r].kind == Want::Kind::message
+      waits += wants_[r].kind == Want::Awaited::message
                    ? fmt::format("rank {} waits for a message of rank {}", r, wants_[r].from)
                    : fmt::format("rank {} waits in all_reduce with {} values", r, wants_[r].values.size());
     }

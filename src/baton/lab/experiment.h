@@ -53,8 +53,8 @@ struct Curve {
 
 /// A picture of the rows; what the page draws.
 struct Plot {
-  enum class Kind : std::uint8_t { line, scatter, bars, stacked, histogram };
-  Kind kind = Kind::line;
+  enum class Type : std::uint8_t { line, scatter, bars, stacked, histogram };
+  Type kind = Type::line;
   std::string title;
   std::string x;
   std::string y;

@@ -279,7 +279,7 @@ std::vector<findings::ArrivalStats> arrival_stats_of(const Record& row) {
 
 Column time_column() { return {key::time_per_step_ns, "time/step", Format::time}; }
 
-Plot time_plot(Plot::Kind kind, std::string title, std::string x, std::string x_title, std::string series) {
+Plot time_plot(Plot::Type kind, std::string title, std::string x, std::string x_title, std::string series) {
   const Column time = time_column();
   return {.kind = kind,
           .title = std::move(title),
@@ -294,7 +294,7 @@ Plot time_plot(Plot::Kind kind, std::string title, std::string x, std::string x_
 }
 
 Plot speedup_plot(std::string series) {
-  return {.kind = Plot::Kind::line,
+  return {.kind = Plot::Type::line,
           .title = "Speedup",
           .x = key::devices,
           .y = key::speedup,

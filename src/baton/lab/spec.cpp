@@ -228,7 +228,7 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
   experiment.columns.push_back({key::waiting_ns, "waiting", Format::time});
   experiment.columns.push_back({key::peak_bytes, "memory", Format::bytes});
   experiment.plots.push_back(
-      time_plot(Plot::Kind::bars, "Step time", names.back(), names.back(), names.size() > 1 ? names.front() : ""));
+      time_plot(Plot::Type::bars, "Step time", names.back(), names.back(), names.size() > 1 ? names.front() : ""));
   experiment.open = [shared](const Point& point, const Settings& settings) {
     return measure_training(spec_at(shared, point), settings, {.timeline = point.text()});
   };

@@ -72,17 +72,17 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-std::string_view kind_text(lab::Plot::Kind kind) {
+std::string_view kind_text(lab::Plot::Type kind) {
   switch (kind) {
-    case lab::Plot::Kind::line:
+    case lab::Plot::Type::line:
       return "line";
-    case lab::Plot::Kind::scatter:
+    case lab::Plot::Type::scatter:
       return "scatter";
-    case lab::Plot::Kind::bars:
+    case lab::Plot::Type::bars:
       return "bars";
-    case lab::Plot::Kind::stacked:
+    case lab::Plot::Type::stacked:
       return "stacked";
-    case lab::Plot::Kind::histogram:
+    case lab::Plot::Type::histogram:
       return "histogram";
   }
   return "";
@@ -95,7 +95,7 @@ bool draws_something(const lab::Plot& plot, const std::vector<Record>& points) {
     return value != nullptr && value->is_number();
   };
   return std::any_of(points.begin(), points.end(), [&](const Record& point) {
-    return plot.kind == lab::Plot::Kind::stacked
+    return plot.kind == lab::Plot::Type::stacked
                ? std::any_of(plot.parts.begin(), plot.parts.end(), [&](const std::string& part) { return has(point, part); })
                : has(point, plot.y);
   });

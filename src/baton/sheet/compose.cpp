@@ -209,7 +209,7 @@ void add_pictures(Pictures& pictures, const lab::Result& result, const std::vect
   const std::vector<Record> rows = measured_rows(result);
   for (const lab::Plot& plot : plots) {
     // Bars per device have names too long for half a page.
-    const bool own = plot.kind == lab::Plot::Kind::line || &plots != &result.experiment->plots;
+    const bool own = plot.kind == lab::Plot::Type::line || &plots != &result.experiment->plots;
     Picture picture = draw(plot, own ? lab::points_of(plot, rows) : rows, origin);
     if (!picture.marks.empty() && pictures.row.size() - before < most) {
       pictures.row.push_back(std::move(picture));
@@ -282,7 +282,7 @@ std::string of_this_case(const std::string& answer) {
 
 /// Computing and exposed communication as parts of the step, per case on the devices that the answers are about.
 lab::Plot shares_plot() {
-  return {.kind = lab::Plot::Kind::stacked,
+  return {.kind = lab::Plot::Type::stacked,
           .title = "Computing against communication",
           .x = key::where,
           .y = key::rest_share,

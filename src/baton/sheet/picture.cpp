@@ -17,7 +17,7 @@ namespace {
 using lab::Json;
 using lab::Record;
 namespace key = lab::key;
-using Kind = Mark::Kind;
+using Form = Mark::Form;
 using Anchor = Mark::Anchor;
 
 constexpr double text_height = 8.5;
@@ -116,14 +116,14 @@ class Frame {
   double y(double value) const { return bottom_ - (value / unit_.scale - low_) / (high_ - low_) * (bottom_ - top_); }
 
   void line(double x, double from, double x2, double to, int color = 0, bool dashed = false) {
-    picture_.marks.push_back({.kind = Kind::line, .x = x, .y = from, .x2 = x2, .y2 = to, .color = color, .dashed = dashed});
+    picture_.marks.push_back({.kind = Form::line, .x = x, .y = from, .x2 = x2, .y2 = to, .color = color, .dashed = dashed});
   }
   void box(double x, double from, double x2, double to, int color) {
-    picture_.marks.push_back({.kind = Kind::box, .x = x, .y = from, .x2 = x2, .y2 = to, .color = color});
+    picture_.marks.push_back({.kind = Form::box, .x = x, .y = from, .x2 = x2, .y2 = to, .color = color});
   }
-  void dot(double x, double at, int color) { picture_.marks.push_back({.kind = Kind::dot, .x = x, .y = at, .color = color}); }
+  void dot(double x, double at, int color) { picture_.marks.push_back({.kind = Form::dot, .x = x, .y = at, .color = color}); }
   void text(double x, double at, std::string words, Anchor anchor = Anchor::left) {
-    picture_.marks.push_back({.kind = Kind::text, .x = x, .y = at, .text = std::move(words), .anchor = anchor});
+    picture_.marks.push_back({.kind = Form::text, .x = x, .y = at, .text = std::move(words), .anchor = anchor});
   }
   void x_label(double x, const std::string& words) { text(x, bottom_ + 11, words, Anchor::middle); }
 
@@ -417,15 +417,15 @@ Picture draw_stacked(Picture picture, const lab::Plot& plot, const std::vector<R
 
 Picture draw(const lab::Plot& plot, const std::vector<Record>& rows, const std::string& origin) {
   Picture picture{.title = titled(plot.title, origin), .origin = origin};
-  if (plot.kind == lab::Plot::Kind::stacked) {
+  if (plot.kind == lab::Plot::Type::stacked) {
     return draw_stacked(std::move(picture), plot, rows);
   }
   const std::vector<Series> all = series_of(plot, rows);
-  const bool drawable = plot.kind == lab::Plot::Kind::line || plot.kind == lab::Plot::Kind::bars;  // what paper has room for
+  const bool drawable = plot.kind == lab::Plot::Type::line || plot.kind == lab::Plot::Type::bars;  // what paper has room for
   if (!drawable || all.empty() || largest_of(all) <= 0) {
     return picture;
   }
-  if (plot.kind == lab::Plot::Kind::bars) {
+  if (plot.kind == lab::Plot::Type::bars) {
     return draw_bars(std::move(picture), plot, all);
   }
   std::vector<lab::Curve> curves = plot.curves ? plot.curves(rows) : std::vector<lab::Curve>();
@@ -442,20 +442,20 @@ std::string to_svg(const Picture& picture) {
     const auto& rgb = palette[static_cast<std::size_t>(mark.color)];
     const std::string color = fmt::format("#{:02x}{:02x}{:02x}", rgb[0], rgb[1], rgb[2]);
     switch (mark.kind) {
-      case Kind::line:
+      case Form::line:
         out += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"{}\"{}/>\n",
                            mark.x, mark.y, mark.x2, mark.y2, color, mark.color == 5 && mark.dashed ? 0.4 : 1,
                            mark.dashed ? " stroke-dasharray=\"3 2\"" : "");
         break;
-      case Kind::box:
+      case Form::box:
         out += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"/>\n",
                            std::min(mark.x, mark.x2), std::min(mark.y, mark.y2), std::abs(mark.x2 - mark.x),
                            std::abs(mark.y2 - mark.y), color);
         break;
-      case Kind::dot:
+      case Form::dot:
         out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.2\" fill=\"{}\"/>\n", mark.x, mark.y, color);
         break;
-      case Kind::text:
+      case Form::text:
         out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n", mark.x, mark.y,
                            mark.anchor == Anchor::middle  ? " text-anchor=\"middle\""
                            : mark.anchor == Anchor::right ? " text-anchor=\"end\""
@@ -475,7 +475,7 @@ std::string to_latex(const Picture& picture) {
     const auto& rgb = palette[static_cast<std::size_t>(mark.color)];
     const std::string color = fmt::format("\\color[rgb]{{{:.2f},{:.2f},{:.2f}}}", rgb[0] / 255.0, rgb[1] / 255.0, rgb[2] / 255.0);
     switch (mark.kind) {
-      case Kind::line: {
+      case Form::line: {
         // A Bézier curve through its own middle is a line of any slope, which \line is not; with few points it is dotted.
         const double length = std::hypot(mark.x2 - mark.x, mark.y2 - mark.y);
         out += fmt::format("{{{}\\qbezier{}({:.1f},{:.1f})({:.1f},{:.1f})({:.1f},{:.1f})}}\n", color,
@@ -483,14 +483,14 @@ std::string to_latex(const Picture& picture) {
                            (mark.x + mark.x2) / 2, h - (mark.y + mark.y2) / 2, mark.x2, h - mark.y2);
         break;
       }
-      case Kind::box:
+      case Form::box:
         out += fmt::format("\\put({:.1f},{:.1f}){{{}\\rule{{{:.1f}pt}}{{{:.1f}pt}}}}\n", std::min(mark.x, mark.x2),
                            h - std::max(mark.y, mark.y2), color, std::abs(mark.x2 - mark.x), std::abs(mark.y2 - mark.y));
         break;
-      case Kind::dot:
+      case Form::dot:
         out += fmt::format("\\put({:.1f},{:.1f}){{{}\\circle*{{4}}}}\n", mark.x, h - mark.y, color);
         break;
-      case Kind::text:
+      case Form::text:
         out += fmt::format("\\put({:.1f},{:.1f}){{\\makebox(0,0)[b{}]{{{}}}}}\n", mark.x, h - mark.y,
                            mark.anchor == Anchor::middle  ? ""
                            : mark.anchor == Anchor::right ? "r"

@@ -10,9 +10,9 @@ namespace baton::sheet {
 
 /// One mark of a drawing, in points from the upper left corner.
 struct Mark {
-  enum class Kind : std::uint8_t { line, box, dot, text };
+  enum class Form : std::uint8_t { line, box, dot, text };
   enum class Anchor : std::uint8_t { left, middle, right };
-  Kind kind = Kind::line;
+  Form kind = Form::line;
   double x = 0;  // where it begins; the centre of a dot, the baseline of a text
   double y = 0;
   double x2 = 0;  // the other end of a line, the opposite corner of a box

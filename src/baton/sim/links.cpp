@@ -161,7 +161,7 @@ void Links::open_mesh(std::size_t nodes) {
   for (const cluster::Mesh::Pair& pair : mesh.pairs) {
     side_ = std::max(side_, static_cast<std::uint32_t>(std::max(pair.a, pair.b) + 1));
   }
-  for (const Place& place : places_) {
+  for (const DevicePosition& place : places_) {
     side_ = std::max(side_, place.in_node + 1);
   }
   links_of_pair_.assign(std::size_t{side_} * side_, 0);
@@ -190,8 +190,8 @@ void Links::open_mesh(std::size_t nodes) {
 }
 
 bool Links::forwards(DeviceId from, DeviceId to) const {
-  const Place& a = places_[from.index()];
-  const Place& b = places_[to.index()];
+  const DevicePosition& a = places_[from.index()];
+  const DevicePosition& b = places_[to.index()];
   return side_ > 0 && from != to && a.node == b.node && joined(a.in_node, b.in_node) == 0;
 }
 
@@ -218,8 +218,8 @@ Path Links::path(DeviceId from, DeviceId to) const {
       path.links[path.count++] = link;
     }
   };
-  const Place& a = places_[from.index()];
-  const Place& b = places_[to.index()];
+  const DevicePosition& a = places_[from.index()];
+  const DevicePosition& b = places_[to.index()];
   if (side_ > 0 && a.node == b.node) {
     path.kind = &wiring_.port;
     if (joined(a.in_node, b.in_node) > 0) {

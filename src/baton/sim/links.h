@@ -34,14 +34,14 @@ class Links {
   bool forwards(DeviceId from, DeviceId to) const;
 
  private:
-  struct Place {
+  struct DevicePosition {
     std::uint32_t node = 0;
     std::uint32_t in_node = 0;
     std::uint32_t network_port = 0;  // numbered through the cluster
   };
   cluster::Wiring wiring_;
-  std::vector<Place> places_;      // by device
-  std::vector<double> bandwidth_;  // device ports out and in, network ports out and in, buses
+  std::vector<DevicePosition> places_;  // by device
+  std::vector<double> bandwidth_;       // device ports out and in, network ports out and in, buses
   std::uint32_t first_network_port_ = 0;
   std::uint32_t first_bus_ = 0;
   std::uint32_t first_pair_ = 0;

@@ -25,7 +25,7 @@ constexpr Number none = 0xffffffffU;
 /// Of computing, however much of a core messages take.
 constexpr double least_pace = 0.01;
 
-enum class Kind : std::uint8_t { work, delay, member };
+enum class TaskType : std::uint8_t { work, delay, member };
 
 /// A task as the walk sees it.
 struct Node {
@@ -34,7 +34,7 @@ struct Node {
   Number slot = 0;       // device · lanes + lane
   Number meeting = none;
   Number engine = none;  // which serves it; none if lanes are apart
-  Kind kind = Kind::work;
+  TaskType kind = TaskType::work;
   Nanoseconds issued;  // by its host, after its cell has begun
   Number cell = none;  // of the schedule, where hosts wait for messages
 };
@@ -225,10 +225,10 @@ class Simulator::Walk {
     node.slot = static_cast<Number>(task.device.index() * lane_count + static_cast<std::size_t>(task.lane));
     node.engine = engine_of_device[task.device.index()];
     if (const auto* delay = std::get_if<plan::Delay>(&task.action)) {
-      node.kind = Kind::delay;
+      node.kind = TaskType::delay;
       node.duration = delay->duration;
     } else if (const MeetingId meeting = plan::meeting_of(task); meeting.valid()) {
-      node.kind = Kind::member;
+      node.kind = TaskType::member;
       node.meeting = meeting.value;
       node.duration = carried ? cost.copying(plan_, id) : Nanoseconds(0);
       const plan::TaskWork work = plan::work(plan_, id);
@@ -369,7 +369,7 @@ class Simulator::Walk {
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
       const plan::Task& task = plan_.tasks()[t];
       const auto number = static_cast<Number>(t);
-      if (nodes_[t].kind == Kind::member) {
+      if (nodes_[t].kind == TaskType::member) {
         const auto [found, added] = last_of_stream.try_emplace(stream_of(TaskId(t), stands_for), number);
         if (!added) {
           stream_edges_.emplace_back(std::exchange(found->second, number), number);
@@ -409,7 +409,7 @@ class Simulator::Walk {
         visit(TaskId(before), TaskId(after));
       }
       for (std::size_t t = 0; t < nodes_.size(); ++t) {
-        if (streams_apart_ && plan_.tasks()[t].lane == Lane::communication && nodes_[t].kind == Kind::member) {
+        if (streams_apart_ && plan_.tasks()[t].lane == Lane::communication && nodes_[t].kind == TaskType::member) {
           continue;
         }
         if (!cells_.empty() && is_transfer(TaskId(t))) {
@@ -546,7 +546,7 @@ class Simulator::Walk {
       const Number task = starting_.back();
       starting_.pop_back();
       const Node& node = nodes_[task];
-      if (node.kind == Kind::member) {
+      if (node.kind == TaskType::member) {
         if (const Meeting& meeting = arrive(node.meeting, events_[task].start); complete(meeting)) {
           push({meeting.met, What::meeting_begins, node.meeting, 0});
         }
@@ -716,12 +716,12 @@ class Simulator::Walk {
       }
       const Number task = front.task;
       const Node& node = nodes_[task];
-      if (node.kind == Kind::member) {
+      if (node.kind == TaskType::member) {
         take_part(number, front);
       } else {
         front = {};
         events_[task].start = now_;
-        if (node.kind == Kind::work) {
+        if (node.kind == TaskType::work) {
           engine.busy = true;
           engine.task = task;
           engine.left = static_cast<double>(node.duration.count);
@@ -783,7 +783,7 @@ class Simulator::Walk {
   void help(Number number, Number device) {
     for (std::size_t lane = 0; lane < lane_count && !engines_[number].busy; ++lane) {
       const Number task = fronts_[device * lane_count + lane].task;
-      if (task != none && nodes_[task].kind == Kind::member && meetings_[nodes_[task].meeting].begun &&
+      if (task != none && nodes_[task].kind == TaskType::member && meetings_[nodes_[task].meeting].begun &&
           copying_left(meetings_[nodes_[task].meeting]).count > 0) {
         join(number, nodes_[task].meeting);
       }
@@ -837,7 +837,7 @@ class Simulator::Walk {
   void happen(const Happening& what) {
     switch (what.what) {
       case What::task_ends:
-        if (nodes_[what.number].kind == Kind::work) {
+        if (nodes_[what.number].kind == TaskType::work) {
           Engine& engine = engines_[nodes_[what.number].engine];
           if (engine.task != what.number || engine.pace_version != what.version) {
             break;

@@ -315,11 +315,11 @@ class Folder {
   }
 
   /// How a collective that spans something is written for one replica and one part.
-  struct Place {
+  struct RankAndSize {
     std::uint32_t rank;
     std::uint32_t size;
   };
-  Place place_of(const Collective& collective, std::uint32_t replica, std::uint32_t part) const {
+  RankAndSize rank_and_size_of(const Collective& collective, std::uint32_t replica, std::uint32_t part) const {
     const auto tp = static_cast<std::uint32_t>(axes_.tp);
     switch (spans_[collective.meeting.index()]) {
       case Spans::replicas: {  // of a stage, members are in the order of replicas and then of parts
@@ -446,7 +446,7 @@ class Folder {
       if (auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
         transfer->peer = kept_device(transfer->peer);
       } else if (collective != nullptr) {
-        const Place place = place_of(*collective, rank, static_cast<std::uint32_t>(axes_.tp - 1));
+        const RankAndSize place = rank_and_size_of(*collective, rank, static_cast<std::uint32_t>(axes_.tp - 1));
         collective->size = place.size;
         collective->rank = place.rank;
       }

@@ -568,7 +568,7 @@ TEST(Experiments, ColumnsAndPlotsHaveHeadingsAndEveryAxisHasValues) {
 TEST(Experiments, StepTimesAndSpeedupsAreDrawnWithTheirUncertainty) {
   for (const char* id : {"strong-scaling", "comm-vs-compute", "delay", "dp-vs-ddp", "depth", "matrix-power", "timing"}) {
     for (const Plot& plot : experiment_by_id(id).plots) {
-      if (plot.kind != Plot::Kind::stacked && plot.y == "time_per_step_ns") {
+      if (plot.kind != Plot::Type::stacked && plot.y == "time_per_step_ns") {
         EXPECT_EQ(plot.low, "time_low_ns") << id;
         EXPECT_EQ(plot.high, "time_high_ns") << id;
       }

@@ -346,7 +346,7 @@ TEST(Report, BeginsWithTheFirstSentencesOfTheMostTellingAnswers) {
 TEST(Report, APlotWithNothingToDrawIsLeftOutAndOneMayHavePointsAndCurvesOfItsOwn) {
   lab::Experiment experiment = *small_experiment();
   experiment.plots = {{.title = "empty", .x = "devices", .y = "nothing"},
-                      {.kind = lab::Plot::Kind::scatter,
+                      {.kind = lab::Plot::Type::scatter,
                        .title = "own",
                        .x = "size",
                        .y = "time",

@@ -95,11 +95,11 @@ std::vector<Asked> asked_in(const Section& section) {
   return found;
 }
 
-template <typename Kind>
-std::vector<Kind> blocks_of(const Section& section) {
-  std::vector<Kind> found;
+template <typename Wanted>
+std::vector<Wanted> blocks_of(const Section& section) {
+  std::vector<Wanted> found;
   for (const Block& block : section.blocks) {
-    if (const auto* one = std::get_if<Kind>(&block)) {
+    if (const auto* one = std::get_if<Wanted>(&block)) {
       found.push_back(*one);
     }
   }

@@ -21,7 +21,7 @@ std::vector<lab::Record> times(const std::vector<double>& ms) {
   return rows;
 }
 
-Plot time_against_devices(Plot::Kind kind = Plot::Kind::line) {
+Plot time_against_devices(Plot::Type kind = Plot::Type::line) {
   return {.kind = kind,
           .title = "Step time",
           .x = "devices",
@@ -34,14 +34,14 @@ Plot time_against_devices(Plot::Kind kind = Plot::Kind::line) {
 std::vector<std::string> texts(const Picture& picture) {
   std::vector<std::string> words;
   for (const Mark& mark : picture.marks) {
-    if (mark.kind == Mark::Kind::text) {
+    if (mark.kind == Mark::Form::text) {
       words.push_back(mark.text);
     }
   }
   return words;
 }
 
-std::vector<Mark> marks(const Picture& picture, Mark::Kind kind) {
+std::vector<Mark> marks(const Picture& picture, Mark::Form kind) {
   std::vector<Mark> found;
   std::copy_if(picture.marks.begin(), picture.marks.end(), std::back_inserter(found),
                [&](const Mark& mark) { return mark.kind == kind; });
@@ -54,7 +54,7 @@ bool has(const std::vector<std::string>& words, const std::string& word) {
 
 TEST(Draw, ALineHasADotPerRowAtTheHeightOfItsValue) {
   const Picture picture = draw(time_against_devices(), times({8, 4, 2}));
-  const std::vector<Mark> dots = marks(picture, Mark::Kind::dot);
+  const std::vector<Mark> dots = marks(picture, Mark::Form::dot);
   ASSERT_EQ(dots.size(), 3U);
   EXPECT_LT(dots[0].x, dots[1].x);
   EXPECT_LT(dots[0].y, dots[1].y);  // downwards, so that 8 ms lie above 4 ms
@@ -69,7 +69,7 @@ TEST(Draw, ALineHasADotPerRowAtTheHeightOfItsValue) {
 TEST(Draw, FewerThanTwoValuesAreNoPicture) {
   EXPECT_TRUE(draw(time_against_devices(), times({8})).marks.empty());
   EXPECT_TRUE(draw(time_against_devices(), {}).marks.empty());
-  EXPECT_TRUE(draw(time_against_devices(Plot::Kind::bars), times({8})).marks.empty());
+  EXPECT_TRUE(draw(time_against_devices(Plot::Type::bars), times({8})).marks.empty());
   EXPECT_TRUE(draw(time_against_devices(), times({0, 0})).marks.empty());
   std::vector<lab::Record> unknown = times({8, 4});
   unknown[0].put("time_per_step_ns", nullptr);
@@ -80,11 +80,11 @@ TEST(Draw, BarsAreAsHighAsTheirValuesAndNamedInTheLegend) {
   std::vector<lab::Record> rows = times({8, 4});
   rows[0].put("strategy", "dp");
   rows[1].update(lab::Record{{"strategy", "ddp"}, {"devices", 1}});
-  Plot plot = time_against_devices(Plot::Kind::bars);
+  Plot plot = time_against_devices(Plot::Type::bars);
   plot.series = "strategy";
   const Picture picture = draw(plot, rows);
   std::vector<double> heights;
-  for (const Mark& box : marks(picture, Mark::Kind::box)) {
+  for (const Mark& box : marks(picture, Mark::Form::box)) {
     if (std::abs(box.y2 - box.y) > 7) {  // those of the legend are 6 points high
       heights.push_back(std::abs(box.y2 - box.y));
     }
@@ -95,13 +95,13 @@ TEST(Draw, BarsAreAsHighAsTheirValuesAndNamedInTheLegend) {
 }
 
 TEST(Draw, PartsBelowZeroAreStackedDownwards) {
-  Plot plot = time_against_devices(Plot::Kind::stacked);
+  Plot plot = time_against_devices(Plot::Type::stacked);
   plot.parts = {"a", "b", "c"};
   plot.part_titles = {"first", "second", "third"};
   const std::vector<lab::Record> rows{{{"devices", 1}, {"a", 2e6}, {"b", 1e6}, {"c", 0.0}},
                                       {{"devices", 2}, {"a", 1e6}, {"b", -1e6}, {"c", 2e6}}};
   const Picture picture = draw(plot, rows);
-  const std::vector<Mark> boxes = marks(picture, Mark::Kind::box);
+  const std::vector<Mark> boxes = marks(picture, Mark::Form::box);
   ASSERT_EQ(boxes.size(), 9U);  // six parts, and three in the legend
   // The second bar: a up to 1, b down to −1, c from 1 on up to 3.
   EXPECT_DOUBLE_EQ(boxes[3].y2, boxes[4].y2);
@@ -113,7 +113,7 @@ TEST(Draw, PartsBelowZeroAreStackedDownwards) {
 TEST(Draw, TheIdealAndACurveAreDashedAndNamed) {
   std::vector<lab::Record> rows{{{"devices", 1}, {"speedup", 1.0}, {"origin", "measured"}},
                                 {{"devices", 4}, {"speedup", 2.0}, {"origin", "measured"}}};
-  Plot plot{.kind = Plot::Kind::line,
+  Plot plot{.kind = Plot::Type::line,
             .title = "Speedup, and Amdahl's law through it",
             .x = "devices",
             .y = "speedup",
@@ -140,7 +140,7 @@ TEST(Draw, EverythingLiesWithinThePictureWhateverTheNumbers) {
   std::mt19937_64 random(7);
   const auto within = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
   for (int tries = 0; tries < 400; ++tries) {
-    const auto kind = std::array{Plot::Kind::line, Plot::Kind::bars, Plot::Kind::stacked}[random() % 3];
+    const auto kind = std::array{Plot::Type::line, Plot::Type::bars, Plot::Type::stacked}[random() % 3];
     Plot plot = time_against_devices(kind);
     plot.series = random() % 2 == 0 ? "" : "case";
     plot.log_x = random() % 2 == 0;
@@ -158,7 +158,7 @@ TEST(Draw, EverythingLiesWithinThePictureWhateverTheNumbers) {
     }
     const Picture picture = draw(plot, rows);
     for (const Mark& mark : picture.marks) {
-      const bool ends = mark.kind == Mark::Kind::line || mark.kind == Mark::Kind::box;
+      const bool ends = mark.kind == Mark::Form::line || mark.kind == Mark::Form::box;
       for (const double x : {mark.x, ends ? mark.x2 : mark.x}) {
         EXPECT_TRUE(std::isfinite(x) && x >= 0 && x <= picture.width) << x << " of " << picture.width;
       }
@@ -171,8 +171,8 @@ TEST(Draw, EverythingLiesWithinThePictureWhateverTheNumbers) {
 
 TEST(ToSvg, HasTextOfAtLeastEightPointsAndEscapesIt) {
   Picture picture{.title = "a < b"};
-  picture.marks.push_back({.kind = Mark::Kind::text, .x = 1, .y = 2, .text = "c & d"});
-  picture.marks.push_back({.kind = Mark::Kind::line, .x = 1, .y = 2, .x2 = 3, .y2 = 4});
+  picture.marks.push_back({.kind = Mark::Form::text, .x = 1, .y = 2, .text = "c & d"});
+  picture.marks.push_back({.kind = Mark::Form::line, .x = 1, .y = 2, .x2 = 3, .y2 = 4});
   const std::string svg = to_svg(picture);
   std::smatch size;
   ASSERT_TRUE(std::regex_search(svg, size, std::regex("font-size=\"([0-9.]+)\"")));
@@ -186,8 +186,8 @@ TEST(ToSvg, HasTextOfAtLeastEightPointsAndEscapesIt) {
 
 TEST(ToLatex, IsAPictureEnvironmentThatCountsUpwards) {
   Picture picture{.height = 100, .title = "t"};
-  picture.marks.push_back({.kind = Mark::Kind::dot, .x = 10, .y = 30});
-  picture.marks.push_back({.kind = Mark::Kind::text, .x = 5, .y = 20, .text = "50 %", .anchor = Mark::Anchor::right});
+  picture.marks.push_back({.kind = Mark::Form::dot, .x = 10, .y = 30});
+  picture.marks.push_back({.kind = Mark::Form::text, .x = 5, .y = 20, .text = "50 %", .anchor = Mark::Anchor::right});
   const std::string tex = to_latex(picture);
   EXPECT_NE(tex.find("\\begin{picture}(228,100)"), std::string::npos);
   EXPECT_NE(tex.find("\\put(10.0,70.0)"), std::string::npos);

@@ -316,7 +316,7 @@ Experiment batch_scaling() {
                       time_column(),
                       {key::samples_per_s, "samples/s", Format::integer},
                       {key::efficiency, "efficiency", Format::percent}},
-          .plots = {{.kind = Plot::Kind::line,
+          .plots = {{.kind = Plot::Type::line,
                      .title = "Throughput",
                      .x = key::batch,
                      .y = key::samples_per_s,

@@ -466,7 +466,7 @@ Experiment delay() {
                       time_column(),
                       {key::speedup, "speedup", Format::ratio},
                       {key::efficiency, "efficiency", Format::percent}},
-          .plots = {{.kind = Plot::Kind::line,
+          .plots = {{.kind = Plot::Type::line,
                      .title = "Speedup against the delay",
                      .x = key::delay_ms,
                      .y = key::speedup,
@@ -477,7 +477,7 @@ Experiment delay() {
                      .low = key::speedup_low,
                      .high = key::speedup_high,
                      .curves = delay_curves},
-                    time_plot(Plot::Kind::line, "Step time against the delay", key::delay_ms, "delay (ms)", key::devices)},
+                    time_plot(Plot::Type::line, "Step time against the delay", key::delay_ms, "delay (ms)", key::devices)},
           .open = open_delay,
           .derive =
               [](std::vector<Record>& rows) {

@@ -737,7 +737,7 @@ Experiment depth() {
                       time_column(),
                       {key::idle_share, "idle (mean)", Format::percent},
                       {key::transfers, "transfers per step", Format::integer}},
-          .plots = {time_plot(Plot::Kind::line, "Step time against depth", key::depth, "DEPTH")},
+          .plots = {time_plot(Plot::Type::line, "Step time against depth", key::depth, "DEPTH")},
           .open =
               [](const Point& point, const Settings& settings) {
                 return open_split(
@@ -808,7 +808,7 @@ Experiment transfers() {
                   {key::transfer_ns, "transfer time forward", Format::time},
                   {key::transfers_step_ns, "transfer time both ways", Format::time},
                   time_column()},
-      .plots = {{.kind = Plot::Kind::line,
+      .plots = {{.kind = Plot::Type::line,
                  .title = "Time of the transfers of a forward pass",
                  .x = key::devices,
                  .y = key::transfer_ns,

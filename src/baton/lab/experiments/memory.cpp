@@ -162,7 +162,7 @@ Experiment memory() {
                   bytes_column(key::other_bytes, "workspace"),
                   bytes_column(key::apart_bytes, "reserved"),
                   bytes_column(key::peak_bytes, "in all")},
-      .plots = {{.kind = Plot::Kind::stacked,
+      .plots = {{.kind = Plot::Type::stacked,
                  .title = "What the fullest device holds",
                  .x = key::case_,
                  .y = key::peak_bytes,

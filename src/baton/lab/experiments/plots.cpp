@@ -168,7 +168,7 @@ Plot amdahl_plot() {
 }
 
 Plot account_plot() {
-  return {.kind = Plot::Kind::stacked,
+  return {.kind = Plot::Type::stacked,
           .title = "Where the step goes: the ideal one, and what is lost",
           .x = key::devices,
           .y = key::ideal_ns,
@@ -180,7 +180,7 @@ Plot account_plot() {
 }
 
 Plot first_steps_plot() {
-  return {.kind = Plot::Kind::line,
+  return {.kind = Plot::Type::line,
           .title = "The first steps, warm-up included",
           .x = key::step,
           .y = key::time_ns,
@@ -203,7 +203,7 @@ Plot first_steps_plot() {
 }
 
 Plot device_plot(std::string title) {
-  return {.kind = Plot::Kind::stacked,
+  return {.kind = Plot::Type::stacked,
           .title = std::move(title),
           .x = key::device,
           .y = key::busy,
@@ -217,7 +217,7 @@ Plot device_plot(std::string title) {
 }
 
 Plot spread_plot(std::string series) {
-  return {.kind = Plot::Kind::histogram,
+  return {.kind = Plot::Type::histogram,
           .title = "How step times spread",
           .x = key::step_ns,
           .y = key::share,
@@ -230,7 +230,7 @@ Plot spread_plot(std::string series) {
 }
 
 Plot message_plot(std::function<std::vector<Curve>(const std::vector<Record>& rows)> curves) {
-  return {.kind = Plot::Kind::scatter,
+  return {.kind = Plot::Type::scatter,
           .title = "Time of an all-reduce against its size",
           .x = key::bytes,
           .y = key::time_ns,

@@ -292,7 +292,7 @@ Experiment profile() {
                   {key::flops, "flops", Format::flops},
                   {key::bytes, "bytes", Format::bytes},
                   {key::of_peak, "of peak", Format::percent}},
-      .plots = {{.kind = Plot::Kind::bars,
+      .plots = {{.kind = Plot::Type::bars,
                  .title = "Share of the step by kind of task",
                  .x = key::kind,
                  .y = key::share,

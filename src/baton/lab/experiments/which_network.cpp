@@ -143,7 +143,7 @@ Experiment which_network() {
                       {key::efficiency, "efficiency", Format::percent},
                       {key::bytes_per_flop, "bytes/flop", Format::rate},
                       {key::exposed_share, "exposed", Format::percent}},
-          .plots = {{.kind = Plot::Kind::line,
+          .plots = {{.kind = Plot::Type::line,
                      .title = "Efficiency of each network",
                      .x = key::devices,
                      .y = key::efficiency,
