@@ -32,7 +32,7 @@ void train_guarded(const TrainWords& words, int& exit_code) {
                                         {"--report", words.report},
                                         {"--csv", words.csv},
                                         {"--json-lines", words.json_lines},
-                                        {"--keep", setting_text(words.keep)},
+                                        {"--keep", fmt::format("{}", words.keep.value_or(usual_keep))},
                                         {"--log-every", setting_text(words.log_every)}};
     add_settings(words.job, settings);
     exec::require_same(world(), settings);

@@ -47,7 +47,7 @@ while IFS= read -r file; do
   own=${file##*/}
   own=${own%.cpp}
   case $file in
-    tests/unit/lab/* | tests/unit/report/* | tests/unit/sheet/* | tests/cli/* | tests/docs/* | tests/web/* | tests/exercises/* | tests/faults/* | tests/fuzz/* | tests/ranks/train_test.cpp)
+    tests/unit/lab/* | tests/unit/predict/* | tests/unit/report/* | tests/unit/sheet/* | tests/cli/* | tests/docs/* | tests/web/* | tests/exercises/* | tests/faults/* | tests/fuzz/* | tests/ranks/train_test.cpp)
       include_test "$file" >>"$work/upper_tests.cpp" ;;
     tests/*) include_test "$file" >>"$work/lower_tests.cpp" ;;
     src/baton/lab/experiments/*) include_as lab "lab::only_$own" "$file" >>"$work/upper.cpp" ;;  # all have names of the same kind

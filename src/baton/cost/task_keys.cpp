@@ -145,9 +145,9 @@ TaskKeys::TaskKeys(const plan::Plan& plan, const cluster::Cluster& cluster, Byte
     const std::span<const Bytes> own = distances(meeting.valid() ? plan.members(meeting)[0] : TaskId(t));
     std::string where;
     for (const Bytes distance : own) {
-      where += fmt::format("{}{}", where.empty() ? "" : " ", to_text(distance));
+      where += fmt::format("{}{}", where.empty() ? "" : ", ", to_text(distance));
     }
-    keys_[t] = fmt::format("{}, touched {} ago", key_of(plan, TaskId(t), cluster), where);
+    keys_[t] = fmt::format("{}; operands {} away", key_of(plan, TaskId(t), cluster), where);
   }
 }
 

@@ -15,7 +15,8 @@ std::string key_of(const plan::Plan& plan, TaskId task, const cluster::Cluster& 
 
 /// The keys of all tasks of a plan, with where a task finds its operands: in a cache, because its device touched them a moment ago,
 /// or in memory. A device's *distance* to an operand is how many bytes it touched since it last touched the operand's addresses, in
-/// this step or in the one before. Distances are rounded: two tasks have the same key if they agree in the rounded ones too.
+/// this step or in the one before. Distances are rounded: two tasks have the same key if they agree in
+/// the rounded ones too, and two meetings if their first members do.
 class TaskKeys {
  public:
   /// From twice `cache` on a distance makes no difference: what is so far away is in memory.

@@ -20,7 +20,8 @@ void widen_each(const Narrow* __restrict from, float* __restrict to, std::int64_
   }
 }
 
-constexpr std::int64_t strip = 4096;  // its counts fit in 32 bits, which vectors hold more of, and its floats in the nearest cache
+constexpr std::int64_t rounded_together =
+    4096;  // its counts fit in 32 bits, which vectors hold more of, and its floats in the nearest cache
 
 /// The bits of `Bf16(value)`, both cases computed and one chosen, so that a loop over them has no branches.
 std::uint16_t bf16_bits(std::uint32_t word) {
@@ -91,8 +92,8 @@ void widen(DType type, const std::byte* from, float* to, std::int64_t count) {
 Rounding narrow(DType type, const float* from, std::byte* to, std::int64_t count) {
   check(is_narrow(type), "{} is no 16-bit type", to_text(type));
   Rounding total;
-  for (std::int64_t begin = 0; begin < count; begin += strip) {
-    const std::int64_t length = std::min(strip, count - begin);
+  for (std::int64_t begin = 0; begin < count; begin += rounded_together) {
+    const std::int64_t length = std::min(rounded_together, count - begin);
     auto* rounded = reinterpret_cast<std::uint16_t*>(to + begin * 2);
     if (type == DType::bf16) {
       narrow_bf16(from + begin, rounded, length);

@@ -2,7 +2,8 @@
 
 #include "baton/job/record.h"
 
-/// Every key of a record, once. A name is the one in files, so that its unit is part of it; docs/measuring.md says what each means.
+/// The keys of records, each once. A name is the one in files, so that its unit is part of it; docs/measuring.md says what the
+/// common ones mean. Objects inside a timeline, and what is told of ranks and GPUs, have names of their own where they are written.
 namespace baton::job::key {
 
 using Text = Key<std::string>;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
@@ -64,7 +65,7 @@ class Record {
   /// The value; a record that has none of this type is a bug, or a file that was changed.
   template <typename T>
   T operator[](Key<T> key) const;
-  /// The value, or this one if there is none.
+  /// The value, or this one if there is none. One of another type is a bug, or a file that was changed.
   template <typename T>
   T value(Key<T> key, const std::type_identity_t<T>& otherwise) const {
     return is_known(key.name) ? (*this)[key] : otherwise;
@@ -154,14 +155,26 @@ T from_stored(const Json& value, const char* name) {
       list.push_back(number ? one.get<double>() : std::numeric_limits<double>::quiet_NaN());
     }
     return list;
+  } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
+    check(value.is_array(), "a row has no {}", name);
+    std::vector<std::int64_t> list;
+    for (const Json& one : value) {
+      list.push_back(from_stored<std::int64_t>(one, name));
+    }
+    return list;
+  } else if constexpr (std::is_same_v<T, std::uint64_t>) {
+    check(value.is_number_unsigned(), "a row has no number {}", name);
+    return value.get<T>();
   } else if constexpr (std::is_same_v<T, std::optional<double>>) {
     return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
   } else if constexpr (std::is_same_v<T, Json>) {
     return value;
   } else {
+    static_assert(std::is_same_v<T, bool> || std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<std::string>>);
+    const auto is_text = [](const Json& one) { return one.is_string(); };
     const bool right = std::is_same_v<T, bool>          ? value.is_boolean()
                        : std::is_same_v<T, std::string> ? value.is_string()
-                                                        : value.is_array();
+                                                        : value.is_array() && std::all_of(value.begin(), value.end(), is_text);
     check(right, "a row has no {}", name);
     return value.get<T>();
   }
@@ -186,7 +199,7 @@ double number(const Record& record, Key<T> key) {
   check(value != nullptr && value->is_number(), "a row has no number {}", key.name);
   return value->get<double>();
 }
-/// That, or this one if there is none.
+/// That, or this one if there is none or it is no number, as what was not measured is null.
 template <Numeric T>
 double number(const Record& record, Key<T> key, double otherwise) {
   const Json* value = record.find(key);

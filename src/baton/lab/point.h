@@ -48,7 +48,7 @@ std::string to_words(const Point& point);
 
 /// The value of an axis in words.
 std::string text(const Point& point, const std::string& axis);
-/// A number; what only a bug can cause if it is none.
+/// Its number; it is a bug to ask for one where the value is a text.
 double number(const Point& point, const std::string& axis);
 /// A whole number within [low, high]; a usage error if it is none.
 std::int64_t whole(const Point& point, const std::string& axis, std::int64_t low, std::int64_t high);

@@ -74,10 +74,18 @@ Point baseline_of(const toml::table& root, const std::vector<Axis>& axes) {
     if (axis == axes.end()) {
       throw usage_error("the baseline of the spec names '{}', which is none of its axes", key.str());
     }
-    if (std::find(axis->quick.begin(), axis->quick.end(), value) == axis->quick.end()) {
+    const auto number = [](const job::FieldValue& one) {
+      const auto* whole = std::get_if<std::int64_t>(&one);
+      const auto* real = std::get_if<double>(&one);
+      return whole != nullptr ? std::optional(static_cast<double>(*whole)) : real != nullptr ? std::optional(*real) : std::nullopt;
+    };
+    const auto found = std::find_if(axis->quick.begin(), axis->quick.end(), [&](const job::FieldValue& one) {
+      return one == value || (number(one) && number(one) == number(value));  // 1 is 1.0
+    });
+    if (found == axis->quick.end()) {
       throw usage_error("the baseline of the spec has {} {}, which is none of that axis's values", key.str(), word_of(value));
     }
-    baseline.set(name, value);
+    baseline.set(name, *found);
   }
   return baseline;
 }

@@ -169,7 +169,8 @@ std::string describe(const cluster::Machine& machine, const cluster::Cluster& cl
   return fmt::format("{}, {} core{}", machine.cpu, machine.cores.size(), machine.cores.size() == 1 ? "" : "s");
 }
 
-std::string table_name(std::size_t at_work) { return fmt::format("{} at work", at_work); }
+constexpr std::string_view table_ending = " at work";
+std::string table_name(std::size_t at_work) { return fmt::format("{}{}", at_work, table_ending); }
 
 }  // namespace
 
@@ -198,6 +199,9 @@ std::map<std::string, cost::Times> parse_calibration(std::string_view text, cons
     return tables;  // cut off, or another machine's: it is measured again
   }
   for (const auto& [name, times] : kept["times"].items()) {
+    if (!name.ends_with(table_ending)) {
+      continue;  // of a version that kept tables by the memory in use
+    }
     for (const auto& [key, time] : times.items()) {
       if (times.is_object() && time.is_number_unsigned() && time.get<std::uint64_t>() <= longest_time) {
         tables[name][key] = Nanoseconds(time.get<std::int64_t>());
@@ -272,16 +276,18 @@ struct Calibration::Pass {
 
   /// While other devices rest, and while all do the same.
   std::pair<Timing, Timing> time(const Key& key) const {
-    const Bytes one = footprint(plan, key.task);
-    const std::int64_t copies = copies_for(one, names.distances(key.task));
+    const MeetingId meeting = plan::meeting_of(plan[key.task]);
+    const TaskId first = meeting.valid() ? plan.members(meeting)[0] : key.task;  // whose distances the key has
+    const std::int64_t copies = copies_for(footprint(plan, first), names.distances(first));
     const Turns turns = [&](TaskId task) {
+      const Bytes one = footprint(plan, task);
       std::vector<std::int64_t> counts;
       for (const Bytes distance : names.distances(task)) {
         counts.push_back(std::clamp<std::int64_t>(distance.count / std::max<std::int64_t>(1, one.count), 1, copies));
       }
       return counts;
     };
-    if (const MeetingId meeting = plan::meeting_of(plan[key.task]); meeting.valid()) {
+    if (meeting.valid()) {
       const Timing timing = time_meeting(plan, meeting, copies, turns, bare, backend);
       return {timing, timing};
     }

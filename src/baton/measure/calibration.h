@@ -35,7 +35,7 @@ class Calibration {
   std::size_t measure(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend, bool again = false,
                       const Progress& progress = {});
 
-  /// Among the times: what a step takes beside its tasks.
+  /// Among the times: what a step takes beside its tasks. Of the plan that was timed first, until all are timed again.
   static constexpr std::string_view step_key = "step";
   /// The keys by which `times` has the tasks of a plan.
   cost::TaskKeys keys(const plan::Plan& plan, const cluster::Cluster& cluster) const { return {plan, cluster, cache_}; }

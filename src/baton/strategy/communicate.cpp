@@ -255,8 +255,7 @@ plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::u
   }
   std::vector<Gradients> gradients = gradients_of_parameters(draft);
   Insertions insertions(draft);
-  // After one task the sums of many small groups come first, so that parts whose gradients come one after the other have the same
-  // order: those of a part stand before what it sums with parts that come later.
+  // Sums that follow the same task: those of many small groups first, so that all parts have them in the same order.
   std::vector<std::map<std::uint32_t, DeviceGroups>::const_reverse_iterator> order;
   for (auto entry = groups.rbegin(); entry != groups.rend(); ++entry) {
     order.push_back(entry);

@@ -502,6 +502,7 @@ struct PrepareOp {
   }
   std::unique_ptr<Kernel> operator()(const op::MaxPoolBackward& o) const {
     const cpu::Pool pool{image_shape(plan[task.reads[1]].shape), o.window, o.stride, o.padding};
+    check(pool.shape.pixels() <= std::numeric_limits<std::int32_t>::max(), "an image of {} pixels", pool.shape.pixels());
     return kernel(at, [pool](const Addresses& a, const threads::Member& m, std::int64_t) {
       pool.backward(in(a, 0), in(a, 1), out(a, 0), Part(m, pool.shape.planes()));
     });

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 namespace baton::exec::cpu {
 namespace {
@@ -213,12 +212,11 @@ void find_larger(const float* __restrict from, std::int64_t any_stride, std::int
 }  // namespace
 
 template <typename Visit>
-void Pool::each_column(std::int64_t row, const Visit& visit) const {
-  const std::int64_t across = places_across();
+void Pool::each_column(std::int64_t row, Range wanted, const Visit& visit) const {
   for (std::int64_t l = 0; l < window; ++l) {
     const std::int64_t shift = padding - l;
-    const std::int64_t begin = std::min(across, std::max<std::int64_t>(0, (shift + stride - 1) / stride));
-    const std::int64_t end = std::min(across, shape.width - 1 + shift < 0 ? 0 : (shape.width - 1 + shift) / stride + 1);
+    const std::int64_t begin = std::max(wanted.begin, std::max<std::int64_t>(0, (shift + stride - 1) / stride));
+    const std::int64_t end = std::min(wanted.end, shape.width - 1 + shift < 0 ? 0 : (shape.width - 1 + shift) / stride + 1);
     if (begin < end) {
       visit(row * shape.width + begin * stride - shift, Range{begin, end});
     }
@@ -235,7 +233,8 @@ void Pool::forward(const float* x, float* y, Range planes) const {
       std::fill_n(line, across, -std::numeric_limits<float>::infinity());
       const Range rows = seen(p, shape.height);
       for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-        each_column(row, [&](std::int64_t pixel, Range places) { take(from + pixel, stride, line + places.begin, places.size()); });
+        each_column(row, {0, across},
+                    [&](std::int64_t pixel, Range places) { take(from + pixel, stride, line + places.begin, places.size()); });
       }
     }
   }
@@ -244,8 +243,9 @@ void Pool::forward(const float* x, float* y, Range planes) const {
 void Pool::backward(const float* dy, const float* x, float* dx, Range planes) const {
   const auto find = stride == 2 ? find_larger<2> : stride == 1 ? find_larger<1> : find_larger<0>;
   const std::int64_t across = places_across();
-  std::vector<float> largest(static_cast<std::size_t>(across));
-  std::vector<std::int32_t> at(static_cast<std::size_t>(across));
+  constexpr std::int64_t strip = 256;  // places that are looked at together
+  std::array<float, strip> largest;
+  std::array<std::int32_t, strip> at;
   for (std::int64_t plane = planes.begin; plane < planes.end; ++plane) {
     const float* from = x + plane * shape.pixels();
     const float* given = dy + plane * places_down() * across;
@@ -253,18 +253,22 @@ void Pool::backward(const float* dy, const float* x, float* dx, Range planes) co
     std::fill_n(to, shape.pixels(), 0.0F);
     for (std::int64_t p = 0; p < places_down(); ++p) {
       const Range rows = seen(p, shape.height);
-      for (std::int64_t q = 0; q < across; ++q) {  // where all are −∞ the first one has it
-        at[static_cast<std::size_t>(q)] = static_cast<std::int32_t>(rows.begin * shape.width + seen(q, shape.width).begin);
-      }
-      std::fill(largest.begin(), largest.end(), -std::numeric_limits<float>::infinity());
-      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-        each_column(row, [&](std::int64_t pixel, Range places) {
-          find(from + pixel, stride, static_cast<std::int32_t>(pixel), largest.data() + places.begin, at.data() + places.begin,
-               places.size());
-        });
-      }
-      for (std::int64_t q = 0; q < across; ++q) {
-        to[at[static_cast<std::size_t>(q)]] += given[p * across + q];
+      for (std::int64_t first = 0; first < across; first += strip) {
+        const Range wanted{first, std::min(across, first + strip)};
+        for (std::int64_t q = wanted.begin; q < wanted.end; ++q) {  // where all are −∞ the first one has it
+          at[static_cast<std::size_t>(q - first)] = static_cast<std::int32_t>(rows.begin * shape.width +
+                                                                              seen(q, shape.width).begin);
+        }
+        std::fill_n(largest.begin(), wanted.size(), -std::numeric_limits<float>::infinity());
+        for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+          each_column(row, wanted, [&](std::int64_t pixel, Range places) {
+            find(from + pixel, stride, static_cast<std::int32_t>(pixel), largest.data() + (places.begin - first),
+                 at.data() + (places.begin - first), places.size());
+          });
+        }
+        for (std::int64_t q = wanted.begin; q < wanted.end; ++q) {
+          to[at[static_cast<std::size_t>(q - first)]] += given[p * across + q];
+        }
       }
     }
   }

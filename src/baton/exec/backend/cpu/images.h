@@ -52,10 +52,10 @@ struct Pool {
  private:
   /// Of `extent` indices those that the window sees at a place.
   Range seen(std::int64_t place, std::int64_t extent) const;
-  /// Calls `visit(pixel, places)` for each column of the window that lies in the image at some places of a line: `pixel` is what
-  /// the first of them sees of this row.
+  /// Calls `visit(pixel, places)` for each column of the window that lies in the image at some of the wanted places of a line:
+  /// `pixel` is what the first of them sees of this row.
   template <typename Visit>
-  void each_column(std::int64_t row, const Visit& visit) const;
+  void each_column(std::int64_t row, Range wanted, const Visit& visit) const;
 };
 
 void average_pool(const ImageShape& shape, const float* x, float* y, Range planes);

@@ -10,7 +10,7 @@
 #include "baton/exec/memory_layout.h"
 #include "baton/plan/task.h"
 
-namespace baton::exec {
+namespace baton::exec::cpu {
 
 /// The order of a weight, logically [out][in]: square tiles W[out/64][in/64], inside a tile the in index first and the out index
 /// contiguous. Edge tiles keep their true size, so the storage is exactly out * in elements and what works element by element need
@@ -34,8 +34,6 @@ struct TiledWeight {
   }
 };
 
-namespace cpu {
-
 /// The layout in which a task wants an operand: `tiled` for a weight whose first axis is its outputs, `tiled_heads` where the first
 /// two axes are, row-major (empty) for all else.
 std::string wanted_layout(const plan::Task& task, BufferId operand);
@@ -43,5 +41,4 @@ std::string wanted_layout(const plan::Task& task, BufferId operand);
 /// Both.
 std::vector<MemoryLayout> tiled_layouts();
 
-}  // namespace cpu
-}  // namespace baton::exec
+}  // namespace baton::exec::cpu
