@@ -18,7 +18,7 @@ std::string key_of(const plan::Plan& plan, TaskId task, const cluster::Cluster& 
 /// this step or in the one before. Distances are rounded: two tasks have the same key if they agree in the rounded ones too.
 class TaskKeys {
  public:
-  /// From twice `cache` on a distance makes no difference: what is so far away is in memory.
+  /// `cache`: the size of the largest cache. Distances of twice that or more count as equal: such an operand is in memory.
   TaskKeys(const plan::Plan& plan, const cluster::Cluster& cluster, Bytes cache);
 
   const std::string& operator[](TaskId task) const { return keys_[task.index()]; }

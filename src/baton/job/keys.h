@@ -2,7 +2,8 @@
 
 #include "baton/job/record.h"
 
-/// Every key of a record, once. A name is the one in files, so that its unit is part of it; docs/measuring.md says what each means.
+/// Every key of a record, once. A name is the one in files, so that its unit is part of it. What the keys of a training mean is
+/// said in training/training_json.h and docs/measuring.md; those of one experiment are made and shown in its file.
 namespace baton::job::key {
 
 using Text = Key<std::string>;
