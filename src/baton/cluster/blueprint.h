@@ -18,9 +18,8 @@ namespace baton::cluster {
 ///   [port]            bandwidth, latency: of each device, each direction; core = 0.2: the share of a core that messages take of
 ///                     each device whose lanes are shared, while they use the whole bandwidth; so for the network
 ///   [[port.piece]]    from, bandwidth, latency: other figures for messages from that size on; so for the network
-///   [mesh]            links = ["0-1", "0-3 x2"] between devices of a node, instead of a switch that joins all; bandwidth of a
-///   link,
-///                     efficiency, and forwarded as in Mesh; latency is the port's
+///   [mesh]            links = ["0-1", "0-3 x2"] between devices of a node, instead of a switch that joins all;
+///                     bandwidth of a link, efficiency, and forwarded as in Mesh; latency is the port's
 ///   [bus]             bandwidth: shared by all messages within a node
 ///   [network]         ports (of a node), bandwidth, latency
 ///                     efficiency (of the port and of the network): the share of the bandwidth that messages reach

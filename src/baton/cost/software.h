@@ -39,9 +39,10 @@ struct Reserves {
 ///   [host]         forward, backward, recompute: time to issue one op of the model; micro_batch, collective, message, update;
 ///                  waits = true if a stage goes on only when a message that it sends has been taken; streams = true if each
 ///                  process group communicates on a stream of its own
-///   [kernels]      products, unaligned, attention_forward, attention_backward, attention_half; [kernels.A100] and so on for a
-///   device by name [memory]       elementwise, norms, norm_gradients (passes per pass of the plan), loss (bytes per score), update
-///   (passes) [scores]       forward, backward: passes over the scores of an attention that keeps them in memory; 0: it does not;
+///   [kernels]      products, unaligned, attention_forward, attention_backward, attention_half;
+///                  [kernels.A100] and so on for a device by name
+///   [memory]       elementwise, norms, norm_gradients (passes per pass of the plan), loss (bytes per score), update (passes)
+///   [scores]       forward, backward: passes over the scores of an attention that keeps them in memory; 0: it does not;
 ///                  multiple, ops, passes: where the heads of a micro-batch are no multiple, this many more ops and passes
 ///   [model]        joined_projections, narrow_stream, vocabulary (rounded up to a multiple of this and of the tensor ranks),
 ///                  pads_alone = false if it is not with one tensor rank

@@ -19,7 +19,7 @@ std::string key_of(const plan::Plan& plan, TaskId task, const cluster::Cluster& 
 /// the rounded ones too, and two meetings if their first members do.
 class TaskKeys {
  public:
-  /// From twice `cache` on a distance makes no difference: what is so far away is in memory.
+  /// `cache`: the size of the largest cache. Distances of twice that or more count as equal: such an operand is in memory.
   TaskKeys(const plan::Plan& plan, const cluster::Cluster& cluster, Bytes cache);
 
   const std::string& operator[](TaskId task) const { return keys_[task.index()]; }

@@ -2,8 +2,9 @@
 
 #include "baton/job/record.h"
 
-/// The keys of records, each once. A name is the one in files, so that its unit is part of it; docs/measuring.md says what the
-/// common ones mean. Objects inside a timeline, and what is told of ranks and GPUs, have names of their own where they are written.
+/// The keys of records, each once. A name is the one in files, so that its unit is part of it. What the keys of a training mean is
+/// said in training/training_json.h and docs/measuring.md; those of one experiment are made and shown in its file. Objects inside a
+/// timeline, and what is told of ranks and GPUs, have names of their own where they are written.
 namespace baton::job::key {
 
 using Text = Key<std::string>;

@@ -16,7 +16,8 @@
 #include "baton/base/units.h"
 #include "baton/job/json.h"
 
-/// Records: what was measured or derived, by typed keys (keys.h). They are JSON only where a file, a page or a program reads them.
+/// Records: what was measured or derived, by typed keys (keys.h). They keep values as files have them, as JSON; what reads or
+/// writes one goes through a key, which knows the type.
 namespace baton::job {
 
 class Record;

@@ -25,7 +25,7 @@ struct Laid {
   sim::StandsFor stands_for = {};  // empty, unless equal replicas are folded
   plan::Totals totals = {};        // what a step does and moves on all devices, those that were folded away among them
   double flops = 0;                // of `totals`, also where they are more than 64 bits hold
-  std::vector<Bytes> peak = {};    // by device: what the plan lays out, of replicas that are folded the most
+  std::vector<Bytes> peak = {};    // by device: what the plan lays out; of folded replicas, the largest
 
   /// How many devices each one of the plan stands for.
   std::int64_t copies() const { return static_cast<std::int64_t>(stands_for.copies()); }
@@ -34,11 +34,12 @@ struct Laid {
 /// The limits that a plan is checked against.
 using LimitsOf = std::function<plan::Limits(const plan::Plan& plan)>;
 
-/// The plan of a request, folded if there are more devices than `fold_beyond` and replicas are alike; or a plan as it is. A usage
-/// error says why it cannot be run.
+/// A `fold_beyond` that no number of devices exceeds.
 constexpr std::size_t never_fold = std::numeric_limits<std::size_t>::max();
 /// Whether a plan of a request that cannot be folded is written out, or refused because it would be very large.
 enum class Unfolded : std::uint8_t { written_out, refused };
+/// The plan of a request, folded if there are more devices than `fold_beyond` and replicas are alike; or a plan as it is. A usage
+/// error says why it cannot be run.
 Laid lay_out(const strategy::Request& request, const strategy::Strategy& strategy, std::size_t fold_beyond, const LimitsOf& limits,
              Unfolded unfolded = Unfolded::written_out);
 Laid lay_out(plan::Plan plan, const LimitsOf& limits);

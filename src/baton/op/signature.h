@@ -10,7 +10,7 @@
 
 namespace baton::op {
 
-/// The type that an op's law asks of an operand.
+/// The type that an op asks of an operand.
 ///   value     the op's own floating type: the same for all such operands
 ///   summed    that type, or float32 for all of these where it has 16 bits: gradients and statistics, parameters that the op steps
 ///   wide      that type, or float32 where it has 16 bits, each by itself: what a residual stream passes through

@@ -21,8 +21,9 @@ struct Target {
   bool loads = false;                     // tasks that load the next step's rows beside the step
   /// Workspace that a task needs on a device of this many cores; none if this is empty.
   std::function<Bytes(std::span<const Buffer> buffers, const Task& task, std::size_t cores)> workspace = {};
-  /// The memory layout in which a task wants one of its operands, a parameter or the gradient of one. Empty: row-major, or whatever
-  /// the others want. All of a parameter (its parts, copies, gradients and states) is laid out alike.
+  /// The name of the memory layout in which a task wants one of its operands, a parameter or the gradient of one; an empty name if
+  /// any will do. What no task wants otherwise is row-major. All of a parameter (its parts, copies, gradients and states) is laid
+  /// out alike. The backend that names a layout also describes it (exec/memory_layout.h).
   std::function<std::string(std::span<const Buffer> buffers, const Task& task, BufferId operand)> layout = {};
 };
 

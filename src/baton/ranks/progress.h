@@ -65,8 +65,8 @@ struct ProgressSnapshot {
 /// The progress that a rank publishes: per device by its engine, as a whole by the application.
 class RankProgress {
  public:
-  /// Opens entries for its own devices, as many engines as there are one after the other, and shows them from now on; returns their
-  /// number. Entries of other engines stay valid.
+  /// Opens one entry per device of this rank, for an engine that is made now; snapshots show these entries from now on. Returns the
+  /// number by which `show` takes them. Entries of other engines stay valid.
   std::size_t open(std::size_t devices);
   DeviceProgress& device(std::size_t own) { return entries_.back().devices[own]; }
   /// Shows the entries that `open` numbered: those of the engine that runs.

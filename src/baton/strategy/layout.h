@@ -33,8 +33,9 @@ struct Layout {
   std::int64_t pp = 0;  // devices that a replica's stages are spread over; likewise
   std::int64_t tp = 0;  // devices that each tensor is divided over; likewise
   bool sp = false;      // between the divided layers the sequence is divided over the same devices
-  std::optional<std::int64_t>
-      zero;  // none: the strategy's; 1: optimizer states are divided over the replicas, 2: gradients too, 3: parameters too
+  /// The stage of ZeRO. 1: optimizer states are divided over the replicas, 2: gradients too, 3: parameters too; nullopt: the
+  /// strategy's stage.
+  std::optional<std::int64_t> zero;
   std::string schedule;                // of the pipeline; empty: the strategy's
   std::optional<schedule::Grid> grid;  // a schedule of the user's own
   std::int64_t chunks = 0;             // stages per device; 0: the schedule's

@@ -52,7 +52,7 @@ struct Strategy {
   std::string summary;
   std::variant<Build, NamedLayout> way;
 
-  /// nullopt if the strategy has a function of its own.
+  /// nullptr if the strategy has a function of its own.
   const NamedLayout* layout() const { return std::get_if<NamedLayout>(&way); }
 };
 

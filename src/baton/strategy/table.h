@@ -66,7 +66,8 @@ struct NodeLayout {
   std::vector<std::size_t> passed_on;  // inputs whose gradient is the output's
 };
 
-/// What replicas keep in pieces of what they would all hold, and so how far a stage of ZeRO goes: each includes those before it.
+/// What is divided into pieces over the replicas instead of held whole by each: stages 0 to 3 of ZeRO. Each includes those before
+/// it.
 enum class InPieces : std::uint8_t { nothing, states, gradients, parameters };
 
 /// What replicas do with a parameter. Its gradient is a sum over the samples, so that where the batch is divided each replica has

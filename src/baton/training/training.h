@@ -68,9 +68,8 @@ class Training {
   const std::vector<Nanoseconds>& step_times() const { return step_times_; }  // of every step
   const std::vector<Nanoseconds>& timed() const { return timed_; }            // of those after a warm-up
   const std::vector<Nanoseconds>& data_waits() const { return data_waits_; }  // of every step
-  const std::vector<Bytes>& peak() const {
-    return peak_;
-  }  // by device: what the plan lays out, of replicas that are folded the most
+  /// By device: the memory that the plan lays out; of folded replicas, that of the one that needs most.
+  const std::vector<Bytes>& peak() const { return peak_; }
   /// By device: what the plan takes by itself, without the workspace of the kernels that run it here.
   std::vector<Bytes> buffer_bytes() const;
   std::int64_t warmup() const { return warmup_; }

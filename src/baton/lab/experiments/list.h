@@ -2,7 +2,7 @@
 
 #include "baton/lab/experiment.h"
 
-/// One function an experiment. A file holds one, or several that share a measurement.
+/// One function per experiment. A file holds one, or several that share a measurement.
 namespace baton::lab {
 
 Experiment timing();

@@ -5,7 +5,7 @@
 
 namespace baton::plan {
 
-/// The law of ops: a task is one of the ways in which the graph lets things be made, its operands' indices agree with the op's
+/// The rules of ops: a task is one of the ways in which the graph lets things be made, its operands' indices agree with the op's
 /// signature, and what it writes are the terms of the sum that it has.
 class ComputeLaw {
  public:

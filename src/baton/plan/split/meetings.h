@@ -9,7 +9,7 @@
 
 namespace baton::plan {
 
-/// The law of transfers and collectives: members hold the same of the same thing, pieces are those that fall to them, and no term
+/// The rules of transfers and collectives: members hold the same of the same thing, pieces are those that fall to them, and no term
 /// of a sum comes twice.
 class MeetingLaw {
  public:

@@ -8,8 +8,8 @@
 
 namespace baton::plan {
 
-/// The law of updates and of the loss scale: parameters are updated once, by complete gradients; a scale that losses are multiplied
-/// by is taken back, and adjusted by the count of all devices.
+/// The rules of updates and of the loss scale: parameters are updated once, by complete gradients; a scale that losses are
+/// multiplied by is taken back, and adjusted by the count of all devices.
 class UpdateLaw {
  public:
   UpdateLaw(Ledger& ledger, const NormLaw& norm) : ledger_(ledger), norm_(norm) {}
