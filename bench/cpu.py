@@ -60,15 +60,18 @@ class Step:
         """Two products per layer (forward, weight gradient), and the input's gradient for all but the first."""
         return 2 * BATCH * self.dim * self.dim * (3 * self.depth - 1)
 
+    def batch(self):
+        return BATCH
+
     def model(self):
-        return f"mlp:dim={self.dim},depth={self.depth}"
+        return ["--model", f"mlp:dim={self.dim},depth={self.depth}"]
 
     def peer_model(self):
         return ["--dim", str(self.dim), "--depth", str(self.depth)]
 
     def baton(self, bench, strategy, devices):
-        command = [bench.baton, "train", "--model", self.model(), "--strategy", strategy,
-                   "--devices", devices, "--batch", str(BATCH), *self.length(bench, True), "--json", "-"]
+        command = [bench.baton, "train", *self.model(), "--strategy", strategy,
+                   "--devices", devices, "--batch", str(self.batch()), *self.length(bench, True), "--json", "-"]
         return run_json(command)["time_per_step_ns"], command
 
     def length(self, bench, warmup_included=False):
@@ -84,7 +87,7 @@ class Step:
             return Result(ns, single_ns, [command, single])
         if not bench.peer:
             return Result(ns, None, [command])
-        peer = [*bench.peer, str(PEERS / "torch_step.py"), *self.peer_model(), "--batch", str(BATCH), *self.length(bench), *self.peer]
+        peer = [*bench.peer, str(PEERS / "torch_step.py"), *self.peer_model(), "--batch", str(self.batch()), *self.length(bench), *self.peer]
         theirs = run_json(peer)
         return Result(ns, theirs["step_time_ns"]["median"], [command, peer], about(theirs))
 
@@ -99,10 +102,35 @@ class CnnStep(Step):
         return 2 * BATCH * (2 * first + 3 * second + 3 * linear)
 
     def model(self):
-        return "cnn:32-64,image=28,channels=1,classes=10"
+        return ["--model", "cnn:32-64,image=28,channels=1,classes=10"]
 
     def peer_model(self):
         return ["--cnn"]
+
+
+@dataclasses.dataclass
+class GptStep(Step):
+    """A step of a GPT-2 of `depth` layers, `dim` wide, with AdamW."""
+    heads: int = 4
+    context: int = 64
+    vocab: int = 65
+    samples: int = 12
+
+    def batch(self):
+        return self.samples
+
+    def flops(self):
+        """Products with weights, and the half of attention's squares that a causal mask leaves; the backward does both twice."""
+        tokens = self.samples * self.context
+        return 3 * 2 * tokens * (12 * self.depth * self.dim ** 2 + self.vocab * self.dim + self.depth * self.context * self.dim)
+
+    def model(self):
+        shape = f"gpt:depth={self.depth},heads={self.heads},dim={self.dim},context={self.context},vocab={self.vocab}"
+        return ["--model", shape, "--optimizer", "adamw", "--lr", "0.001"]
+
+    def peer_model(self):
+        return ["--gpt", "--depth", str(self.depth), "--heads", str(self.heads), "--dim", str(self.dim),
+                "--context", str(self.context), "--vocab", str(self.vocab)]
 
 
 @dataclasses.dataclass
@@ -143,6 +171,10 @@ CASES = [
     Step("1024x2, speed-up of ddp on 2 devices over one of 1 core", 1024, 2, "cpu:0,1", 2, 60, 15, [], "ddp", True),
     CnnStep("cnn 32-64, one device of 1 core", 0, 0, "cpu:0-0", 1, 30, 5, ONE),
     CnnStep("cnn 32-64, one device of 2 cores", 0, 0, "cpu:0-1", 2, 30, 5, TWO),
+    GptStep("gpt of 4 layers, one device of 1 core", 128, 4, "cpu:0-0", 1, 30, 5, ONE),
+    GptStep("gpt of 4 layers, one device of 2 cores", 128, 4, "cpu:0-1", 2, 30, 5, TWO),
+    GptStep("gpt of 6 layers, one device of 1 core", 384, 6, "cpu:0-0", 1, 5, 1, ONE, heads=6, context=256, samples=8),
+    GptStep("gpt of 6 layers, one device of 2 cores", 384, 6, "cpu:0-1", 2, 5, 1, TWO, heads=6, context=256, samples=8),
     AllReduce("all-reduce 64 MB, 2 devices, against gloo", 64 << 20),
     AllReduce("all-reduce 64 MB, 2 devices, against the bare loop", 64 << 20, bare=True),
 ]

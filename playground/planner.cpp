@@ -233,7 +233,7 @@ Json sensitivity(const Json& question) {
 
 Json step(const Json& question) {
   const job::Scenario& scenario = opened_for(question);
-  const job::Laid& laid = scenario.laid();
+  const job::LaidOutPlan& laid = scenario.laid();
   const strategy::Request& request = scenario.request();
   Json all{{"title", laid.plan.title()},
            {"model", scenario.model().name()},

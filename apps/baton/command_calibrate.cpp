@@ -34,8 +34,9 @@ void calibrate(const CalibrateWords& words) {
   const Interrupt interrupt;
   CalibrationBar bar(interrupt);
   measure::Calibration calibration(job.machine(), job.cluster(), job.backend());
+  const cost::TaskKeys keys = calibration.keys(plan, job.cluster());
   const std::size_t timed = calibration.measure(
-      plan, job.cluster(), job.backend(), words.again,
+      plan, keys, job.cluster(), job.backend(), words.again,
       [&](std::size_t done, std::size_t total, const std::string& key) { return bar(done, total, key); });
   const std::string where = calibration.unkept().empty() ? fmt::format("all are kept in {}", calibration.file().string())
                                                          : fmt::format("none can be kept: {}", calibration.unkept());
@@ -46,7 +47,6 @@ void calibrate(const CalibrateWords& words) {
   const cost::Times& beside = calibration.times(job.cluster().size());
   report::Table table({"task", "alone", fmt::format("{} at work", job.cluster().size()), "rate"});
   std::map<std::string, bool> shown;
-  const cost::TaskKeys keys = calibration.keys(plan, job.cluster());
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
     const std::string& key = keys[TaskId(t)];
     const auto time = alone.find(key);

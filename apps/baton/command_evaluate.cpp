@@ -28,7 +28,7 @@ struct EvaluateWords {
 };
 
 /// The weights of the checkpoint, or of the folder or file that the model is.
-std::unique_ptr<checkpoint::Source> open_weights(const EvaluateWords& words) {
+std::unique_ptr<checkpoint::TensorReader> open_weights(const EvaluateWords& words) {
   if (!words.checkpoint.empty()) {
     return checkpoint::open_checkpoint(words.checkpoint).archive;
   }
@@ -38,7 +38,7 @@ std::unique_ptr<checkpoint::Source> open_weights(const EvaluateWords& words) {
   throw usage_error("there are no weights to evaluate: give a --checkpoint, or a folder or an ONNX file as --model");
 }
 
-std::string metadata_of(const checkpoint::Source& source, const std::string& key) {
+std::string metadata_of(const checkpoint::TensorReader& source, const std::string& key) {
   const auto found = source.metadata().find(key);
   return found == source.metadata().end() ? "" : found->second;
 }
@@ -50,12 +50,12 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
   if (!words.job.cluster.empty() || words.job.what_if.changes()) {
     throw usage_error("evaluate runs on this machine: leave out --cluster and --what-if");
   }
-  std::unique_ptr<checkpoint::Source> archive;
+  std::unique_ptr<checkpoint::TensorReader> archive;
   ranks::on_rank_0(world(), [&] {
     settle_outputs({&words.json});
     archive = open_weights(words);
   });
-  const checkpoint::SharedSource source(world(), archive.get());
+  const checkpoint::SharedReader source(world(), archive.get());
   // What the training was given counts where nothing else is said.
   for (const char* name : {"model", "loss", "precision", "tokenizer", "token-type", "normalize"}) {
     const job::JobField* field = training::find_field(name);

@@ -28,7 +28,7 @@ void copy_tokenizer(const std::filesystem::path& checkpoint, const std::filesyst
 }
 
 /// How the training that wrote a checkpoint prepared its images.
-model::PixelScale scale_of(const checkpoint::Source& checkpoint) {
+model::PixelScale scale_of(const checkpoint::TensorReader& checkpoint) {
   model::PixelScale scale;
   const auto found = checkpoint.metadata().find("flag.normalize");
   if (found != checkpoint.metadata().end() && !found->second.empty()) {

@@ -51,7 +51,7 @@ struct HandinWords {
 /// Where results come from: experiments run on devices of this machine, or simulated on another.
 struct ResultSource {
   lab::Settings settings;
-  sheet::Source source;
+  sheet::ResultSet source;
   fs::path records;
 };
 

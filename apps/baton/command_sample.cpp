@@ -33,7 +33,7 @@ struct SampleWords {
 
 /// Where weights come from, and the folder in which a tokenizer may lie.
 struct Weights {
-  std::unique_ptr<checkpoint::Source> source;
+  std::unique_ptr<checkpoint::TensorReader> source;
   std::string model;
   fs::path folder;
 };

@@ -51,7 +51,7 @@ class ArrayBlob final : public data::Blob {
   HeldArray array_;
 };
 
-class ArraySource final : public archive::Source {
+class ArraySource final : public archive::TensorReader {
  public:
   explicit ArraySource(const std::map<std::string, py::array>& arrays) {
     for (const auto& [name, array] : arrays) {
@@ -105,7 +105,7 @@ data::Array to_tensor(const std::string& name, const py::array& array) {
           .shape = std::vector<std::int64_t>(array.shape(), array.shape() + array.ndim())};
 }
 
-std::shared_ptr<const archive::Source> to_source(const std::map<std::string, py::array>& arrays) {
+std::shared_ptr<const archive::TensorReader> to_source(const std::map<std::string, py::array>& arrays) {
   return std::make_shared<ArraySource>(arrays);
 }
 

@@ -21,6 +21,6 @@ py::array empty_array(const archive::TensorInfo& info);
 data::Array to_tensor(const std::string& name, const py::array& array);
 
 /// Weights by name, out of arrays.
-std::shared_ptr<const archive::Source> to_source(const std::map<std::string, py::array>& arrays);
+std::shared_ptr<const archive::TensorReader> to_source(const std::map<std::string, py::array>& arrays);
 
 }  // namespace baton::python

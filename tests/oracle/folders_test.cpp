@@ -27,13 +27,13 @@ using test::usage_sentence;
 
 const fs::path folders = BATON_TEST_DATA "/oracle/data/folders";
 
-std::vector<float> floats_of(const checkpoint::Source& source, const std::string& name) {
+std::vector<float> floats_of(const checkpoint::TensorReader& source, const std::string& name) {
   std::vector<float> list(static_cast<std::size_t>(source.tensors().at(name).shape.elements()));
   source.read(name, std::as_writable_bytes(std::span(list)));
   return list;
 }
 
-std::vector<std::byte> bytes_of(const checkpoint::Source& source, const std::string& name) {
+std::vector<std::byte> bytes_of(const checkpoint::TensorReader& source, const std::string& name) {
   std::vector<std::byte> list(source.tensors().at(name).size());
   source.read(name, list);
   return list;
@@ -71,7 +71,7 @@ class Given final : public exec::Feed {
 };
 
 /// What a model gives for inputs, sample by sample.
-std::vector<float> scores_of(const JobSpec& spec, const checkpoint::Source& weights, const std::vector<float>& inputs) {
+std::vector<float> scores_of(const JobSpec& spec, const checkpoint::TensorReader& weights, const std::vector<float>& inputs) {
   const Job job(spec, test::small_machine());
   const std::int64_t batch = job.request().step.global_batch;
   const bool labels = job.request().step.loss == strategy::Loss::cross_entropy;

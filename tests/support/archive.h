@@ -34,7 +34,7 @@ inline checkpoint::Tensors infos(const Archive& archive) {
   return list;
 }
 
-class ArchiveSource final : public checkpoint::Source {
+class ArchiveSource final : public checkpoint::TensorReader {
  public:
   explicit ArchiveSource(const Archive& archive) : archive_(archive), infos_(infos(archive)) {}
   const checkpoint::Tensors& tensors() const override { return infos_; }
@@ -57,7 +57,7 @@ inline void write_archive(const std::filesystem::path& path, const Archive& arch
   writer.commit();
 }
 
-inline Archive read_archive(const checkpoint::Source& source) {
+inline Archive read_archive(const checkpoint::TensorReader& source) {
   Archive archive;
   archive.metadata = source.metadata();
   for (const auto& [name, info] : source.tensors()) {

@@ -52,10 +52,10 @@ class ArchiveWriter {
   WholeFile file_;
 };
 
-/// Tensors and remarks by name, to be read from somewhere.
-class Source {
+/// Reads tensors and metadata by name, from a file or elsewhere.
+class TensorReader {
  public:
-  virtual ~Source() = default;
+  virtual ~TensorReader() = default;
   virtual const Tensors& tensors() const = 0;
   virtual const Metadata& metadata() const = 0;
   /// All of the tensor's bytes.
@@ -64,7 +64,7 @@ class Source {
 
 /// A file, all of which has been checked: a usage error says in one sentence what is wrong with one that is cut, corrupt or
 /// something else. A file without a checksum, as other tools write it, is taken.
-class ArchiveReader final : public Source {
+class ArchiveReader final : public TensorReader {
  public:
   /// `what` names the file in that sentence.
   explicit ArchiveReader(std::filesystem::path path, std::string what = "the checkpoint");

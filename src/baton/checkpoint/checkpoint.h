@@ -21,8 +21,8 @@ using archive::ArchiveReader;
 using archive::ArchiveWriter;
 using archive::Metadata;
 using archive::require_readable;
-using archive::Source;
 using archive::TensorInfo;
+using archive::TensorReader;
 using archive::Tensors;
 
 /// The metadata of a checkpoint besides its tensors.
@@ -49,14 +49,14 @@ std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& execut
 
 /// Puts weights and state into an executor, whatever its strategy, and continues after the checkpoint's last step. A
 /// usage error names what is missing or of another shape, before anything is changed. Tensors are read into `room`, one at a time.
-Progress restore(const plan::Plan& plan, exec::Executor& executor, const Source& source, std::span<std::byte> room);
+Progress restore(const plan::Plan& plan, exec::Executor& executor, const TensorReader& source, std::span<std::byte> room);
 
 /// Whether a tensor of a checkpoint is none of an optimizer or a loss scaler.
 inline bool is_weight(const std::string& tensor) { return !tensor.starts_with("optimizer.") && tensor != "loss_scale"; }
 
 /// Puts the weights alone into an executor: of a checkpoint, or, where it has no optimizer, of another executor as it is now. All
 /// ranks call it. A usage error names what is missing or of another shape, before anything is changed.
-void restore_weights(const plan::Plan& plan, exec::Executor& executor, const Source& source, std::span<std::byte> room);
+void restore_weights(const plan::Plan& plan, exec::Executor& executor, const TensorReader& source, std::span<std::byte> room);
 void copy_weights(const plan::Plan& from, const exec::Executor& source, const plan::Plan& to, exec::Executor& target,
                   std::span<std::byte> room);
 

@@ -128,9 +128,9 @@ WeightFiles files_of(const fs::path& folder) {
   return files;
 }
 
-class FolderSource final : public Source {
+class FolderReader final : public TensorReader {
  public:
-  FolderSource(const fs::path& folder, const model::Model& model) : folder_(folder), wanted_(wanted_by(model)) {
+  FolderReader(const fs::path& folder, const model::Model& model) : folder_(folder), wanted_(wanted_by(model)) {
     const WeightFiles files = files_of(folder);
     std::map<std::string, TensorLocation> there;
     for (const fs::path& path : files.paths) {
@@ -231,9 +231,9 @@ class FolderSource final : public Source {
   std::map<std::string, TensorLocation> places_;  // by tensor of the model
 };
 
-class OnnxSource final : public Source {
+class OnnxReader final : public TensorReader {
  public:
-  explicit OnnxSource(const fs::path& path) : onnx_(model::open_onnx(path)), wanted_(wanted_by(onnx_.model)) {}
+  explicit OnnxReader(const fs::path& path) : onnx_(model::open_onnx(path)), wanted_(wanted_by(onnx_.model)) {}
 
   const Tensors& tensors() const override { return wanted_.tensors; }
   const Metadata& metadata() const override { return metadata_; }
@@ -265,9 +265,9 @@ class OnnxSource final : public Source {
   Metadata metadata_;
 };
 
-class ShortenedSource final : public Source {
+class ShortenedReader final : public TensorReader {
  public:
-  ShortenedSource(const Source& source, const model::Model& model) : source_(source), tensors_(source.tensors()) {
+  ShortenedReader(const TensorReader& source, const model::Model& model) : source_(source), tensors_(source.tensors()) {
     const Tensors wanted = wanted_by(model).tensors;
     const auto own = wanted.find(std::string(positions));
     if (own != wanted.end() && tensors_.contains(own->first)) {
@@ -290,17 +290,17 @@ class ShortenedSource final : public Source {
   }
 
  private:
-  const Source& source_;
+  const TensorReader& source_;
   Tensors tensors_;
 };
 
 }  // namespace
 
-std::unique_ptr<Source> open_pretrained(const model::ModelPath& path, const model::Model& model) {
+std::unique_ptr<TensorReader> open_pretrained(const model::ModelPath& path, const model::Model& model) {
   if (path.onnx) {
-    return std::make_unique<OnnxSource>(path.path);
+    return std::make_unique<OnnxReader>(path.path);
   }
-  return std::make_unique<FolderSource>(path.path, model);
+  return std::make_unique<FolderReader>(path.path, model);
 }
 
 void load_pretrained(const model::ModelPath& path, const model::Model& model, const plan::Plan& plan, exec::Executor& executor,
@@ -310,9 +310,9 @@ void load_pretrained(const model::ModelPath& path, const model::Model& model, co
     restore_weights(plan, executor, *open_pretrained(path, model), room);
     return;
   }
-  std::unique_ptr<Source> source;
+  std::unique_ptr<TensorReader> source;
   ranks::on_rank_0(*world, [&] { source = open_pretrained(path, model); });
-  restore_weights(plan, executor, SharedSource(*world, source.get()), room);
+  restore_weights(plan, executor, SharedReader(*world, source.get()), room);
 }
 
 Found open_checkpoint(const fs::path& path) {
@@ -326,7 +326,7 @@ Found open_checkpoint(const fs::path& path) {
   return {path, std::make_unique<ArchiveReader>(path), ""};
 }
 
-model::Model model_of(const Source& checkpoint) {
+model::Model model_of(const TensorReader& checkpoint) {
   const auto found = checkpoint.metadata().find("model");
   if (found == checkpoint.metadata().end()) {
     throw usage_error("the checkpoint does not say its model, so it is not one of a training run");
@@ -334,11 +334,12 @@ model::Model model_of(const Source& checkpoint) {
   return model::parse_model(found->second);
 }
 
-std::unique_ptr<Source> shortened(const Source& source, const model::Model& model) {
-  return std::make_unique<ShortenedSource>(source, model);
+std::unique_ptr<TensorReader> shortened(const TensorReader& source, const model::Model& model) {
+  return std::make_unique<ShortenedReader>(source, model);
 }
 
-void export_folder(const Source& checkpoint, const model::Model& model, const fs::path& folder, const model::PixelScale& scale) {
+void export_folder(const TensorReader& checkpoint, const model::Model& model, const fs::path& folder,
+                   const model::PixelScale& scale) {
   const std::string config = model::config_of(model);
   std::map<std::string, std::string> origin;  // by name in the folder
   Tensors tensors;

@@ -17,7 +17,7 @@ namespace baton::checkpoint {
 /// The weights that a folder of Hugging Face's or an ONNX file holds, as the tensors of a checkpoint of the model: weights of 16
 /// and 64 bits are read as float32. All files are checked at once: a usage error names what is missing, too many, of another shape
 /// or type, or cut. Tensors are read one at a time.
-std::unique_ptr<Source> open_pretrained(const model::ModelPath& path, const model::Model& model);
+std::unique_ptr<TensorReader> open_pretrained(const model::ModelPath& path, const model::Model& model);
 
 /// Puts the weights of the path into an executor, which all ranks do together; rank 0 alone reads files.
 void load_pretrained(const model::ModelPath& path, const model::Model& model, const plan::Plan& plan, exec::Executor& executor,
@@ -26,14 +26,14 @@ void load_pretrained(const model::ModelPath& path, const model::Model& model, co
 /// A checkpoint: a file, or the newest one in a folder. A usage error if there is none.
 Found open_checkpoint(const std::filesystem::path& path);
 /// The model that it was saved of.
-model::Model model_of(const Source& checkpoint);
+model::Model model_of(const TensorReader& checkpoint);
 
 /// The same weights for a model of fewer positions: of learned positions it has the first. The other must outlive it.
-std::unique_ptr<Source> shortened(const Source& source, const model::Model& model);
+std::unique_ptr<TensorReader> shortened(const TensorReader& source, const model::Model& model);
 
 /// Writes the weights of a checkpoint of the model as a folder that Hugging Face's libraries load: config.json and
 /// model.safetensors. A usage error if they have no such model. What is in the folder under these names is replaced.
-void export_folder(const Source& checkpoint, const model::Model& model, const std::filesystem::path& folder,
+void export_folder(const TensorReader& checkpoint, const model::Model& model, const std::filesystem::path& folder,
                    const model::PixelScale& scale = {});
 
 }  // namespace baton::checkpoint

@@ -6,7 +6,7 @@
 
 namespace baton::checkpoint {
 
-SharedSource::SharedSource(ranks::World& world, const Source* at_rank_0) : world_(world), at_rank_0_(at_rank_0) {
+SharedReader::SharedReader(ranks::World& world, const TensorReader* at_rank_0) : world_(world), at_rank_0_(at_rank_0) {
   ranks::Packer packer;
   if (at_rank_0 != nullptr) {
     packer.add(at_rank_0->metadata().size());
@@ -39,7 +39,7 @@ SharedSource::SharedSource(ranks::World& world, const Source* at_rank_0) : world
   check(unpacker.good(), "the list of tensors that rank 0 sent is cut short");
 }
 
-void SharedSource::read(const std::string& name, std::span<std::byte> into) const {
+void SharedReader::read(const std::string& name, std::span<std::byte> into) const {
   ranks::on_rank_0(world_, [&] { at_rank_0_->read(name, into); });
   exec::share_bytes(world_, 0, into);
 }

@@ -6,10 +6,10 @@
 namespace baton::checkpoint {
 
 /// What rank 0 has, for all ranks, which read the same in the same order.
-class SharedSource final : public Source {
+class SharedReader final : public TensorReader {
  public:
   /// All ranks make one; the others give nothing. Both must outlive it.
-  SharedSource(ranks::World& world, const Source* at_rank_0);
+  SharedReader(ranks::World& world, const TensorReader* at_rank_0);
 
   const Tensors& tensors() const override { return tensors_; }
   const Metadata& metadata() const override { return metadata_; }
@@ -17,7 +17,7 @@ class SharedSource final : public Source {
 
  private:
   ranks::World& world_;
-  const Source* at_rank_0_;
+  const TensorReader* at_rank_0_;
   Tensors tensors_;
   Metadata metadata_;
 };

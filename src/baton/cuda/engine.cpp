@@ -96,7 +96,7 @@ class CudaEngine final : public exec::Engine {
   exec::RunResult run(const exec::RunOptions& options, const exec::Progress& progress) override {
     exec::RunResult result = exec::open_result(options.steps);
     const TracedSteps traced(options);
-    Run run{result, progress, options.for_keeps};
+    Run run{result, progress, options.keep_result};
     run.monitors = slice_.monitors();
     try {
       enter_origin();
@@ -152,7 +152,7 @@ class CudaEngine final : public exec::Engine {
   struct Run {
     exec::RunResult& result;
     const exec::Progress& progress;
-    bool for_keeps = false;
+    bool keep_result = false;
     std::int64_t enqueued = 0;
     std::int64_t collected = 0;
     bool enough = false;
@@ -358,10 +358,10 @@ class CudaEngine final : public exec::Engine {
         loss += rows[row];
       }
       exec::add_step(run.result, loss, one.end.since(one.start), data_wait);
-      if (run.for_keeps && !std::isfinite(loss)) {
+      if (run.keep_result && !std::isfinite(loss)) {
         run.broken = run.enough = true;
       }
-      if (!run.for_keeps && asked_to_stop_at_once()) {
+      if (!run.keep_result && asked_to_stop_at_once()) {
         throw Stopped();
       }
       if (now() - run.sampled > between_samples) {

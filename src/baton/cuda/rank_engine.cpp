@@ -139,13 +139,13 @@ class RankEngine final : public exec::Engine {
           leave_step();
         }
         exec::StepReport::Summary summary;
-        const bool asked = wants_no_more_ || (options.for_keeps && asked_to_stop());
+        const bool asked = wants_no_more_ || (options.keep_result && asked_to_stop());
         gather([&] {
           summary = report_.share({.duration = duration, .enough = asked, .given_up = !whole, .changed = changed_},
                                   [this](BufferId id) { return rows(id); });
         });
         if (summary.given_up) {
-          if (!options.for_keeps || summary.changed || step == 0) {
+          if (!options.keep_result || summary.changed || step == 0) {
             throw Stopped();
           }
           given_up = true;
@@ -154,7 +154,7 @@ class RankEngine final : public exec::Engine {
           break;
         }
         exec::add_step(result, summary.loss, summary.duration, data_wait);
-        enough = summary.enough || (options.for_keeps && !std::isfinite(summary.loss));
+        enough = summary.enough || (options.keep_result && !std::isfinite(summary.loss));
         done = step + 1;
         if (now() - sampled > between_samples || done == options.steps) {
           sampled = now();

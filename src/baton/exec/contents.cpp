@@ -106,13 +106,13 @@ struct SampleRuns {
 };
 
 /// The number of a row's sample in the data set.
-std::uint64_t sample_of(const Source& source, std::int64_t first_sample, std::int64_t row) {
+std::uint64_t sample_of(const RandomContents& source, std::int64_t first_sample, std::int64_t row) {
   const std::int64_t sample = first_sample + row;
   return static_cast<std::uint64_t>(source.samples > 0 ? sample % source.samples : sample);
 }
 
 template <typename Real>
-void fill_samples(const Buffer& buffer, const BatchRows& rows, Real* out, const Source& source, std::int64_t first_sample,
+void fill_samples(const Buffer& buffer, const BatchRows& rows, Real* out, const RandomContents& source, std::int64_t first_sample,
                   RandomStream::Domain domain) {
   const SampleRuns runs(buffer, rows);
   for (std::int64_t r = rows.begin; r < rows.end; ++r) {
@@ -136,7 +136,7 @@ void fill_samples(const Buffer& buffer, const BatchRows& rows, Real* out, const 
 }
 
 /// Integers: labels, or tokens as inputs. Each has a block of random words of its own.
-void fill_integers(const Buffer& buffer, const BatchRows& rows, std::int32_t* out, const Source& source,
+void fill_integers(const Buffer& buffer, const BatchRows& rows, std::int32_t* out, const RandomContents& source,
                    std::int64_t first_sample) {
   const bool tokens = buffer.role == Role::input;
   const auto limit = static_cast<std::uint32_t>(tokens ? source.tokens : source.classes);
@@ -154,7 +154,7 @@ void fill_integers(const Buffer& buffer, const BatchRows& rows, std::int32_t* ou
 }
 
 template <typename Real>
-void fill_real(const Buffer& buffer, Real* out, const Source& source, std::int64_t first_sample, MemoryLayouts layouts) {
+void fill_real(const Buffer& buffer, Real* out, const RandomContents& source, std::int64_t first_sample, MemoryLayouts layouts) {
   if (const auto* part = std::get_if<ParameterPart>(&buffer.content);
       part && (buffer.role == Role::parameter || buffer.role == Role::statistic)) {
     fill_parameter(buffer, *part, out, source.seed, layouts);
@@ -172,7 +172,8 @@ std::int64_t element_offset(const Buffer& buffer, std::int64_t index, MemoryLayo
   return offset_in(buffer.shape, own_layout(buffer, layouts), index);
 }
 
-void fill_initial(const Buffer& buffer, std::byte* memory, const Source& source, std::int64_t first_sample, MemoryLayouts layouts) {
+void fill_initial(const Buffer& buffer, std::byte* memory, const RandomContents& source, std::int64_t first_sample,
+                  MemoryLayouts layouts) {
   if (const auto* scaler = std::get_if<plan::LossScaler>(&buffer.content)) {
     *as<op::ScaleState>(memory) = {.scale = static_cast<float>(scaler->initial)};
     return;

@@ -14,10 +14,10 @@ namespace baton::exec {
 // Functions here take the layouts of the backend that runs the buffer's plan. A row-major buffer needs none.
 
 /// The position in a buffer of an element of its tensor, given by its row-major index. A piece is a row of elements as they lie.
-std::int64_t element_offset(const plan::Buffer& buffer, std::int64_t row_major_index, MemoryLayouts layouts = {});
+std::int64_t element_offset(const plan::Buffer& buffer, std::int64_t row_major_index, MemoryLayouts layouts);
 
-/// The source of random contents.
-struct Source {
+/// Random numbers that buffers are filled with.
+struct RandomContents {
   std::uint64_t seed = 0;
   std::int64_t samples = 0;  // in the data set, which repeats after the last one; 0: endless
   std::int64_t classes = 1;  // that labels are drawn from
@@ -26,8 +26,8 @@ struct Source {
 
 /// Puts in what a persistent buffer holds before the first step: parameters, optimizer state zero, inputs and targets of
 /// the samples from `first_sample` on. What is put in does not depend on how things are split.
-void fill_initial(const plan::Buffer& buffer, std::byte* memory, const Source& source, std::int64_t first_sample,
-                  MemoryLayouts layouts = {});
+void fill_initial(const plan::Buffer& buffer, std::byte* memory, const RandomContents& source, std::int64_t first_sample,
+                  MemoryLayouts layouts);
 
 /// Puts the rows of a step's batch that a buffer of inputs or targets holds into it, rounded to its type.
 void fill_rows(const plan::Buffer& buffer, std::byte* memory, const Feed& feed, std::int64_t step);
@@ -36,7 +36,7 @@ void fill_rows(const plan::Buffer& buffer, std::byte* memory, const Feed& feed, 
 /// lies at a position of the buffer's memory.
 class PlaceInParameter {
  public:
-  explicit PlaceInParameter(const plan::Buffer& buffer, MemoryLayouts layouts = {});
+  explicit PlaceInParameter(const plan::Buffer& buffer, MemoryLayouts layouts);
   std::int64_t operator()(std::int64_t position) const;
 
  private:
@@ -49,8 +49,8 @@ class PlaceInParameter {
 };
 
 /// The buffer's elements as a row-major tensor of doubles.
-std::vector<double> read_elements(const plan::Buffer& buffer, const std::byte* memory, MemoryLayouts layouts = {});
+std::vector<double> read_elements(const plan::Buffer& buffer, const std::byte* memory, MemoryLayouts layouts);
 /// The inverse: rounds to the buffer's type.
-void write_elements(const plan::Buffer& buffer, std::byte* memory, std::span<const double> elements, MemoryLayouts layouts = {});
+void write_elements(const plan::Buffer& buffer, std::byte* memory, std::span<const double> elements, MemoryLayouts layouts);
 
 }  // namespace baton::exec

@@ -17,7 +17,7 @@ namespace baton::exec {
 
 /// Which buffers the data of a step goes into and which its loss is read from, in any engine.
 struct StepData {
-  Source source;
+  RandomContents source;
   const Feed* feed = nullptr;    // where there is one, rows come from it
   std::int64_t batch = 0;        // rows of the global batch
   std::vector<BufferId> loaded;  // inputs and targets that are filled before each step; empty if the batch stays the same

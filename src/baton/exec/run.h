@@ -29,10 +29,10 @@ struct DataOptions {
 struct RunOptions {
   std::int64_t steps = 30;
   std::int64_t warmup = 5;  // of those steps, how many are not timed
-  /// What the run leaves is wanted: it ends at the first step whose loss is not finite. And if it is stopped in the middle of a
-  /// step, it ends with the steps before it, provided that memory still holds what they left: without this, and where a step has
-  /// begun to change it, `Stopped` is thrown. All ranks end in the same way.
-  bool for_keeps = false;
+  /// The weights are wanted after the run. So it ends at the first step whose loss is not finite. If it is stopped in the middle of
+  /// a step that has changed nothing yet, it ends after the steps before. Otherwise, and without this flag, it throws `Stopped`.
+  /// All ranks end in the same way.
+  bool keep_result = false;
 };
 
 /// What rounding to 16-bit types did to the results of one kind, in one phase and block.

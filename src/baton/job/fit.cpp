@@ -116,7 +116,7 @@ Fit laid_out(const JobSpec& given, Unfolded unfolded) {
   const strategy::Request request = make_request(spec, model, roomy, imagined_target());
   require_sense(spec, request);
   const std::size_t beyond = spec.fold == Fold::automatic ? 0 : fold_beyond(spec);
-  const Laid laid = lay_out(
+  const LaidOutPlan laid = lay_out(
       request, strategy::strategy_by_name(request.strategy), beyond,
       [&](const plan::Plan& plan) {
         plan::Limits limits;

@@ -12,7 +12,7 @@
 namespace baton::job {
 namespace {
 
-void sum_totals(Laid& laid) {
+void sum_totals(LaidOutPlan& laid) {
   for (const plan::Totals& device : plan::totals_by_device(laid.plan)) {
     laid.totals += device;
     laid.flops += static_cast<double>(device.work.flops.count);
@@ -20,7 +20,7 @@ void sum_totals(Laid& laid) {
 }
 
 /// Checks a plan, or the slice of one that stands for all of `cluster`, and lays it out.
-void check_and_lay_out(Laid& laid, const cluster::Cluster* cluster, const std::vector<Bytes>& peak_of_others,
+void check_and_lay_out(LaidOutPlan& laid, const cluster::Cluster* cluster, const std::vector<Bytes>& peak_of_others,
                        const LimitsOf& limits_of) {
   plan::Limits limits = limits_of(laid.plan);
   limits.slice = laid.copies() > 1;
@@ -55,15 +55,15 @@ class OwnCost final : public cost::CostModel {
 
 }  // namespace
 
-Laid lay_out(plan::Plan plan, const LimitsOf& limits) {
-  Laid laid{.plan = std::move(plan)};
+LaidOutPlan lay_out(plan::Plan plan, const LimitsOf& limits) {
+  LaidOutPlan laid{.plan = std::move(plan)};
   check_and_lay_out(laid, nullptr, {}, limits);
   sum_totals(laid);
   return laid;
 }
 
-Laid lay_out(const strategy::Request& request, const strategy::Strategy& strategy, std::size_t fold_beyond, const LimitsOf& limits,
-             Unfolded unfolded) {
+LaidOutPlan lay_out(const strategy::Request& request, const strategy::Strategy& strategy, std::size_t fold_beyond,
+                    const LimitsOf& limits, Unfolded unfolded) {
   std::optional<strategy::Folded> folded;
   if (request.cluster.size() > fold_beyond) {
     folded = strategy::fold(request, strategy);
@@ -74,7 +74,8 @@ Laid lay_out(const strategy::Request& request, const strategy::Strategy& strateg
   if (!folded) {
     return lay_out(strategy::compile(request, strategy), limits);
   }
-  Laid laid{.plan = std::move(folded->plan), .stands_for = stands_for(*folded), .totals = folded->totals, .flops = folded->flops};
+  LaidOutPlan laid{
+      .plan = std::move(folded->plan), .stands_for = stands_for(*folded), .totals = folded->totals, .flops = folded->flops};
   check_and_lay_out(laid, &request.cluster, folded->peak_of_others, limits);
   if (laid.copies() == 1) {
     sum_totals(laid);
@@ -151,13 +152,14 @@ Scenario::Scenario(const JobSpec& spec)
       request_(make_request(spec_, model_, cluster_, imagined_target())),
       laid_([&] {
         require_sense(spec_, request_);
-        Laid laid = lay_out(request_, strategy::strategy_by_name(request_.strategy), fold_beyond(spec_), [&](const plan::Plan&) {
-          plan::Limits limits;
-          for (const cluster::Device& device : cluster_.devices()) {
-            limits.memory.push_back(device.memory);
-          }
-          return limits;
-        });
+        LaidOutPlan laid = lay_out(request_, strategy::strategy_by_name(request_.strategy), fold_beyond(spec_),
+                                   [&](const plan::Plan&) {
+                                     plan::Limits limits;
+                                     for (const cluster::Device& device : cluster_.devices()) {
+                                       limits.memory.push_back(device.memory);
+                                     }
+                                     return limits;
+                                   });
         require_rates(spec_, request_, software_);  // what a plan breaks is said first, as by `baton simulate`
         return laid;
       }()),

@@ -20,7 +20,7 @@
 namespace baton::job {
 
 /// A plan that was checked and laid out, to be simulated.
-struct Laid {
+struct LaidOutPlan {
   plan::Plan plan;
   sim::StandsFor stands_for = {};  // empty, unless equal replicas are folded
   plan::Totals totals = {};        // what a step does and moves on all devices, those that were folded away among them
@@ -40,9 +40,9 @@ constexpr std::size_t never_fold = std::numeric_limits<std::size_t>::max();
 enum class Unfolded : std::uint8_t { written_out, refused };
 /// The plan of a request, folded if there are more devices than `fold_beyond` and replicas are alike; or a plan as it is. A usage
 /// error says why it cannot be run.
-Laid lay_out(const strategy::Request& request, const strategy::Strategy& strategy, std::size_t fold_beyond, const LimitsOf& limits,
-             Unfolded unfolded = Unfolded::written_out);
-Laid lay_out(plan::Plan plan, const LimitsOf& limits);
+LaidOutPlan lay_out(const strategy::Request& request, const strategy::Strategy& strategy, std::size_t fold_beyond,
+                    const LimitsOf& limits, Unfolded unfolded = Unfolded::written_out);
+LaidOutPlan lay_out(plan::Plan plan, const LimitsOf& limits);
 
 /// How the devices of a folded plan stand for those of the cluster.
 sim::StandsFor stands_for(const strategy::Folded& folded);
@@ -83,7 +83,7 @@ class Scenario {
   const model::Model& model() const { return model_; }
   const cluster::Cluster& cluster() const { return cluster_; }
   const strategy::Request& request() const { return request_; }
-  const Laid& laid() const { return laid_; }
+  const LaidOutPlan& laid() const { return laid_; }
   const trace::StepTrace& step() const { return step_; }
   const Study& study() const { return study_; }
   std::string cost_origin() const { return imagined_origin(cluster_, spec_, software_); }
@@ -96,7 +96,7 @@ class Scenario {
   WhatIf what_if_;
   cost::Software software_;
   strategy::Request request_;
-  Laid laid_;
+  LaidOutPlan laid_;
   trace::StepTrace step_;
   Study study_;
 };

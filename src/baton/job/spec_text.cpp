@@ -5,7 +5,7 @@
 #include <array>
 #include <utility>
 
-#include "baton/plan/meaning.h"
+#include "baton/plan/derivations.h"
 
 namespace baton::job {
 namespace {

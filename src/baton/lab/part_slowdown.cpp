@@ -62,8 +62,8 @@ std::optional<PartSlowdown> part_slowdown(const plan::Plan& plan, const training
   }
   try {
     measure::Calibration calibration(job.machine(), cluster, job.backend());
-    calibration.measure(plan, cluster, job.backend());
     const cost::TaskKeys keys = calibration.keys(plan, cluster);
+    calibration.measure(plan, keys, cluster, job.backend());
     const cost::Times& alone = calibration.times(1);
     std::optional<PartSlowdown> found = part_slowdown_of(plan, keys, parts[0], alone, calibration.times(cluster.size()));
     if (found) {

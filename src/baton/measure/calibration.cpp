@@ -63,7 +63,7 @@ struct Timing {
 };
 
 exec::RunResult run_for_a_while(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend) {
-  exec::Executor executor(plan, cluster, backend, {}, nullptr, true);
+  exec::Executor executor(plan, cluster, backend, {}, nullptr, /*unread=*/true);
   const exec::RunResult first = executor.run({.steps = 3, .warmup = 2});
   const std::int64_t fit = time_for_one.count / std::max<std::int64_t>(1, first.step_times.back().count);
   return executor.run({.steps = std::clamp<std::int64_t>(fit, least_steps, 2000) + 1, .warmup = 1});
@@ -251,12 +251,13 @@ struct Calibration::Pass {
     TaskId task;
     std::int64_t count = 0;
   };
-  Pass(Calibration& own, const plan::Plan& whole, const cluster::Cluster& whole_cluster, const exec::Backend& by)
+  Pass(Calibration& own, const plan::Plan& whole, const cost::TaskKeys& names_of_tasks, const cluster::Cluster& whole_cluster,
+       const exec::Backend& by)
       : calibration(own),
         plan(whole),
         backend(by),
         bare(whole_cluster.devices()),
-        names(own.keys(whole, whole_cluster)),
+        names(names_of_tasks),
         alone_name(table_name(1)),
         beside_name(table_name(whole_cluster.size())),
         alone(own.tables_[alone_name]),
@@ -351,7 +352,7 @@ struct Calibration::Pass {
   const plan::Plan& plan;
   const exec::Backend& backend;
   cluster::Cluster bare;  // without the emulated link, which the simulator adds
-  cost::TaskKeys names;
+  const cost::TaskKeys& names;
   std::string alone_name;
   std::string beside_name;
   cost::Times& alone;
@@ -360,9 +361,9 @@ struct Calibration::Pass {
   std::vector<DeviceId> everybody;
 };
 
-std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend, bool again,
-                                 const Progress& progress) {
-  Pass pass(*this, plan, cluster, backend);
+std::size_t Calibration::measure(const plan::Plan& plan, const cost::TaskKeys& keys, const cluster::Cluster& cluster,
+                                 const exec::Backend& backend, bool again, const Progress& progress) {
+  Pass pass(*this, plan, keys, cluster, backend);
   std::set<std::string> taken;
   bool disturbed = false;
   try {

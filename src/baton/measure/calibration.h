@@ -26,18 +26,19 @@ class Calibration {
 
   /// Called before each measurement; false: stop, keeping what was measured.
   using Progress = std::function<bool(std::size_t done, std::size_t total, const std::string& key)>;
-  /// Times each distinct task and meeting of the plan that has no time yet (with `again`, all of them) and keeps the times.
-  /// Tasks are timed twice: while other devices rest, and while all devices do the same. Returns how many were timed.
+  /// Times each distinct task and meeting of the plan, whose keys are those of `keys`, that has no time yet (with `again`, all of
+  /// them) and keeps the times. Tasks are timed twice: while other devices rest, and while all devices do the same. Returns how
+  /// many were timed.
   ///
   /// Times that another process kept are checked: of the keys that the plan spends most in some are timed now, and if one disagrees
   /// so much that it would change the step by a fifth, all are timed again. So are times taken now, which something may have
   /// disturbed: then the shorter of two counts, and if they still disagree they are of this process alone.
-  std::size_t measure(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend, bool again = false,
-                      const Progress& progress = {});
+  std::size_t measure(const plan::Plan& plan, const cost::TaskKeys& keys, const cluster::Cluster& cluster,
+                      const exec::Backend& backend, bool again = false, const Progress& progress = {});
 
   /// Among the times: what a step takes beside its tasks. Of the plan that was timed first, until all are timed again.
   static constexpr std::string_view step_key = "step";
-  /// The keys by which `times` has the tasks of a plan.
+  /// The keys by which `measure` and `times` know the tasks of a plan.
   cost::TaskKeys keys(const plan::Plan& plan, const cluster::Cluster& cluster) const { return {plan, cluster, cache_}; }
   /// The times that `measure` has of tasks while this many devices work: one, or all.
   const cost::Times& times(std::size_t at_work);

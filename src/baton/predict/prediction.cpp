@@ -51,7 +51,9 @@ class PredictedAndMeasured final : public lab::TrainMeasurement {
     job::JobSpec spec = spec_;
     spec.cluster = job::this_machine;
     const training::Job job(spec, settings_.machine);
-    measure::Calibration(job.machine(), job.cluster(), job.backend()).measure(job.compile(), job.cluster(), job.backend(), true);
+    const plan::Plan plan = job.compile();
+    measure::Calibration calibration(job.machine(), job.cluster(), job.backend());
+    calibration.measure(plan, calibration.keys(plan, job.cluster()), job.cluster(), job.backend(), true);
   }
 
   job::JobSpec spec_;

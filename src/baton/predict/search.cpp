@@ -192,7 +192,7 @@ Found simulate_all(const job::JobSpec& shown, const cluster::Machine& machine, c
   spec.memory = job::ample_memory;
   const training::Job job(spec, machine, nullptr, own);
   const auto limits = [&](const plan::Plan& plan) { return job.limits(plan); };
-  const job::Laid laid = job::lay_out(job.request(), job.strategy(), job.fold_beyond(), limits, unfolded);
+  const job::LaidOutPlan laid = job::lay_out(job.request(), job.strategy(), job.fold_beyond(), limits, unfolded);
   end_if_asked();
   const trace::StepTrace step = training::Simulation(job, laid.plan, laid.stands_for).step();
   job::Study study(laid.plan, laid.copies(), trace::Origin::simulated);

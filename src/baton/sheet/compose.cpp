@@ -161,7 +161,7 @@ std::vector<std::string> reductions(const lab::Result& result) {
 }
 
 /// The result of an experiment, if the source has it.
-const lab::Result* find_result(const Source& source, const std::string& id) {
+const lab::Result* find_result(const ResultSet& source, const std::string& id) {
   const auto found = source.results.find(id);
   return found == source.results.end() ? nullptr : &found->second;
 }
@@ -217,7 +217,7 @@ void add_pictures(Pictures& pictures, const lab::Result& result, const std::vect
   }
 }
 
-std::string beside_label(const Source& source) {
+std::string beside_label(const ResultSet& source) {
   return fmt::format("{} ({}): ", source.simulated ? "Simulated" : "Measured", source.devices);
 }
 
@@ -306,7 +306,7 @@ lab::Plot shares_plot() {
 }
 
 /// The numbers of devices that experiments ask for and the source does not have.
-std::set<std::int64_t> missing_devices(const Source& source) {
+std::set<std::int64_t> missing_devices(const ResultSet& source) {
   std::set<std::int64_t> missing;
   for (const auto& [id, result] : source.results) {
     for (const lab::Axis& axis : result.experiment->axes) {
@@ -360,7 +360,7 @@ std::string even_runs(std::int64_t blocks, std::int64_t devices) {
 }
 
 /// How models are split over as many devices as the task asks for, if the source has fewer: a split needs no devices.
-std::string split_without_devices(const Task& task, const Source& source) {
+std::string split_without_devices(const Task& task, const ResultSet& source) {
   if (source.most_devices == 0 || source.most_devices >= task.split_over) {
     return "";
   }
@@ -385,7 +385,7 @@ std::string split_without_devices(const Task& task, const Source& source) {
 }
 
 /// What the first source says on each question of a task, within the limit of all of them together: the longest gives way first.
-std::vector<std::string> first_answers(const Task& task, const Source& source) {
+std::vector<std::string> first_answers(const Task& task, const ResultSet& source) {
   std::vector<std::string> answers;
   std::size_t words = 0;
   const std::string split = split_without_devices(task, source);
@@ -472,8 +472,8 @@ Section section_of(const Task& task, const Evidence& evidence) {
   // Where one question of several is of an experiment, and no table is, what was trained is below that question.
   std::vector<Paragraph> below;
   for (const std::string& id : task.experiments) {
-    for (const Source* from : {&evidence.first, &evidence.beside}) {
-      const Source& source = *from;
+    for (const ResultSet* from : {&evidence.first, &evidence.beside}) {
+      const ResultSet& source = *from;
       const lab::Result* result = find_result(source, id);
       const bool second = from == &evidence.beside && find_result(evidence.first, id) != nullptr;
       if (result == nullptr ||
@@ -621,7 +621,7 @@ Section section_of(const Task& task, const Evidence& evidence) {
 
 }  // namespace
 
-std::string find_answer(const Source& source, const std::string& id, std::size_t words) {
+std::string find_answer(const ResultSet& source, const std::string& id, std::size_t words) {
   for (const auto& [experiment, result] : source.results) {
     for (const lab::Answer& answer : result.answers) {
       if (answer.id == id && !answer.text.empty()) {

@@ -11,8 +11,8 @@
 
 namespace baton::sheet {
 
-/// Where results come from, in words.
-struct Source {
+/// Results of experiments, and where they come from in words.
+struct ResultSet {
   std::string devices;  // cpu, cuda, or the name of a cluster
   std::string summary;  // "2 cores of a Xeon", "pcie-5 (five RTX 3090)"
   bool simulated = false;
@@ -33,15 +33,15 @@ struct Cover {
 /// What a sheet is answered from. `beside` has what the first cannot show: simulated where devices shared cores, measured where a
 /// simulation has no losses and no noise.
 struct Evidence {
-  Source first;
-  Source beside = {};
+  ResultSet first;
+  ResultSet beside = {};
 };
 
 /// The document of a sheet. Every number in it is of the evidence; a question that this does not answer says so.
 Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover& cover, const Evidence& evidence);
 
 /// The answer to a question out of results, within this many words; empty if there is none.
-std::string find_answer(const Source& source, const std::string& id, std::size_t words = most_words_of_answer);
+std::string find_answer(const ResultSet& source, const std::string& id, std::size_t words = most_words_of_answer);
 /// Whether a row of the result had more devices than cores.
 bool oversubscribed(const lab::Result& result);
 

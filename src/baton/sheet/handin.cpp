@@ -150,7 +150,7 @@ Files files_of(const Sheet& sheet, const std::vector<Task>& tasks, const Documen
   files["handin.md"] = to_markdown(document, files);
   files["handin.tex"] = to_latex(document);
   files["handin.html"] = to_html(document);
-  for (const Source* source : {&evidence.first, &evidence.beside}) {
+  for (const ResultSet* source : {&evidence.first, &evidence.beside}) {
     for (const auto& [id, result] : source->results) {
       files[fmt::format("results/{}-{}.csv", id, source->simulated ? "simulated" : "measured")] = report::to_csv(result);
     }

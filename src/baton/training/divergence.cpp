@@ -41,7 +41,7 @@ void put_on_one_device(JobSpec& spec) {
 
 class Replay {
  public:
-  Replay(const JobSpec& spec, const cluster::Machine& machine, const checkpoint::Source* from)
+  Replay(const JobSpec& spec, const cluster::Machine& machine, const checkpoint::TensorReader* from)
       : job_(spec, machine),
         plan_(keep_all(job_.compile())),
         executor_(plan_, job_.cluster(), job_.backend(), job_.data_options()) {
@@ -92,7 +92,7 @@ class Replay {
 
 }  // namespace
 
-std::optional<Divergence> find_divergence(JobSpec spec, const cluster::Machine& machine, const checkpoint::Source* from,
+std::optional<Divergence> find_divergence(JobSpec spec, const cluster::Machine& machine, const checkpoint::TensorReader* from,
                                           std::int64_t last, const std::function<bool()>& go_on) {
   put_on_one_device(spec);
   Replay replay(spec, machine, from);

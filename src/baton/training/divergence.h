@@ -19,7 +19,7 @@ struct Divergence {
 /// step leaves, up to and with step `last`. Nothing where all of them are finite, or `go_on` said no after
 /// some step. One device sums in another order than several do, so it may part from them by a step where
 /// values are about to overflow.
-std::optional<Divergence> find_divergence(JobSpec spec, const cluster::Machine& machine, const checkpoint::Source* from,
+std::optional<Divergence> find_divergence(JobSpec spec, const cluster::Machine& machine, const checkpoint::TensorReader* from,
                                           std::int64_t last, const std::function<bool()>& go_on);
 
 }  // namespace baton::training

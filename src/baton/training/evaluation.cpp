@@ -49,7 +49,7 @@ void Forward::take_weights(const plan::Plan& plan, const exec::Executor& executo
   checkpoint::copy_weights(plan, executor, plan_, executor_, room_);
 }
 
-void Forward::take_weights(const checkpoint::Source& source) { checkpoint::restore_weights(plan_, executor_, source, room_); }
+void Forward::take_weights(const checkpoint::TensorReader& source) { checkpoint::restore_weights(plan_, executor_, source, room_); }
 
 void Forward::run() { executor_.run({.steps = 1, .warmup = 1}); }
 

@@ -33,7 +33,7 @@ class Forward {
   const plan::Plan& plan() const { return plan_; }
   /// Takes the weights as a training has them, or as a checkpoint does. A usage error if one is missing or of another shape.
   void take_weights(const plan::Plan& plan, const exec::Executor& executor);
-  void take_weights(const checkpoint::Source& source);
+  void take_weights(const checkpoint::TensorReader& source);
 
   /// Runs the next step of the feed, or the one that `seek` says.
   void run();

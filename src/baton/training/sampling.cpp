@@ -95,7 +95,7 @@ class Sampler::Window final : public exec::Feed {
   std::vector<std::int32_t> tokens_;
 };
 
-Sampler::Sampler(JobSpec spec, const checkpoint::Source& weights, std::int64_t longest, const cluster::Machine& machine) {
+Sampler::Sampler(JobSpec spec, const checkpoint::TensorReader& weights, std::int64_t longest, const cluster::Machine& machine) {
   const model::Model whole = model::parse_model(spec.model);
   require_token_model(whole);
   window_ = std::clamp<std::int64_t>(longest, 1, context_of(whole));

@@ -22,8 +22,8 @@ Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor st
     : job_(job), plan_(plan), stands_for_(std::move(stands_for)), what_if_(job.what_if()) {
   if (!job.imagined()) {
     calibration_ = std::make_unique<measure::Calibration>(job.machine(), job.cluster(), job.backend());
-    calibration_->measure(plan, job.cluster(), job.backend(), false, progress);
     keys_.emplace(calibration_->keys(plan, job.cluster()));
+    calibration_->measure(plan, *keys_, job.cluster(), job.backend(), false, progress);
     end_if_asked();
   } else {
     require_rates(job);

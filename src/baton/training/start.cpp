@@ -82,8 +82,8 @@ void write_samples(const std::filesystem::path& path, const Job& job, std::int64
     }
     exec::fill_initial(
         buffer, bytes.data(),
-        {.seed = job.seed(), .samples = job.samples(), .classes = job.model().output().last(), .tokens = tokens_of(job.model())},
-        0);
+        {.seed = job.seed(), .samples = job.samples(), .classes = job.model().output().last(), .tokens = tokens_of(job.model())}, 0,
+        {});
     writer.append(bytes);
   }
   writer.commit();

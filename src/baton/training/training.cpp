@@ -66,9 +66,9 @@ void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& exe
 
 void Training::open_simulation(const measure::Calibration::Progress& progress, const Planner& planner) {
   const auto limits = [&](const plan::Plan& plan) { return job_->limits(plan); };
-  job::Laid laid = planner ? job::lay_out(planner(*job_), limits)
-                           : job::lay_out(job_->request(), job_->strategy(),
-                                          job_->imagined() ? job_->fold_beyond() : job::never_fold, limits);
+  job::LaidOutPlan laid = planner ? job::lay_out(planner(*job_), limits)
+                                  : job::lay_out(job_->request(), job_->strategy(),
+                                                 job_->imagined() ? job_->fold_beyond() : job::never_fold, limits);
   plan_ = std::make_unique<plan::Plan>(std::move(laid.plan));
   copies_ = laid.copies();
   totals_ = laid.totals;
@@ -114,7 +114,7 @@ std::string Training::save(const std::function<void(std::span<const std::byte> t
   return checkpoint::for_each_tensor(*plan_, *executor_, std::span(room_.get(), room_size_), visit);
 }
 
-std::vector<std::string> Training::restore(const checkpoint::Source& source) {
+std::vector<std::string> Training::restore(const checkpoint::TensorReader& source) {
   check(executor_ != nullptr && losses_.empty(), "a training that has started cannot be restored from a checkpoint");
   const checkpoint::Progress progress = checkpoint::restore(*plan_, *executor_, source, std::span(room_.get(), room_size_));
   if (progress.seed != job_->seed()) {
@@ -164,10 +164,10 @@ exec::RunResult Training::simulate() const {
   return result;
 }
 
-void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress, bool for_keeps) {
+void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress, bool keep_result) {
   warmup = simulated() ? 0 : warmup;
   exec::RunResult result = simulated() ? simulate()
-                                       : executor_->run({.steps = steps, .warmup = warmup, .for_keeps = for_keeps}, progress);
+                                       : executor_->run({.steps = steps, .warmup = warmup, .keep_result = keep_result}, progress);
   const std::size_t dropped = std::min<std::size_t>(static_cast<std::size_t>(warmup), result.step_times.size());
   losses_.insert(losses_.end(), result.losses.begin(), result.losses.end());
   step_times_.insert(step_times_.end(), result.step_times.begin(), result.step_times.end());

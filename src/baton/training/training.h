@@ -53,7 +53,7 @@ class Training {
   std::string save(const std::function<void(std::span<const std::byte> tensor)>& visit) const;
   /// Goes on from a checkpoint, whatever strategy it was saved under; a usage error says why it cannot. Returns what the run was
   /// given then and is given otherwise now, in words.
-  std::vector<std::string> restore(const checkpoint::Source& source);
+  std::vector<std::string> restore(const checkpoint::TensorReader& source);
 
   /// Evaluates the weights as they are now, and keeps the result; nothing if `go_on` says no.
   std::optional<Evaluation> evaluate(Forward& forward, const SampleFeed& feed,
@@ -61,8 +61,8 @@ class Training {
   const std::vector<Evaluation>& evaluations() const { return evaluations_; }
 
   /// Trains `steps` more, of which the first `warmup` are not counted.
-  /// `for_keeps` as in `exec::RunOptions`.
-  void run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress = {}, bool for_keeps = false);
+  /// `keep_result` as in `exec::RunOptions`.
+  void run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress = {}, bool keep_result = false);
 
   const std::vector<double>& losses() const { return losses_; }               // of every step
   const std::vector<Nanoseconds>& step_times() const { return step_times_; }  // of every step

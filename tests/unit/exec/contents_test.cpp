@@ -28,7 +28,7 @@ ParameterPart part_of(std::uint32_t axis, std::int64_t begin, std::int64_t end) 
   return {.name = "w", .ordinal = 3, .fan_in = 70, .whole = whole, .axis = axis, .begin = begin, .end = end};
 }
 
-std::vector<double> filled(const Buffer& buffer, const Source& source = {.seed = 5}, std::int64_t first_sample = 0) {
+std::vector<double> filled(const Buffer& buffer, const RandomContents& source = {.seed = 5}, std::int64_t first_sample = 0) {
   std::vector<std::byte> memory(static_cast<std::size_t>(buffer.size().count), std::byte{0xff});
   fill_initial(buffer, memory.data(), source, first_sample, tiled);
   return read_elements(buffer, memory.data(), tiled);
@@ -103,7 +103,7 @@ TEST(Contents, SamplesAreTheSameInAnyPartOfTheBatchAndTheDataSetBeginsAnew) {
   const auto rows = [](std::int64_t begin, std::int64_t end) {
     return Buffer{.role = Role::input, .persistent = true, .shape = {end - begin, 4}, .content = plan::BatchRows{begin, end}};
   };
-  const Source source{.seed = 5, .samples = 10};
+  const RandomContents source{.seed = 5, .samples = 10};
   const std::vector<double> batch = filled(rows(0, 8), source);
   const std::vector<double> part = filled(rows(3, 5), source);
   EXPECT_TRUE(std::equal(part.begin(), part.end(), batch.begin() + 12));
@@ -118,7 +118,7 @@ TEST(Contents, SamplesAreTheSameInAnyPartOfTheBatchAndTheDataSetBeginsAnew) {
 TEST(Contents, SamplesAreTheSameWhereTheirSequenceComesFirstAndInParts) {
   constexpr std::int64_t positions = 6;
   constexpr std::int64_t features = 4;
-  const Source source{.seed = 5, .classes = 50, .tokens = 40};
+  const RandomContents source{.seed = 5, .classes = 50, .tokens = 40};
   for (const bool integers : {false, true}) {
     const auto buffer = [&](Shape shape, plan::BatchRows rows, Role role) {
       return Buffer{.role = role, .dtype = integers ? DType::i32 : DType::f32, .persistent = true, .shape = shape, .content = rows};

@@ -9,6 +9,7 @@
 #include "baton/strategy/strategy.h"
 #include "support/column_major_backend.h"
 #include "support/devices.h"
+#include "support/tiled_weights.h"
 #include "support/usage_sentence.h"
 
 namespace baton::exec {
@@ -55,6 +56,27 @@ TEST(MemoryLayout, OfABackendOfOnesOwnGivesTheLossesOfTheRowMajorOrderUnderAnySt
       EXPECT_GT(laid_out, 8U);
       EXPECT_EQ(train(plan, own), train(compile(model, way, reference->target()), *reference)) << text << ", " << way.strategy;
     }
+  }
+}
+
+TEST(MemoryLayout, OfTheCpuBackendIsWhatTestsWithoutABackendTakeForIt) {
+  const auto cpu = make_cpu_backend();
+  const plan::Target stand_in{.layout = test::tiled_weights};
+  for (const char* text : {"mlp:7-12-20-5", "gpt:depth=2,heads=2,dim=8,context=4,vocab=11", "cnn:4-6,image=12,channels=2,classes=4",
+                           "llama:depth=1,heads=2,dim=8,context=4,vocab=11"}) {
+    const model::Model model = model::parse_model(text);
+    const plan::Plan plan = compile(model, {"tensor", 2}, stand_in);
+    std::size_t tiled = 0;
+    for (const plan::Task& task : plan.tasks()) {
+      for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
+        for (const BufferId operand : *list) {
+          const std::string wanted = cpu->target().layout(plan.buffers(), task, operand);
+          EXPECT_EQ(test::tiled_weights(plan.buffers(), task, operand), wanted) << text;
+          tiled += wanted.empty() ? 0 : 1;
+        }
+      }
+    }
+    EXPECT_GT(tiled, 4U) << text;
   }
 }
 

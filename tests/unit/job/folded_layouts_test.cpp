@@ -4,31 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
-#include <random>
 
 #include "baton/job/scenario.h"
 #include "baton/job/spec.h"
+#include "support/draw.h"
 
 namespace baton::job {
 namespace {
 
-class Draw {
- public:
-  explicit Draw(std::uint64_t seed) : engine_(seed) {}
-
-  std::int64_t from(std::int64_t low, std::int64_t high) {
-    return low + static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(high - low + 1));
-  }
-  bool one_of(std::int64_t n) { return from(1, n) == 1; }
-  template <std::size_t N>
-  const char* of(const std::array<const char*, N>& list) {
-    return list[static_cast<std::size_t>(from(0, N - 1))];
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
+using baton::test::Draw;
 
 struct Drawn {
   JobSpec spec;
@@ -39,7 +23,7 @@ struct Drawn {
 Drawn draw_layout(Draw& draw) {
   Drawn drawn;
   JobSpec& spec = drawn.spec;
-  spec.cluster = draw.of(std::array{"dgx-a100", "dgx-h100", "dgx-v100", "dgx-h200"});
+  spec.cluster = draw.of({"dgx-a100", "dgx-h100", "dgx-v100", "dgx-h200"});
   const bool mesh = spec.cluster == "dgx-v100";  // there, parts that do not fill a node are not alike
   const std::int64_t tp = mesh ? 8 : std::int64_t{1} << draw.from(1, 3);
   const std::int64_t pp = draw.one_of(3) ? draw.from(2, 3) : 1;
@@ -51,17 +35,17 @@ Drawn draw_layout(Draw& draw) {
   spec.pp = pp;
   spec.zero = dp > 1 ? draw.from(0, 3) : 0;
   if (pp > 1) {
-    spec.schedule = draw.of(std::array{"naive", "gpipe", "1f1b", "zb-h1"});
+    spec.schedule = draw.of({"naive", "gpipe", "1f1b", "zb-h1"});
   }
   const std::int64_t micro_batches = spec.schedule == "naive" ? 1 : draw.from(1, 4);
   spec.micro_batches = micro_batches;
   spec.batch = dp * micro_batches * draw.from(1, 2);
-  spec.optimizer = draw.of(std::array{"sgd", "adam"});
-  set_field(spec, "precision", draw.of(std::array{"fp32", "bf16", "fp16"}));
+  spec.optimizer = draw.of({"sgd", "adam"});
+  set_field(spec, "precision", draw.of({"fp32", "bf16", "fp16"}));
   if (spec.cluster == "dgx-v100" && spec.precision != strategy::Precision::fp16) {
     set_field(spec, "precision", "fp32");
   }
-  set_field(spec, "recompute", draw.of(std::array{"none", "all", "full"}));
+  set_field(spec, "recompute", draw.of({"none", "all", "full"}));
   set_field(spec, "clip", draw.one_of(2) ? "1" : "");
   drawn.even = !draw.one_of(3);
   if (draw.one_of(4)) {
@@ -74,10 +58,10 @@ Drawn draw_layout(Draw& draw) {
     spec.model = "gpt:depth=" + std::to_string(draw.from(1, 2) + pp) + ",heads=" + std::to_string(heads) +
                  ",dim=" + std::to_string(heads * draw.from(2, 5) * 2) + ",context=" + std::to_string(8 * draw.from(1, 3)) +
                  ",vocab=" + std::to_string(tp * draw.from(5, 15) + (drawn.even ? 0 : 1));
-    set_field(spec, "sp", draw.of(std::array{"off", "on"}));
+    set_field(spec, "sp", draw.of({"off", "on"}));
   }
   if (draw.one_of(3)) {
-    spec.software = draw.of(std::array{"megatron-2021", "megatron-core", "torchtitan"});
+    spec.software = draw.of({"megatron-2021", "megatron-core", "torchtitan"});
   }
   spec.memory = ample_memory;
   return drawn;

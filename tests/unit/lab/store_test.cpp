@@ -171,6 +171,7 @@ TEST_F(StoreTest, RecordsThatDoNotHoldWhatTheyShouldAreRefusedInASentence) {
   const Store store(folder_);
   store.keep_spec(spec_of("strong-scaling", {first}));
   for (const Json& record : {Json{{"time_per_step_ns", "x"}}, Json{{"oversubscribed", 3}}, Json{{"reason", 1}}, Json::object(),
+                             Json{{"reason", "it does not fit"}, {"trained", 5}},
                              Json{{"time_per_step_ns", 1e300}, {"time_low_ns", 1}, {"time_high_ns", 1}}}) {
     store.keep("strong-scaling", first, record, true);
     EXPECT_TRUE(test::says(test::usage_sentence([&] { conclude(store, "strong-scaling"); }), "damaged")) << record;

@@ -37,8 +37,9 @@ TEST_F(CalibrationTest, EachDistinctTaskIsTimedOnceAndKept) {
   const training::Job job(spec, small_machine());
   const plan::Plan plan = job.compile();
   Calibration calibration(job.machine(), job.cluster(), job.backend());
+  const cost::TaskKeys names = calibration.keys(plan, job.cluster());
   std::vector<std::string> keys;
-  const std::size_t timed = calibration.measure(plan, job.cluster(), job.backend(), false,
+  const std::size_t timed = calibration.measure(plan, names, job.cluster(), job.backend(), false,
                                                 [&](std::size_t, std::size_t, const std::string& key) {
                                                   keys.push_back(key);
                                                   return true;
@@ -48,16 +49,15 @@ TEST_F(CalibrationTest, EachDistinctTaskIsTimedOnceAndKept) {
   }
   EXPECT_EQ(timed, std::set(keys.begin(), keys.end()).size());
   EXPECT_LT(timed, plan.tasks().size()) << "blocks are alike, and devices are";
-  const cost::TaskKeys names = calibration.keys(plan, job.cluster());
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
     const std::string& key = names[TaskId(t)];
     ASSERT_TRUE(calibration.times(1).contains(key)) << key;
     ASSERT_TRUE(calibration.times(2).contains(key)) << key;
     EXPECT_GT(calibration.times(1).at(key).count, 0) << key;
   }
-  EXPECT_EQ(calibration.measure(plan, job.cluster(), job.backend()), 0U);
+  EXPECT_EQ(calibration.measure(plan, names, job.cluster(), job.backend()), 0U);
   Calibration again(job.machine(), job.cluster(), job.backend());
-  EXPECT_EQ(again.measure(plan, job.cluster(), job.backend()), 0U) << "read from " << again.file();
+  EXPECT_EQ(again.measure(plan, names, job.cluster(), job.backend()), 0U) << "read from " << again.file();
   EXPECT_EQ(again.times(1), calibration.times(1));
   EXPECT_TRUE(again.file().string().starts_with(folder_.string()));
 }
@@ -69,7 +69,8 @@ TEST_F(CalibrationTest, KeptTimesThatSomethingDisturbedAreTimedAgain) {
   const training::Job job(spec, small_machine());
   const plan::Plan plan = job.compile();
   Calibration first(job.machine(), job.cluster(), job.backend());
-  const std::size_t timed = first.measure(plan, job.cluster(), job.backend());
+  const cost::TaskKeys names = first.keys(plan, job.cluster());
+  const std::size_t timed = first.measure(plan, names, job.cluster(), job.backend());
   ASSERT_GT(timed, 0U);
   if (!first.unkept().empty()) {
     GTEST_SKIP() << first.unkept();
@@ -93,7 +94,7 @@ TEST_F(CalibrationTest, KeptTimesThatSomethingDisturbedAreTimedAgain) {
   std::ofstream(first.file()) << kept.dump();
   Calibration poisoned(job.machine(), job.cluster(), job.backend());
   ASSERT_GT(sum(poisoned), 7 * sum(first));
-  EXPECT_EQ(poisoned.measure(plan, job.cluster(), job.backend()), timed);
+  EXPECT_EQ(poisoned.measure(plan, names, job.cluster(), job.backend()), timed);
   EXPECT_LT(sum(poisoned), 4 * sum(first));
 }
 
@@ -103,12 +104,13 @@ TEST_F(CalibrationTest, AFileThatIsCutOffOrOfAnotherMachineIsAsGoodAsNone) {
   const training::Job job(spec, small_machine());
   const plan::Plan plan = job.compile();
   Calibration first(job.machine(), job.cluster(), job.backend());
-  const std::size_t timed = first.measure(plan, job.cluster(), job.backend());
+  const cost::TaskKeys names = first.keys(plan, job.cluster());
+  const std::size_t timed = first.measure(plan, names, job.cluster(), job.backend());
   if (!first.unkept().empty()) {
     GTEST_SKIP() << first.unkept();
   }
   std::filesystem::resize_file(first.file(), std::filesystem::file_size(first.file()) / 2);
-  EXPECT_EQ(Calibration(job.machine(), job.cluster(), job.backend()).measure(plan, job.cluster(), job.backend()), timed);
+  EXPECT_EQ(Calibration(job.machine(), job.cluster(), job.backend()).measure(plan, names, job.cluster(), job.backend()), timed);
   cluster::Machine other = small_machine();
   other.cpu = "another test";
   EXPECT_NE(Calibration(other, job.cluster(), job.backend()).file(), first.file());

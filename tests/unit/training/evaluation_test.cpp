@@ -156,7 +156,7 @@ TEST_F(EvaluatingTokens, GivesAPerplexity) {
 }
 
 /// The tensors of a training, in memory.
-class Kept final : public checkpoint::Source {
+class Kept final : public checkpoint::TensorReader {
  public:
   explicit Kept(const Training& run) : tensors_(run.tensors()), metadata_(run.metadata()) {
     auto next = tensors_.begin();

@@ -5,28 +5,15 @@
 
 #include <algorithm>
 #include <optional>
-#include <random>
 
 #include "baton/base/error.h"
 #include "baton/training/training.h"
+#include "support/draw.h"
 
 namespace baton::training {
 namespace {
 
-class Draw {
- public:
-  explicit Draw(std::uint64_t seed) : engine_(seed) {}
-
-  std::int64_t from(std::int64_t low, std::int64_t high) {
-    return low + static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(high - low + 1));
-  }
-  const char* of(const std::vector<const char*>& list) {
-    return list[static_cast<std::size_t>(from(0, static_cast<std::int64_t>(list.size()) - 1))];
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
+using baton::test::Draw;
 
 JobSpec draw_job(Draw& draw) {
   JobSpec spec;

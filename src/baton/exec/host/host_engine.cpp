@@ -188,7 +188,7 @@ class HostEngine final : public Engine {
     starts_.assign(traced, Nanoseconds(0));
     result_ = &result;
     step_count_ = options.steps;
-    for_keeps_ = options.for_keeps;
+    keep_result_ = options.keep_result;
     load_first();
     step_ = -1;
     done_ = 0;
@@ -552,7 +552,7 @@ class HostEngine final : public Engine {
         [this](BufferId id) { return reinterpret_cast<const double*>(address(id)); });
     if (summary.given_up) {
       given_up_ = true;  // maybe on another rank
-      if (!for_keeps_ || summary.changed || step_ == 0) {
+      if (!keep_result_ || summary.changed || step_ == 0) {
         fail(std::make_exception_ptr(Stopped()));
       }
       return true;
@@ -566,7 +566,7 @@ class HostEngine final : public Engine {
     if (step_ + 1 == step_count_) {
       watched_.ring();
     }
-    return summary.enough || (for_keeps_ && !std::isfinite(summary.loss));
+    return summary.enough || (keep_result_ && !std::isfinite(summary.loss));
   }
 
   /// Fills buffers with the rows of a step.
@@ -748,7 +748,7 @@ class HostEngine final : public Engine {
   RunResult* result_ = nullptr;
   std::mutex result_mutex_;  // held while a step is appended to it, and while it is copied
   std::int64_t step_count_ = 0;
-  bool for_keeps_ = false;
+  bool keep_result_ = false;
   std::size_t first_traced_ = 0;
   std::int64_t step_ = -1;
   Nanoseconds step_start_;

@@ -10,7 +10,7 @@
 namespace baton::plan {
 namespace {
 
-using Tensor = Thing::Tensor;
+using Tensor = LogicalTensor::Tensor;
 
 /// How many operands an op reads after those that the model's op reads: what it adds to, or the loss scale.
 std::size_t operands_behind(const op::Op& op, const op::Signature& signature, const Task& task) {
@@ -33,8 +33,8 @@ void ComputeLaw::judge(TaskId id, const Task& task, const op::Op& op) {
   const bool steps = op::takes_step(op);
   const std::size_t behind = operands_behind(op, signature, task);
   const std::span<const BufferId> reads(task.reads.data(), task.reads.size() - behind);
-  const Making* making = find(task, plain(op), reads, steps);
-  if (making == nullptr) {
+  const Derivation* derivation = find(task, plain(op), reads, steps);
+  if (derivation == nullptr) {
     return signature.linear && !signature.in_place ? add_up(id, task) : not_the_models(id, task, reads);
   }
   if (op::is_loss(op) && (behind > 0) != ledger_.scaled()) {
@@ -42,7 +42,7 @@ void ComputeLaw::judge(TaskId id, const Task& task, const op::Op& op) {
                           fmt::format("{} {} its gradient by the loss scale, unlike the updates", ledger_.name(id),
                                       behind > 0 ? "multiplies" : "does not multiply"));
   }
-  if (op::is_loss(op) && behind > 0 && ledger_.held(task.reads.back()).thing.kind != Tensor::scaler) {
+  if (op::is_loss(op) && behind > 0 && ledger_.held(task.reads.back()).tensor.kind != Tensor::scaler) {
     return ledger_.breach(Rule::value, {id},
                           fmt::format("{} multiplies its gradient by {} instead of the loss scale", ledger_.name(id),
                                       ledger_.name(task.reads.back())));
@@ -53,7 +53,7 @@ void ComputeLaw::judge(TaskId id, const Task& task, const op::Op& op) {
     }
   }
   if (bind(id, task, signature) && check_numbers(id, op, signature) && check_groups(id, op)) {
-    write(id, task, op, signature, *making, steps);
+    write(id, task, op, signature, *derivation, steps);
   }
 }
 
@@ -63,26 +63,26 @@ void ComputeLaw::not_the_models(TaskId id, const Task& task, std::span<const Buf
                              ledger_.name(task.writes[0]), ledger_.names(reads)));
 }
 
-/// The making that a task is; null: there is none.
-const Making* ComputeLaw::find(const Task& task, const op::Op& op, std::span<const BufferId> reads, bool steps) const {
-  Thing first = ledger_.held(task.writes[0]).thing;
+/// The derivation that a task carries out; nullptr if there is none.
+const Derivation* ComputeLaw::find(const Task& task, const op::Op& op, std::span<const BufferId> reads, bool steps) const {
+  LogicalTensor first = ledger_.held(task.writes[0]).tensor;
   if (steps) {
     if (first.kind != Tensor::parameter) {
       return nullptr;
     }
     first.kind = Tensor::parameter_gradient;
   }
-  for (const Making& making : ledger_.meaning().makings(first)) {
-    const auto holds = [&](BufferId buffer, const Thing& thing) { return ledger_.held(buffer).thing == thing; };
-    const auto writes = [&](BufferId buffer, Thing thing) {
-      if (steps && thing.kind == Tensor::parameter_gradient) {
-        thing.kind = Tensor::parameter;
+  for (const Derivation& derivation : ledger_.derivations().of(first)) {
+    const auto holds = [&](BufferId buffer, const LogicalTensor& tensor) { return ledger_.held(buffer).tensor == tensor; };
+    const auto writes = [&](BufferId buffer, LogicalTensor tensor) {
+      if (steps && tensor.kind == Tensor::parameter_gradient) {
+        tensor.kind = Tensor::parameter;
       }
-      return holds(buffer, thing);
+      return holds(buffer, tensor);
     };
-    if (making.op == op && std::equal(reads.begin(), reads.end(), making.reads.begin(), making.reads.end(), holds) &&
-        std::equal(task.writes.begin(), task.writes.end(), making.writes.begin(), making.writes.end(), writes)) {
-      return &making;
+    if (derivation.op == op && std::equal(reads.begin(), reads.end(), derivation.reads.begin(), derivation.reads.end(), holds) &&
+        std::equal(task.writes.begin(), task.writes.end(), derivation.writes.begin(), derivation.writes.end(), writes)) {
+      return &derivation;
     }
   }
   return nullptr;
@@ -94,11 +94,11 @@ bool ComputeLaw::bind(TaskId id, const Task& task, const op::Signature& signatur
   indices_.clear();
   const auto one = [&](BufferId buffer, const op::Axes& axes) {
     const Held& held = ledger_.held(buffer);
-    if (held.thing.kind == Tensor::scaler) {
+    if (held.tensor.kind == Tensor::scaler) {
       return true;
     }
-    const bool terms = held.thing.kind == Tensor::loss_terms;  // they are for rows, whatever the signature says of their shape
-    if (held.piece.size() > 0 || !indices_.bind(terms ? rows : axes, held.at, ledger_.whole(held.thing))) {
+    const bool terms = held.tensor.kind == Tensor::loss_terms;  // they are for rows, whatever the signature says of their shape
+    if (held.piece.size() > 0 || !indices_.bind(terms ? rows : axes, held.at, ledger_.whole(held.tensor))) {
       ledger_.breach(
           Rule::value, {id},
           fmt::format("{} cannot take {} together with {}", ledger_.name(id), ledger_.name(buffer), ledger_.names(task.reads)));
@@ -150,10 +150,10 @@ bool ComputeLaw::check_groups(TaskId id, const op::Op& op) {
   return !ledger_.broken();
 }
 
-void ComputeLaw::write(TaskId id, const Task& task, const op::Op& op, const op::Signature& signature, const Making& making,
+void ComputeLaw::write(TaskId id, const Task& task, const op::Op& op, const op::Signature& signature, const Derivation& derivation,
                        bool steps) {
   for (std::size_t w = 0; w < task.writes.size() && !ledger_.broken(); ++w) {
-    TermBox box(making.use[w]);
+    TermBox box(derivation.use[w]);
     bool all = true;
     indices_.each([&](char letter, std::span<const Indices::Bound> bounds) {
       const op::Along along = op::along(signature, letter, w);
@@ -174,13 +174,13 @@ void ComputeLaw::write(TaskId id, const Task& task, const op::Op& op, const op::
       track(id, task.writes[w]);
       continue;
     }
-    put(id, task.writes[w], making.writes[w], box, all, signature.in_place && !steps, steps);
+    put(id, task.writes[w], derivation.writes[w], box, all, signature.in_place && !steps, steps);
   }
   if (steps && !ledger_.broken()) {
     ledger_.check_rate(id, rate_of(op));
   }
   if (const std::optional<op::EvaluationForm> form = op::evaluation_form(op); form && form->statistics > 0) {
-    ledger_.samples(task.device, making.reads[0]).add(samples());  // those that are computed again are there already
+    ledger_.samples(task.device, derivation.reads[0]).add(samples());  // those that are computed again are there already
   }
 }
 
@@ -210,8 +210,8 @@ void ComputeLaw::track(TaskId id, BufferId buffer) {
 }
 
 /// Puts terms into a buffer: in place of what it held, or added to it.
-void ComputeLaw::put(TaskId id, BufferId buffer, const Thing& made, const TermBox& box, bool all, bool adds, bool steps) {
-  const std::uint32_t uses = ledger_.meaning().uses(made);
+void ComputeLaw::put(TaskId id, BufferId buffer, const LogicalTensor& made, const TermBox& box, bool all, bool adds, bool steps) {
+  const std::uint32_t uses = ledger_.derivations().uses(made);
   if (steps) {
     if (!all || uses != 1) {
       return ledger_.breach(
@@ -250,13 +250,13 @@ void ComputeLaw::add_up(TaskId id, const Task& task) {
       return;
     }
     Held same = read;
-    same.thing = held.thing;
-    const std::vector<std::uint32_t> passed = ledger_.meaning().passed_terms(held.thing, read.thing);
-    if (!(same == held) || (read.thing != held.thing && (passed.empty() || !state.complete))) {
+    same.tensor = held.tensor;
+    const std::vector<std::uint32_t> passed = ledger_.derivations().passed_terms(held.tensor, read.tensor);
+    if (!(same == held) || (read.tensor != held.tensor && (passed.empty() || !state.complete))) {
       return not_the_models(id, task, task.reads);
     }
     bool added = false;
-    if (read.thing != held.thing) {
+    if (read.tensor != held.tensor) {
       // A value that is added to itself gets the same gradient twice.
       added = std::any_of(passed.begin(), passed.end(), [&](std::uint32_t use) { return sum.terms.add(TermBox(use)); });
     } else {
@@ -270,7 +270,7 @@ void ComputeLaw::add_up(TaskId id, const Task& task) {
   sum.written = true;
   sum.complete = all;
   if (!all) {
-    Ledger::settle(sum, ledger_.meaning().uses(held.thing));
+    Ledger::settle(sum, ledger_.derivations().uses(held.tensor));
   }
   ledger_.state(target) = std::move(sum);
 }

@@ -5,7 +5,7 @@
 
 namespace baton::plan {
 
-/// The rules of ops: a task is one of the ways in which the graph lets things be made, its operands' indices agree with the op's
+/// The rules of ops: a task is one of the derivations that the graph allows, its operands' indices agree with the op's
 /// signature, and what it writes are the terms of the sum that it has.
 class ComputeLaw {
  public:
@@ -14,12 +14,13 @@ class ComputeLaw {
   void judge(TaskId id, const Task& task, const op::Op& op);
 
  private:
-  const Making* find(const Task& task, const op::Op& op, std::span<const BufferId> reads, bool steps) const;
+  const Derivation* find(const Task& task, const op::Op& op, std::span<const BufferId> reads, bool steps) const;
   bool bind(TaskId id, const Task& task, const op::Signature& signature);
   bool check_numbers(TaskId id, const op::Op& op, const op::Signature& signature);
   bool check_groups(TaskId id, const op::Op& op);
-  void write(TaskId id, const Task& task, const op::Op& op, const op::Signature& signature, const Making& making, bool steps);
-  void put(TaskId id, BufferId buffer, const Thing& made, const TermBox& box, bool all, bool adds, bool steps);
+  void write(TaskId id, const Task& task, const op::Op& op, const op::Signature& signature, const Derivation& derivation,
+             bool steps);
+  void put(TaskId id, BufferId buffer, const LogicalTensor& made, const TermBox& box, bool all, bool adds, bool steps);
   void track(TaskId id, BufferId buffer);
   TermBox samples() const;
   void add_up(TaskId id, const Task& task);

@@ -10,7 +10,7 @@
 namespace baton::plan {
 namespace {
 
-using Tensor = Thing::Tensor;
+using Tensor = LogicalTensor::Tensor;
 
 }  // namespace
 
@@ -19,7 +19,7 @@ Ledger::Ledger(const Plan& plan, const Report& report)
       report_(report),
       graph_(plan.graph()),
       parameters_(count_parameters()),
-      meaning_(graph_is_sound_ ? graph_ : no_graph_, parameters_.size()) {}
+      derivations_(graph_is_sound_ ? graph_ : no_graph_, parameters_.size()) {}
 
 std::size_t Ledger::count_parameters() {
   std::size_t count = 0;
@@ -61,7 +61,7 @@ bool Ledger::open() {
 }
 
 void Ledger::hold_rows(Held& held, const BatchRows& rows, const Shape& shape) {
-  held.thing = {Tensor::value, rows.value.value};
+  held.tensor = {Tensor::value, rows.value.value};
   for (std::size_t d = 0; d < shape.rank(); ++d) {
     ranges_.push_back(d == rows.axis  ? Range{rows.begin, rows.end}
                       : d < rows.axis ? Range{rows.first, rows.first + shape[d]}
@@ -78,10 +78,10 @@ bool Ledger::hold(BufferId id) {
     if (known.name.empty()) {
       known = *part;
     }
-    held.thing = {buffer.role == Role::optimizer_state ? Tensor::state
-                  : buffer.role == Role::gradient      ? Tensor::parameter_gradient
-                                                       : Tensor::parameter,
-                  part->ordinal, part->slot};
+    held.tensor = {buffer.role == Role::optimizer_state ? Tensor::state
+                   : buffer.role == Role::gradient      ? Tensor::parameter_gradient
+                                                        : Tensor::parameter,
+                   part->ordinal, part->slot};
     for (std::size_t d = 0; d < part->whole.rank(); ++d) {
       ranges_.push_back(d == part->axis ? Range{part->begin, part->end} : Range{0, part->whole[d]});
     }
@@ -92,23 +92,23 @@ bool Ledger::hold(BufferId id) {
       return false;
     }
   } else if (const auto* value = std::get_if<ValuePart>(&buffer.content)) {
-    held.thing = meaning_.canonical({value->gradient     ? Tensor::gradient
-                                     : value->unfinished ? Tensor::unfinished
-                                                         : Tensor::value,
-                                     value->value.value});
+    held.tensor = derivations_.canonical({value->gradient     ? Tensor::gradient
+                                          : value->unfinished ? Tensor::unfinished
+                                                              : Tensor::value,
+                                          value->value.value});
     held.at = value->at;
   } else if (const auto* terms = std::get_if<LossTerms>(&buffer.content)) {
-    held.thing = {Tensor::loss_terms, terms->loss.value};
+    held.tensor = {Tensor::loss_terms, terms->loss.value};
     held.at = terms->at;
     held.parts = terms->parts;
   } else if (const auto* rows = std::get_if<BatchRows>(&buffer.content); rows != nullptr && rows->value.valid()) {
     hold_rows(held, *rows, buffer.shape);
   } else if (std::holds_alternative<LossScaler>(buffer.content)) {
-    held.thing = {Tensor::scaler};
+    held.tensor = {Tensor::scaler};
   } else if (std::holds_alternative<NonFiniteCount>(buffer.content)) {
-    held.thing = {Tensor::non_finite};
+    held.tensor = {Tensor::non_finite};
   } else if (std::holds_alternative<SquaredNorm>(buffer.content)) {
-    held.thing = {Tensor::squared_norm};
+    held.tensor = {Tensor::squared_norm};
   }
   states_.emplace_back().written = buffer.persistent;
   return fits(id);
@@ -120,9 +120,9 @@ bool Ledger::fits(BufferId id) {
   if (held.at.empty()) {
     return true;
   }
-  const Shape& all = whole(held.thing);
+  const Shape& all = whole(held.tensor);
   const Shape& shape = plan_[id].shape;
-  const bool terms = held.thing.kind == Tensor::loss_terms;  // several per row, and the rows once for each part
+  const bool terms = held.tensor.kind == Tensor::loss_terms;  // several per row, and the rows once for each part
   const bool piece = held.piece.size() > 0;
   bool good = held.at.size() == all.rank() && (piece || shape.rank() == held.at.size() + (terms ? 1 : 0));
   std::int64_t elements = 1;
@@ -139,28 +139,28 @@ bool Ledger::fits(BufferId id) {
   return good;
 }
 
-const Shape& Ledger::whole(const Thing& thing) const {
-  return thing.kind == Tensor::parameter || thing.kind == Tensor::parameter_gradient || thing.kind == Tensor::state
-             ? parameters_[thing.id].whole
-             : graph_.values[thing.id].shape;
+const Shape& Ledger::whole(const LogicalTensor& tensor) const {
+  return tensor.kind == Tensor::parameter || tensor.kind == Tensor::parameter_gradient || tensor.kind == Tensor::state
+             ? parameters_[tensor.id].whole
+             : graph_.values[tensor.id].shape;
 }
 
-std::string Ledger::name(const Thing& thing) const {
-  switch (thing.kind) {
+std::string Ledger::name(const LogicalTensor& tensor) const {
+  switch (tensor.kind) {
     case Tensor::value:
-      return graph_.values[thing.id].name;
+      return graph_.values[tensor.id].name;
     case Tensor::unfinished:
-      return fmt::format("the sum of {}", graph_.values[thing.id].name);
+      return fmt::format("the sum of {}", graph_.values[tensor.id].name);
     case Tensor::loss_terms:
-      return fmt::format("terms of {}", graph_.values[thing.id].name);
+      return fmt::format("terms of {}", graph_.values[tensor.id].name);
     case Tensor::gradient:
-      return fmt::format("the gradient of {}", graph_.values[thing.id].name);
+      return fmt::format("the gradient of {}", graph_.values[tensor.id].name);
     case Tensor::parameter:
-      return parameters_[thing.id].name;
+      return parameters_[tensor.id].name;
     case Tensor::parameter_gradient:
-      return fmt::format("the gradient of {}", parameters_[thing.id].name);
+      return fmt::format("the gradient of {}", parameters_[tensor.id].name);
     case Tensor::state:
-      return fmt::format("state {} of {}", thing.slot, parameters_[thing.id].name);
+      return fmt::format("state {} of {}", tensor.slot, parameters_[tensor.id].name);
     case Tensor::scaler:
       return "the loss scale";
     case Tensor::non_finite:
@@ -175,7 +175,7 @@ std::string Ledger::name(const Thing& thing) const {
 
 std::string Ledger::name(BufferId id) const {
   const Held& held = held_[id.index()];
-  std::string text = fmt::format("b{} ({}", id.value, name(held.thing));
+  std::string text = fmt::format("b{} ({}", id.value, name(held.tensor));
   for (std::size_t d = 0; d < held.at.size(); ++d) {
     text += fmt::format("{}{}:{}", d == 0 ? " at " : ", ", held.at[d].begin, held.at[d].end);
   }

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "baton/plan/meaning.h"
+#include "baton/plan/derivations.h"
 #include "baton/plan/plan.h"
 #include "baton/plan/split.h"
 #include "baton/plan/terms.h"
@@ -16,12 +16,12 @@ namespace baton::plan {
 
 /// What a buffer is said to hold.
 struct Held {
-  Thing thing;
+  LogicalTensor tensor;
   std::span<const Range> at;  // by dimension of the whole
   Range piece;                // elements of that, as they lie in memory; empty: all
   std::int64_t parts = 1;     // of a loss's terms: of this many parts of the scores
   bool operator==(const Held& other) const {
-    return thing == other.thing && piece == other.piece && parts == other.parts &&
+    return tensor == other.tensor && piece == other.piece && parts == other.parts &&
            std::equal(at.begin(), at.end(), other.at.begin(), other.at.end());
   }
 };
@@ -45,13 +45,13 @@ class Ledger {
 
   const Plan& plan() const { return plan_; }
   const Graph& graph() const { return graph_; }
-  const Meaning& meaning() const { return meaning_; }
+  const Derivations& derivations() const { return derivations_; }
   const Held& held(BufferId id) const { return held_[id.index()]; }
   State& state(BufferId id) { return states_[id.index()]; }
   /// The samples of a value that ops with statistics of it have read on a device.
-  Terms& samples(DeviceId device, const Thing& value) { return samples_[{device, value.id}]; }
-  /// The shape of all of a thing.
-  const Shape& whole(const Thing& thing) const;
+  Terms& samples(DeviceId device, const LogicalTensor& value) { return samples_[{device, value.id}]; }
+  /// The shape of the whole tensor.
+  const Shape& whole(const LogicalTensor& tensor) const;
   /// Whether the step has a loss scale, and on which devices.
   bool scaled() const { return !scalers_.empty(); }
   const std::vector<DeviceId>& scalers() const { return scalers_; }
@@ -77,7 +77,7 @@ class Ledger {
   bool hold(BufferId id);
   void hold_rows(Held& held, const BatchRows& rows, const Shape& shape);
   bool fits(BufferId id);
-  std::string name(const Thing& thing) const;
+  std::string name(const LogicalTensor& tensor) const;
 
   const Plan& plan_;
   const Report& report_;
@@ -87,7 +87,7 @@ class Ledger {
   bool broken_ = false;
   std::vector<DeviceId> scalers_;
   std::vector<ParameterPart> parameters_;  // by ordinal: the first that was met
-  Meaning meaning_;
+  Derivations derivations_;
   std::vector<Range> ranges_;  // those that no buffer's content has itself
   std::vector<Held> held_;     // by buffer
   std::vector<State> states_;  // likewise

@@ -9,7 +9,7 @@
 namespace baton::plan {
 namespace {
 
-using Tensor = Thing::Tensor;
+using Tensor = LogicalTensor::Tensor;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ void MeetingLaw::judge(std::span<const TaskId> members) {
     }
     if (rule.owner != MoveRule::Owner::piece) {
       meet_whole(rule, slot, collective == nullptr ? 0 : collective->sgd_rate);
-    } else if (ledger_.held(brought(0, slot)).thing.kind == Tensor::loss_terms) {
+    } else if (ledger_.held(brought(0, slot)).tensor.kind == Tensor::loss_terms) {
       gather_terms(slot);
     } else {
       meet_pieces(rule, slot, collective->accumulate);
@@ -86,7 +86,7 @@ bool MeetingLaw::add_further_parts(Terms& sum) {
   return true;
 }
 
-/// All members bring, or take, the same part of the same thing.
+/// All members bring, or take, the same part of the same tensor.
 bool MeetingLaw::alike(std::size_t slot) {
   const BufferId first = brought(0, slot);
   for (std::size_t rank = 1; rank < members_.size(); ++rank) {
@@ -121,7 +121,7 @@ bool MeetingLaw::sum_of(std::size_t slot, State& sum) {
   }
   sum.written = true;
   sum.complete = false;
-  Ledger::settle(sum, ledger_.meaning().uses(ledger_.held(brought(0, slot)).thing));
+  Ledger::settle(sum, ledger_.derivations().uses(ledger_.held(brought(0, slot)).tensor));
   return check_terms(slot);
 }
 
@@ -161,8 +161,8 @@ void MeetingLaw::apply(TaskId id, std::size_t slot, const State& sum, double rat
   const Task& task = ledger_.plan()[id];
   const BufferId parameter = task.writes[slot];
   Held wanted = ledger_.held(task.reads[slot]);
-  const bool gradient = wanted.thing.kind == Tensor::parameter_gradient;
-  wanted.thing.kind = Tensor::parameter;
+  const bool gradient = wanted.tensor.kind == Tensor::parameter_gradient;
+  wanted.tensor.kind = Tensor::parameter;
   if (!gradient || !(ledger_.held(parameter) == wanted)) {
     return ledger_.breach(
         Rule::value, {id},
@@ -239,7 +239,7 @@ void MeetingLaw::meet_pieces(const MoveRule& rule, std::size_t slot, bool accumu
 
 /// Whether a piece is of what the others have, and of the elements that fall to its member.
 bool MeetingLaw::take_piece(TaskId id, BufferId piece, BufferId all, Range own) {
-  if (ledger_.held(piece).thing != ledger_.held(all).thing || run_of(piece, all) != own) {
+  if (ledger_.held(piece).tensor != ledger_.held(all).tensor || run_of(piece, all) != own) {
     ledger_.breach(Rule::value, {id},
                    fmt::format("{} takes {} for elements {}:{} of {}", ledger_.name(id), ledger_.name(piece), own.begin, own.end,
                                ledger_.name(all)));
@@ -257,7 +257,7 @@ void MeetingLaw::put_piece(TaskId id, BufferId piece, const State& sum, bool add
     return ledger_.breach(Rule::sum, {id},
                           fmt::format("{} adds to {} what it holds already", ledger_.name(id), ledger_.name(piece)));
   }
-  Ledger::settle(state, ledger_.meaning().uses(ledger_.held(piece).thing));
+  Ledger::settle(state, ledger_.derivations().uses(ledger_.held(piece).tensor));
 }
 
 /// Each member brings the terms that its part of the scores contributes to a loss; together they must be those of all scores.

@@ -9,8 +9,8 @@
 
 namespace baton::plan {
 
-/// The rules of transfers and collectives: members hold the same of the same thing, pieces are those that fall to them, and no term
-/// of a sum comes twice.
+/// The rules of transfers and collectives: members hold the same part of the same tensor, pieces are those that fall to them, and
+/// no term of a sum comes twice.
 class MeetingLaw {
  public:
   MeetingLaw(Ledger& ledger, std::int64_t alike_parts) : ledger_(ledger), alike_parts_(alike_parts) {}

@@ -11,7 +11,7 @@
 namespace baton::plan {
 namespace {
 
-using Tensor = Thing::Tensor;
+using Tensor = LogicalTensor::Tensor;
 
 std::vector<std::int64_t> indices(std::span<const Range> at) {
   std::vector<std::int64_t> list;
@@ -45,7 +45,7 @@ std::int64_t NormLaw::covered(const std::vector<BufferId>& parts) const {
   const Held& second = ledger_.held(parts[1]);
   for (std::size_t d = 0; d < first.at.size(); ++d) {
     const std::optional<Range> last = continued(first.at[d], second.at[d], alike_parts_ - 1);
-    if (!last || last->end > ledger_.whole(first.thing)[d]) {
+    if (!last || last->end > ledger_.whole(first.tensor)[d]) {
       return count;
     }
   }
@@ -61,19 +61,19 @@ bool NormLaw::list_parts(TaskId id) {
   std::map<std::uint32_t, std::vector<BufferId>> parts;
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Held& held = ledger_.held(BufferId(b));
-    if (held.thing.kind != Tensor::parameter || !plan.buffers()[b].persistent || plan.buffers()[b].role == Role::statistic) {
+    if (held.tensor.kind != Tensor::parameter || !plan.buffers()[b].persistent || plan.buffers()[b].role == Role::statistic) {
       continue;
     }
-    const auto [known, added] = part_of_.try_emplace({held.thing.id, indices(held.at)}, holder_.size());
+    const auto [known, added] = part_of_.try_emplace({held.tensor.id, indices(held.at)}, holder_.size());
     if (added) {
       holder_.emplace_back(b);
       all_.push_back({known->second, {0, elements(held.at)}});
-      parts[held.thing.id].emplace_back(b);
+      parts[held.tensor.id].emplace_back(b);
     }
   }
   for (const BufferId part : holder_) {
-    const Thing& thing = ledger_.held(part).thing;
-    if (covered(parts[thing.id]) != ledger_.whole(thing).elements()) {
+    const LogicalTensor& tensor = ledger_.held(part).tensor;
+    if (covered(parts[tensor.id]) != ledger_.whole(tensor).elements()) {
       ledger_.breach(Rule::sum, {id},
                      fmt::format("{} adds up squares of gradients, but the parts in which {} is held are not each element once",
                                  ledger_.name(id), ledger_.name(part)));
@@ -120,8 +120,8 @@ void NormLaw::judge_sum(TaskId id, const Task& task) {
   Count count;
   for (const BufferId buffer : task.reads) {
     const Held& held = ledger_.held(buffer);
-    const auto part = part_of_.find({held.thing.id, indices(held.at)});
-    if (held.thing.kind != Tensor::parameter_gradient || part == part_of_.end()) {
+    const auto part = part_of_.find({held.tensor.id, indices(held.at)});
+    if (held.tensor.kind != Tensor::parameter_gradient || part == part_of_.end()) {
       return ledger_.breach(Rule::value, {id},
                             fmt::format("{} counts {} in the norm, which is no gradient that an update takes", ledger_.name(id),
                                         ledger_.name(buffer)));
@@ -145,7 +145,7 @@ void NormLaw::judge_meeting(std::span<const TaskId> members) {
     const auto* collective = std::get_if<Collective>(&plan[id].action);
     const std::span<const BufferId> brought = payload(plan[id]);
     if (collective == nullptr || collective->kind != Move::all_reduce || brought.size() != 1 ||
-        ledger_.held(brought[0]).thing.kind != Tensor::squared_norm) {
+        ledger_.held(brought[0]).tensor.kind != Tensor::squared_norm) {
       return ledger_.breach(Rule::value, {id},
                             fmt::format("{} moves {}, which devices only add up", ledger_.name(id), ledger_.names(brought)));
     }
@@ -162,7 +162,7 @@ void NormLaw::judge_meeting(std::span<const TaskId> members) {
 
 bool NormLaw::check_whole(TaskId id, BufferId buffer) const {
   const auto own = counts_.find(buffer);
-  if (ledger_.held(buffer).thing.kind != Tensor::squared_norm || own == counts_.end()) {
+  if (ledger_.held(buffer).tensor.kind != Tensor::squared_norm || own == counts_.end()) {
     ledger_.breach(Rule::update, {id},
                    fmt::format("{} clips by {} instead of the norm of the gradients", ledger_.name(id), ledger_.name(buffer)));
     return false;

@@ -48,7 +48,7 @@ class Split {
   }
 
  private:
-  using Tensor = Thing::Tensor;
+  using Tensor = LogicalTensor::Tensor;
 
   void judge(TaskId id) {
     const Task& task = plan_[id];
@@ -66,7 +66,7 @@ class Split {
         ledger_.state(task.writes[i]).written = true;
       }
     } else if (const auto* compute = std::get_if<Compute>(&task.action)) {
-      const Tensor written = ledger_.held(task.writes[0]).thing.kind;
+      const Tensor written = ledger_.held(task.writes[0]).tensor.kind;
       if (written == Tensor::non_finite) {
         updates_.judge_count(id, task);
       } else if (written == Tensor::scaler) {
@@ -82,7 +82,7 @@ class Split {
   void judge_meeting(std::span<const TaskId> members) {
     const std::span<const BufferId> brought = payload(plan_[members[0]]);
     const bool norm = std::any_of(brought.begin(), brought.end(),
-                                  [&](BufferId id) { return ledger_.held(id).thing.kind == Tensor::squared_norm; });
+                                  [&](BufferId id) { return ledger_.held(id).tensor.kind == Tensor::squared_norm; });
     norm ? norm_.judge_meeting(members) : meetings_.judge(members);
   }
 
@@ -92,11 +92,11 @@ class Split {
     for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
       const BufferId id(b);
       const Buffer& buffer = plan_[id];
-      const Thing& thing = ledger_.held(id).thing;
+      const LogicalTensor& tensor = ledger_.held(id).tensor;
       const State& state = ledger_.state(id);
       const bool kept = buffer.persistent &&
-                        (thing.kind == Tensor::parameter || thing.kind == Tensor::state || thing.kind == Tensor::scaler);
-      const bool due = buffer.role == Role::statistic ? !ledger_.meaning().makings(thing).empty()
+                        (tensor.kind == Tensor::parameter || tensor.kind == Tensor::state || tensor.kind == Tensor::scaler);
+      const bool due = buffer.role == Role::statistic ? !ledger_.derivations().of(tensor).empty()
                                                       : plan_.graph().optimizer.has_value();
       if (kept && due && !state.updated) {
         return ledger_.breach(Rule::update, {},
@@ -108,10 +108,10 @@ class Split {
             fmt::format("nothing loads {} for the next step on {}", ledger_.name(id), plan_.devices()[buffer.device.index()]));
       }
       if (kept && buffer.role == Role::statistic && due &&
-          !(state.terms == ledger_.samples(buffer.device, ledger_.meaning().makings(thing)[0].reads[0]))) {
+          !(state.terms == ledger_.samples(buffer.device, ledger_.derivations().of(tensor)[0].reads[0]))) {
         return ledger_.breach(Rule::update, {}, fmt::format("{} is not of all samples that its device has", ledger_.name(id)));
       }
-      if (buffer.role == Role::loss && thing.kind == Tensor::value) {
+      if (buffer.role == Role::loss && tensor.kind == Tensor::value) {
         if (!state.complete || !state.written) {
           return ledger_.breach(Rule::sum, {}, fmt::format("{} is not complete at the end", ledger_.name(id)));
         }
@@ -146,7 +146,7 @@ class Split {
     const Held& held = ledger_.held(loss);
     TermBox rows;
     for (std::size_t d = 0; d < held.at.size(); ++d) {
-      rows.add({held.at[d], ledger_.whole(held.thing)[d]});
+      rows.add({held.at[d], ledger_.whole(held.tensor)[d]});
     }
     return rows;
   }

@@ -10,7 +10,7 @@
 namespace baton::plan {
 namespace {
 
-using Tensor = Thing::Tensor;
+using Tensor = LogicalTensor::Tensor;
 
 }  // namespace
 
@@ -30,9 +30,9 @@ void UpdateLaw::judge(TaskId id, const Task& task, const Update& update) {
     const std::size_t p = i < n ? i : (i - n) / slots;
     const BufferId gradient = task.reads[p];
     Held wanted = ledger_.held(gradient);
-    const bool is_gradient = wanted.thing.kind == Tensor::parameter_gradient;
-    wanted.thing.kind = i < n ? Tensor::parameter : Tensor::state;
-    wanted.thing.slot = i < n ? 0 : static_cast<std::uint32_t>((i - n) % slots);
+    const bool is_gradient = wanted.tensor.kind == Tensor::parameter_gradient;
+    wanted.tensor.kind = i < n ? Tensor::parameter : Tensor::state;
+    wanted.tensor.slot = i < n ? 0 : static_cast<std::uint32_t>((i - n) % slots);
     if (!is_gradient || !(ledger_.held(task.writes[i]) == wanted)) {
       return ledger_.breach(
           Rule::value, {id},
@@ -52,7 +52,7 @@ void UpdateLaw::judge(TaskId id, const Task& task, const Update& update) {
     return;
   }
   if (update.scaled && counts_all(id, task.reads[task.reads.size() - 2]) &&
-      (ledger_.held(task.reads.back()).thing.kind != Tensor::scaler || ledger_.state(task.reads.back()).updated)) {
+      (ledger_.held(task.reads.back()).tensor.kind != Tensor::scaler || ledger_.state(task.reads.back()).updated)) {
     ledger_.breach(Rule::update, {id}, fmt::format("{} does not read this step's loss scale", ledger_.name(id)));
   }
 }
@@ -78,7 +78,7 @@ void UpdateLaw::judge_count(TaskId id, const Task& task) {
 
 /// Whether the count of what is not finite is that of all devices.
 bool UpdateLaw::counts_all(TaskId id, BufferId buffer) {
-  if (ledger_.held(buffer).thing.kind != Tensor::non_finite || !ledger_.state(buffer).complete) {
+  if (ledger_.held(buffer).tensor.kind != Tensor::non_finite || !ledger_.state(buffer).complete) {
     ledger_.breach(Rule::sum, {id}, fmt::format("{} does not read the count of gradients of all devices", ledger_.name(id)));
   }
   return !ledger_.broken();

@@ -1,4 +1,4 @@
-#include "baton/plan/meaning.h"
+#include "baton/plan/derivations.h"
 
 #include <algorithm>
 #include <type_traits>
@@ -10,10 +10,10 @@
 namespace baton::plan {
 namespace {
 
-using Tensor = Thing::Tensor;
+using Tensor = LogicalTensor::Tensor;
 
-Thing value(ValueId id) { return {Tensor::value, id.value}; }
-Thing gradient(ValueId id) { return {Tensor::gradient, id.value}; }
+LogicalTensor value(ValueId id) { return {Tensor::value, id.value}; }
+LogicalTensor gradient(ValueId id) { return {Tensor::gradient, id.value}; }
 
 /// Which inputs of a forward op get a gradient: by a call of its backward, or passed on.
 std::vector<bool> inputs_with_gradient(const op::Op& op, std::size_t inputs) {
@@ -46,7 +46,7 @@ op::Op plain(op::Op op) {
   return op;
 }
 
-Meaning::Meaning(const Graph& graph, std::size_t parameters)
+Derivations::Derivations(const Graph& graph, std::size_t parameters)
     : graph_(graph),
       values_(graph.values.size()),
       unfinished_(graph.values.size()),
@@ -78,9 +78,9 @@ Meaning::Meaning(const Graph& graph, std::size_t parameters)
       add_tracking(node);
       continue;
     }
-    Making whole{plain(node.op), {}, {}, {}};
+    Derivation whole{plain(node.op), {}, {}, {}};
     for (std::size_t i = 0; i < node.reads.size() + node.parameters.size(); ++i) {
-      whole.reads.push_back(thing_of(node, i));
+      whole.reads.push_back(tensor_of(node, i));
     }
     for (const ValueId id : node.writes) {
       whole.writes.push_back(value(id));
@@ -96,16 +96,16 @@ Meaning::Meaning(const Graph& graph, std::size_t parameters)
     add(std::move(whole));
     add_backward(node, node.op);
     if (const std::optional<op::DividedSum> divided = op::divided_sum(node.op)) {
-      const Thing written{divided->finish ? Tensor::unfinished : Tensor::value, node.writes[0].value};
-      Making term{plain(divided->term), {}, {written}, {0}};
+      const LogicalTensor written{divided->finish ? Tensor::unfinished : Tensor::value, node.writes[0].value};
+      Derivation term{plain(divided->term), {}, {written}, {0}};
       for (const std::size_t operand : divided->term_reads) {
-        term.reads.push_back(thing_of(node, operand));
+        term.reads.push_back(tensor_of(node, operand));
       }
       add(std::move(term));
       if (divided->finish) {
-        Making finish{plain(*divided->finish), {written}, {value(node.writes[0])}, {0}};
+        Derivation finish{plain(*divided->finish), {written}, {value(node.writes[0])}, {0}};
         for (const std::size_t operand : divided->finish_reads) {
-          finish.reads.push_back(thing_of(node, operand));
+          finish.reads.push_back(tensor_of(node, operand));
         }
         add(std::move(finish));
       }
@@ -116,53 +116,53 @@ Meaning::Meaning(const Graph& graph, std::size_t parameters)
   join_backward();
 }
 
-Thing Meaning::thing_of(const Graph::Node& node, std::size_t operand) const {
+LogicalTensor Derivations::tensor_of(const Graph::Node& node, std::size_t operand) const {
   return operand < node.reads.size() ? value(node.reads[operand])
-                                     : Thing{Tensor::parameter, node.parameters[operand - node.reads.size()]};
+                                     : LogicalTensor{Tensor::parameter, node.parameters[operand - node.reads.size()]};
 }
 
-void Meaning::add(Making making) {
-  const Thing& first = making.writes[0];
-  std::vector<Making>& list = first.kind == Tensor::value        ? values_[first.id]
-                              : first.kind == Tensor::unfinished ? unfinished_[first.id]
-                              : first.kind == Tensor::loss_terms ? loss_terms_[first.id]
-                              : first.kind == Tensor::gradient   ? gradients_[first.id]
-                              : first.kind == Tensor::parameter  ? statistics_[first.id]
-                                                                 : parameters_[first.id];
-  list.push_back(std::move(making));
+void Derivations::add(Derivation derivation) {
+  const LogicalTensor& first = derivation.writes[0];
+  std::vector<Derivation>& list = first.kind == Tensor::value        ? values_[first.id]
+                                  : first.kind == Tensor::unfinished ? unfinished_[first.id]
+                                  : first.kind == Tensor::loss_terms ? loss_terms_[first.id]
+                                  : first.kind == Tensor::gradient   ? gradients_[first.id]
+                                  : first.kind == Tensor::parameter  ? statistics_[first.id]
+                                                                     : parameters_[first.id];
+  list.push_back(std::move(derivation));
 }
 
 /// Statistics of a value are kept where they are.
-void Meaning::add_tracking(const Graph::Node& node) {
-  Making making{plain(node.op), {}, {}, {}};
+void Derivations::add_tracking(const Graph::Node& node) {
+  Derivation derivation{plain(node.op), {}, {}, {}};
   for (const ValueId id : node.reads) {
-    making.reads.push_back(value(id));
+    derivation.reads.push_back(value(id));
   }
   for (const std::uint32_t parameter : node.parameters) {
-    making.writes.push_back({Tensor::parameter, parameter});
-    making.use.push_back(0);
+    derivation.writes.push_back({Tensor::parameter, parameter});
+    derivation.use.push_back(0);
   }
-  if (!making.writes.empty()) {
-    add(std::move(making));
+  if (!derivation.writes.empty()) {
+    add(std::move(derivation));
   }
 }
 
 /// The forms of a loss whose scores are divided: the terms that each part contributes, and the loss that reads those of all.
-void Meaning::add_merged(const Graph::Node& node, const Making& whole) {
+void Derivations::add_merged(const Graph::Node& node, const Derivation& whole) {
   if (const std::optional<op::MergedLoss> merged = op::merged(node.op, 1)) {
-    const Thing terms{Tensor::loss_terms, node.writes[0].value};
+    const LogicalTensor terms{Tensor::loss_terms, node.writes[0].value};
     add({plain(merged->terms), whole.reads, {terms}, {0}});
-    Making part = whole;
+    Derivation part = whole;
     part.op = plain(merged->loss);
     part.reads.push_back(terms);
     add(std::move(part));
   }
 }
 
-void Meaning::add_backward(const Graph::Node& node, const op::Op& form) {
+void Derivations::add_backward(const Graph::Node& node, const op::Op& form) {
   const auto n = static_cast<std::size_t>(&node - graph_.nodes.data());
   using Ref = op::Ref::Tensor;
-  const auto thing = [&](const op::Ref& ref) -> Thing {
+  const auto tensor = [&](const op::Ref& ref) -> LogicalTensor {
     switch (ref.kind) {
       case Ref::input:
         return value(node.reads[ref.index]);
@@ -180,37 +180,38 @@ void Meaning::add_backward(const Graph::Node& node, const op::Op& form) {
     return {};
   };
   for (const op::BackwardCall& call : op::gradient(form)) {
-    Making making{plain(call.op), {}, {}, {}};
+    Derivation derivation{plain(call.op), {}, {}, {}};
     for (const op::Ref& ref : call.reads) {
-      making.reads.push_back(thing(ref));
+      derivation.reads.push_back(tensor(ref));
     }
     for (const op::Ref& ref : call.writes) {
-      making.writes.push_back(thing(ref));
-      making.use.push_back(ref.kind == Ref::parameter_gradient ? parameter_use_[n][ref.index] : use_[n][ref.index]);
+      derivation.writes.push_back(tensor(ref));
+      derivation.use.push_back(ref.kind == Ref::parameter_gradient ? parameter_use_[n][ref.index] : use_[n][ref.index]);
     }
-    const std::span<const Making> known = makings(making.writes[0]);
-    const bool again = std::any_of(known.begin(), known.end(), [&](const Making& other) {
-      return other.op == making.op && other.reads == making.reads && other.writes == making.writes && other.use == making.use;
+    const std::span<const Derivation> known = of(derivation.writes[0]);
+    const bool again = std::any_of(known.begin(), known.end(), [&](const Derivation& other) {
+      return other.op == derivation.op && other.reads == derivation.reads && other.writes == derivation.writes &&
+             other.use == derivation.use;
     });
     if (!again) {
-      add(std::move(making));
+      add(std::move(derivation));
     }
   }
 }
 
-void Meaning::join_forward() {
+void Derivations::join_forward() {
   for (std::size_t v = 0; v < values_.size(); ++v) {
-    const std::vector<Making> seconds = values_[v];
-    for (const Making& second : seconds) {
+    const std::vector<Derivation> seconds = values_[v];
+    for (const Derivation& second : seconds) {
       if (second.reads.empty() || second.reads[0].kind != Tensor::value) {
         continue;
       }
-      for (const Making& first : values_[second.reads[0].id]) {
+      for (const Derivation& first : values_[second.reads[0].id]) {
         const std::optional<op::Joined> both = op::joined(first.op, second.op);
         if (!both || first.writes.size() != 1) {
           continue;
         }
-        Making joint{plain(both->op), first.reads, second.writes, second.use};
+        Derivation joint{plain(both->op), first.reads, second.writes, second.use};
         for (const std::size_t operand : both->reads) {
           joint.reads.push_back(second.reads[operand]);
         }
@@ -220,20 +221,20 @@ void Meaning::join_forward() {
   }
 }
 
-void Meaning::join_backward() {
+void Derivations::join_backward() {
   for (std::size_t v = 0; v < gradients_.size(); ++v) {
-    const std::vector<Making> seconds = gradients_[v];
-    for (const Making& second : seconds) {
+    const std::vector<Derivation> seconds = gradients_[v];
+    for (const Derivation& second : seconds) {
       // What is between the two must be one term, or the second would take a part of the sum for the whole.
       if (second.reads.empty() || second.reads[0].kind != Tensor::gradient || uses(second.reads[0]) != 1) {
         continue;
       }
-      for (const Making& first : gradients_[second.reads[0].id]) {
+      for (const Derivation& first : gradients_[second.reads[0].id]) {
         const std::optional<op::Joined> both = op::joined(first.op, second.op);
         if (!both || first.writes.size() != 1) {
           continue;
         }
-        Making joint{plain(both->op), first.reads, second.writes, second.use};
+        Derivation joint{plain(both->op), first.reads, second.writes, second.use};
         for (const std::size_t operand : both->reads) {
           joint.reads.push_back(second.reads[operand]);
         }
@@ -243,39 +244,39 @@ void Meaning::join_backward() {
   }
 }
 
-std::span<const Making> Meaning::makings(const Thing& thing) const {
-  switch (thing.kind) {
+std::span<const Derivation> Derivations::of(const LogicalTensor& tensor) const {
+  switch (tensor.kind) {
     case Tensor::value:
-      return values_[thing.id];
+      return values_[tensor.id];
     case Tensor::unfinished:
-      return unfinished_[thing.id];
+      return unfinished_[tensor.id];
     case Tensor::loss_terms:
-      return loss_terms_[thing.id];
+      return loss_terms_[tensor.id];
     case Tensor::gradient:
-      return gradients_[thing.id];
+      return gradients_[tensor.id];
     case Tensor::parameter_gradient:
-      return parameters_[thing.id];
+      return parameters_[tensor.id];
     case Tensor::parameter:
-      return statistics_[thing.id];
+      return statistics_[tensor.id];
     default:
       return {};
   }
 }
 
-std::uint32_t Meaning::uses(const Thing& thing) const {
-  return thing.kind == Tensor::gradient             ? std::max(1U, uses_[thing.id])
-         : thing.kind == Tensor::parameter_gradient ? std::max(1U, parameter_uses_[thing.id])
-                                                    : 1;
+std::uint32_t Derivations::uses(const LogicalTensor& tensor) const {
+  return tensor.kind == Tensor::gradient             ? std::max(1U, uses_[tensor.id])
+         : tensor.kind == Tensor::parameter_gradient ? std::max(1U, parameter_uses_[tensor.id])
+                                                     : 1;
 }
 
-Thing Meaning::canonical(Thing thing) const {
-  while (thing.kind == Tensor::gradient && uses_[thing.id] == 1 && passed_[thing.id].size() == 1) {
-    thing.id = passed_[thing.id][0].from;
+LogicalTensor Derivations::canonical(LogicalTensor tensor) const {
+  while (tensor.kind == Tensor::gradient && uses_[tensor.id] == 1 && passed_[tensor.id].size() == 1) {
+    tensor.id = passed_[tensor.id][0].from;
   }
-  return thing;
+  return tensor;
 }
 
-std::vector<std::uint32_t> Meaning::passed_terms(const Thing& sum, const Thing& term) const {
+std::vector<std::uint32_t> Derivations::passed_terms(const LogicalTensor& sum, const LogicalTensor& term) const {
   std::vector<std::uint32_t> uses;
   if (sum.kind == Tensor::gradient && term.kind == Tensor::gradient) {
     for (const Passed& passed : passed_[sum.id]) {
