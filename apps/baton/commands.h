@@ -39,7 +39,7 @@ void add_lab_command(CLI::App& program, int& exit_code);
 void add_handin_command(CLI::App& program, int& exit_code);
 /// Marks exercises.
 void add_check_command(CLI::App& program, int& exit_code);
-/// Trains again what a result is of.
+/// Repeats the training of a result.
 void add_verify_result_command(CLI::App& program, int& exit_code);
 void add_report_command(CLI::App& program, int& exit_code);
 void add_compare_command(CLI::App& program, int& exit_code);

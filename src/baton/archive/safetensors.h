@@ -52,7 +52,7 @@ class ArchiveWriter {
   WholeFile file_;
 };
 
-/// Tensors and remarks by name, to be read from somewhere.
+/// Tensors and metadata by name, read from somewhere.
 class Source {
  public:
   virtual ~Source() = default;

@@ -334,7 +334,7 @@ std::shared_ptr<const Tokenizer> read_own_bpe(const fs::path& path, std::string_
     const auto bytes = [&](std::int32_t token) -> const std::string& { return parts.tokens[static_cast<std::size_t>(token)]; };
     if (!is_token(merge.left) || !is_token(merge.right) || !is_token(merge.made) ||
         bytes(merge.made) != bytes(merge.left) + bytes(merge.right)) {
-      throw unusable_tokenizer(path, "it merges two tokens into one that is not both");
+      throw unusable_tokenizer(path, "it merges two tokens into one that is not the two joined");
     }
   }
   for (const auto& [name, number] : parts.special) {

@@ -188,7 +188,7 @@ class TokenizerReader final : public Walker {
   bool end(const std::string& where) override {
     if (where == "/model/merges/#") {
       if (halves_.size() != 2) {
-        return fail("it has a merge that is none of two tokens");
+        return fail("it has a merge that is not of two tokens");
       }
       return merge(std::move(halves_[0]), std::move(halves_[1]));
     }
@@ -212,13 +212,13 @@ class TokenizerReader final : public Walker {
     if (where == "/model/merges") {
       const std::size_t blank = scalar.text ? scalar.text->find(' ') : std::string::npos;
       if (blank == std::string::npos) {
-        return fail("it has a merge that is none of two tokens");
+        return fail("it has a merge that is not of two tokens");
       }
       return merge(scalar.text->substr(0, blank), scalar.text->substr(blank + 1));
     }
     if (where == "/model/merges/#") {
       halves_.push_back(scalar.text.value_or(""));
-      return halves_.size() <= 2 || fail("it has a merge that is none of two tokens");
+      return halves_.size() <= 2 || fail("it has a merge that is not of two tokens");
     }
     if (where == "/model") {
       return model_value(key, scalar);
@@ -240,7 +240,7 @@ class TokenizerReader final : public Walker {
  private:
   bool merge(std::string left, std::string right) {
     if (left.empty() || right.empty()) {
-      return fail("it has a merge that is none of two tokens");
+      return fail("it has a merge that is not of two tokens");
     }
     listing_.merges.emplace_back(std::move(left), std::move(right));
     return listing_.merges.size() < most_entries || fail("it has too many merges");
@@ -252,7 +252,7 @@ class TokenizerReader final : public Walker {
     } else if (key == "ignore_merges") {
       listing_.whole_first = scalar.truth;
     } else if (key == "byte_fallback" && scalar.truth) {
-      return fail("it falls back to bytes for what it does not know, which is not known here");
+      return fail("it falls back to bytes for unknown characters, which is not supported");
     } else if (key == "dropout" && !scalar.null) {
       return fail("it leaves out merges at random (dropout), which is not known here");
     } else if ((key == "continuing_subword_prefix" || key == "end_of_word_suffix") && !scalar.text.value_or("").empty()) {

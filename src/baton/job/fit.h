@@ -17,7 +17,7 @@ struct DeviceMemory {
   std::int64_t copies = 1;  // devices of the cluster that it stands for
   Bytes peak;               // what the plan lays out: what `plan` and `simulate` show
   Held held;                // of that, by cause, at the moment when most is alive
-  /// What lanes that run side by side keep apart, and gaps between buffers: the rest of the peak.
+  /// The rest of the peak: memory that cannot be shared because lanes run side by side, and gaps between buffers.
   Bytes apart() const { return Bytes(peak.count - held.sum()); }
 };
 

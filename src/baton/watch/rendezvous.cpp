@@ -51,7 +51,7 @@ Invitation unpack(const std::string& words) {
   for (std::uint32_t a = 0; a < count && unpacker.good(); ++a) {
     invitation.addresses.push_back(unpacker.take_text());
   }
-  check(unpacker.good(), "rank 0 said where it is in words that cannot be read");
+  check(unpacker.good(), "the address that rank 0 sent cannot be read");
   return invitation;
 }
 

@@ -567,7 +567,7 @@ class Watch::HeartbeatThread {
       case LostRank::Cause::closed:
         return fmt::format("{} is gone: it was killed, or ended without a word", name_of(lost.rank));
       case LostRank::Cause::silent:
-        return fmt::format("{} has not been heard of for {}: it is stopped, or its host or network is gone", name_of(lost.rank),
+        return fmt::format("{} has not been heard from for {}: it is stopped, or its host or network is gone", name_of(lost.rank),
                            seconds(lost.since));
       case LostRank::Cause::hung:
         return lost.rank < 0
@@ -613,7 +613,7 @@ class Watch::HeartbeatThread {
     for (const LostRank& lost : lost_) {
       text += lost.rank < 0 ? ""
                             : fmt::format("  rank {} {}{}\n", lost.rank, say(lost.rank),
-                                          lost.cause == LostRank::Cause::hung ? "" : ", when last heard of");
+                                          lost.cause == LostRank::Cause::hung ? "" : ", when last heard from");
     }
     std::size_t lines = 0;
     std::size_t left_out = 0;
@@ -641,7 +641,7 @@ class Watch::HeartbeatThread {
   std::shared_ptr<const ranks::RankProgress> progress_;
   std::function<void(const Ending&)> over_;
   Nanoseconds interval_;  // from beat to beat
-  Nanoseconds limit_;     // of silence: a little less than the patience, since it was heard of a little before
+  Nanoseconds limit_;     // of silence: a little less than the patience, since it was heard from a little before
                           // it fell silent
   Socket wake_;
   std::vector<Peer> peers_;     // by rank; on rank 0 its own snapshot too, on others only rank 0

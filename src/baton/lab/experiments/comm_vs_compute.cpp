@@ -379,7 +379,7 @@ std::string message_law(const std::vector<Record>& rows) {
   const std::vector<double>& sizes = fitted->sizes;
   if (!fitted->holds()) {
     return fmt::format(
-        "No law is fitted to the messages: over {} sizes a latency and a bandwidth would {}; bench collectives measures them.",
+        "No formula is fitted to the messages: over {} sizes a latency and a bandwidth would {}; bench collectives measures them.",
         sizes.size(),
         fit.alpha_ns < 0 ? "come out with a latency below zero"
         : fit.beta <= 0  ? "come out with times that do not grow with the size"
