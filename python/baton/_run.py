@@ -149,7 +149,7 @@ class Run(_Result):
         return self._core.samples_at(step)
 
     def save(self, path: Union[str, os.PathLike]) -> None:
-        """Writes a checkpoint as safetensors, from which `resume` goes on."""
+        """Writes a checkpoint as safetensors, from which `resume` continues."""
         self._core.save(os.fspath(path))
 
     def to_pandas(self) -> "pandas.DataFrame":
