@@ -91,7 +91,7 @@ void remove_temporaries();
 /// to what it was, and a failure says why.
 void append_line(const std::filesystem::path& path, std::string_view line);
 
-/// One process at a time has a folder, which is there. The lock goes with the process, however that ends.
+/// A lock on an existing folder, which one process at a time can hold. It ends with the process, however that ends.
 class FolderLock {
  public:
   FolderLock() = default;

@@ -53,11 +53,11 @@ struct FitList {
   std::size_t impossible = 0;  // of which this many need more for parameters and states alone than a device has,
   std::size_t likely = 0;      // and this many fit by formula
   std::size_t laid_out = 0;    // were compiled
-  std::size_t refused = 0;     // are no plans: the model or the batch does not allow them
+  std::size_t refused = 0;     // the model or the batch does not allow them
   std::optional<Fit> nearest;  // if none fits: of those laid out the smallest
   Bytes limit;
 };
-/// The job says nothing of the split. `go_on` is asked before each plan; false: end with what there is.
+/// The job says nothing about the split. `go_on` is called before each plan; false: stop with the results so far.
 FitList fitting_splits(const JobSpec& spec, const std::function<bool(std::size_t done, std::size_t total)>& go_on = {});
 
 }  // namespace baton::job

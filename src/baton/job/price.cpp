@@ -325,7 +325,7 @@ double Pricer::message_time(double bytes, std::int64_t dp, std::int64_t tp) cons
          over(bytes, leaves ? link.bandwidth * std::min(1.0, wiring.network_ports / in_node_) : link.bandwidth);
 }
 
-/// By ZeRO's formula: the weights that are computed with, their gradients, and what the optimizer keeps.
+/// By ZeRO's formula: the weights that kernels read, their gradients, and what the optimizer keeps.
 double Pricer::parameter_bytes(double elements, std::int64_t dp, std::int64_t zero) const {
   const strategy::Precision precision = request_.step.precision;
   const auto value = static_cast<double>(size_of(strategy::dtype_of(precision)));

@@ -10,7 +10,7 @@
 #include "baton/op/optimizer.h"
 #include "baton/plan/plan.h"
 
-/// What steps came to, as `train --json` and `simulate --json` print it (docs/measuring.md says what each key means).
+/// The result of steps, as `train --json` and `simulate --json` print it (docs/measuring.md says what each key means).
 namespace baton::job {
 
 /// A value of JSON as one of a field: a number stays a number, anything but a number or a string is its JSON text.

@@ -10,7 +10,7 @@
 /// backward, and the joint forms of two ops.
 namespace baton::plan {
 
-/// What a buffer holds, or an operand of a task must be, whatever the indices.
+/// What a buffer holds, or what an operand of a task must be, without the indices.
 struct Thing {
   enum class Tensor : std::uint8_t {
     none,
@@ -37,7 +37,7 @@ struct Making {
   op::Op op;
   std::vector<Thing> reads;
   std::vector<Thing> writes;
-  /// By thing that is written: which of its terms, where it is a sum over those who read the value or the parameter.
+  /// By thing that is written: which of its terms, if it is a sum over the readers of the value or the parameter.
   std::vector<std::uint32_t> use;
 };
 
@@ -51,7 +51,7 @@ class Meaning {
 
   /// The ways in which a thing can be made, as the first that a task writes.
   std::span<const Making> makings(const Thing& thing) const;
-  /// Of how many terms the gradient of a value or a parameter is the sum: of one for each that reads it.
+  /// The number of terms of the gradient of a value or a parameter: one per reader.
   std::uint32_t uses(const Thing& thing) const;
   /// The same thing under one name: the gradient of a value that is only passed on is that of another.
   Thing canonical(Thing thing) const;
