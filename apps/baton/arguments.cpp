@@ -55,7 +55,7 @@ namespace {
 
 bool takes_value(const CLI::Option& option) { return option.get_expected_max() > 0; }
 
-/// The option of the command that a word is, with a value behind "=" or without; null if it is none.
+/// The option of the command that a word names, with or without a value after "="; null if it names none.
 const CLI::Option* option_of(const CLI::App& command, const std::string& word) {
   return word.size() > 1 && word[0] == '-' ? command.get_option_no_throw(word.substr(0, word.find('='))) : nullptr;
 }

@@ -491,7 +491,7 @@ void add_handin_command(CLI::App& program, int& exit_code) {
                                              "Answer a homework sheet: measure, write the document, the code and the archive");
   auto words = std::make_shared<HandinWords>();
   command->add_option("sheet", words->sheet, "hw1, hw3, practical8, csye-hw4, or list to name them")->required();
-  command->add_option("--name", words->name, "who hands it in");
+  command->add_option("--name", words->name, "name of the student, for the title");
   command->add_option("-d,--devices", words->devices, "measure on this kind of device: cpu, cuda, or parts of a GPU as cuda:0/4");
   command->add_option("--cluster", words->cluster,
                       "simulate instead, on machine (this one), a name from `baton clusters` or a file");

@@ -23,7 +23,7 @@
 namespace baton::app {
 namespace {
 
-/// From a signal on: until then the step may come to its end; until then what is given up may be left behind.
+/// Times after a signal: until the first the current step may finish; until the second abandoned work may end by itself.
 constexpr int grace_ms = 400;
 constexpr int end_ms = 900;
 constexpr int end_of_rank_ms = 600;

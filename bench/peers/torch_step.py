@@ -75,7 +75,7 @@ def main():
     parser.add_argument("--depth", type=int, default=2)
     parser.add_argument("--cnn", action="store_true", help="convolutions in place of Linear+ReLU blocks")
     parser.add_argument("--batch", type=int, default=64, help="global batch")
-    parser.add_argument("--threads", type=int, default=1, help="threads a process")
+    parser.add_argument("--threads", type=int, default=1, help="threads per process")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--warmup", type=int, default=10)
     parser.add_argument("--cores", help="cores to use, e.g. 0 or 0-1; default: all")

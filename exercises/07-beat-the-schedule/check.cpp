@@ -143,7 +143,7 @@ std::string flaw_of_grid(const schedule::Grid& grid, std::int64_t micro_batches)
     return flaw;
   }
   const std::int64_t given = schedule::micro_batches(grid);
-  return given == micro_batches ? "" : fmt::format("the rows work off {} micro-batches, and there are {}", given, micro_batches);
+  return given == micro_batches ? "" : fmt::format("the rows have {} micro-batches, but there are {}", given, micro_batches);
 }
 
 std::string flaw_of_memory(const schedule::Grid& grid, std::int64_t limit) {

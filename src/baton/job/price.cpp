@@ -261,7 +261,7 @@ Pricer::Pipe Pricer::make_pipe(const PipeKey& key) {
     const std::size_t stride = recompute == Recompute::alternate ? 2
                                : recompute == Recompute::all     ? static_cast<std::size_t>(std::ceil(std::sqrt(n)))
                                                                  : 1;
-    double run = 0;  // bytes of a run of blocks whose values are made again
+    double run = 0;  // bytes of a run of blocks whose values are recomputed
     for (; b < begin + n; ++b) {
       const Unit::Block& block = one.blocks[reduced_.block_of[b]];
       const bool end_of_model = b == 0 || b + 1 == reduced_.block_of.size();

@@ -359,8 +359,8 @@ class Watch::HeartbeatThread {
     peer.snapshot = snapshot;
   }
 
-  /// Whether a rank that has no tasks computes all the same, for itself and not to see whether its waiting is over. Of the time
-  /// since it was last asked a fiftieth is enough: others may be on its core. Who ends has nothing left to compute.
+  /// Whether a rank without tasks still computes, apart from polling. A fiftieth of the time since the last check is enough,
+  /// because others may use its core. A rank that is ending has nothing left to compute.
   bool works(Peer& peer, const ranks::ProgressSnapshot& snapshot, Nanoseconds time) const {
     if (time - peer.earlier_at < interval_ * 2) {
       return false;
@@ -488,7 +488,7 @@ class Watch::HeartbeatThread {
     }
   }
 
-  /// Before all have a plan: who is to blame where all start and some do not come.
+  /// Before all have a plan: which ranks cause the stall if all are starting and some do not arrive.
   std::optional<StallDiagnosis::Stall> at_start(std::span<const ranks::ProgressSnapshot> snapshots,
                                                 const std::vector<int>& away) const {
     const bool all_start = std::all_of(snapshots.begin(), snapshots.end(), [](const ranks::ProgressSnapshot& snapshot) {

@@ -557,7 +557,7 @@ TEST(DpVsDdp, TheTableComparesDeviceZeroWithTheOthers) {
 TEST(DpVsDdp, TheBottleneckHasBytesMemoryAndBusyShares) {
   const std::string said = answer("dp-vs-ddp", "hw1/4/Q1", two_strategies(6, 4, 90, 4));
   EXPECT_TRUE(says(said, "On 4 devices: 90 B pass through it, 30 B through others (3.00 times), 90 B under DDP;"));
-  EXPECT_TRUE(says(said, "it holds 30.0 MiB against 10.0 MiB. There it computes for 90.0 % of the step, the others for 50.0 %."));
+  EXPECT_TRUE(says(said, "it holds 30.0 MiB, others 10.0 MiB. There it computes for 90.0 % of the step, the others for 50.0 %."));
   EXPECT_TRUE(says(answer("dp-vs-ddp", "hw1/4/Q1", two_strategies(6, 4, 30, 2)), "(equal: one sends, one receives)"));
   EXPECT_TRUE(says(said, "The std of step times is 2.0 % of the median, DDP's 2.0 %"));
   EXPECT_TRUE(says(answer("dp-vs-ddp", "hw1/4/Q1", simulated(two_strategies(6, 4))), "Simulated step times do not vary"));
@@ -1109,7 +1109,7 @@ std::vector<Json> in_micro_batches(double ms_in_32, std::int64_t peak_in_32, con
 
 TEST(Accumulate, TimeAndMemoryAreThoseOfTheRows) {
   EXPECT_TRUE(says(findings("accumulate", in_micro_batches(6, 4 << 20, {1.0, 0.5})),
-                   "in 32 micro-batches instead of 1 takes 6.00 ms instead of 4.00 ms per step (1.50 times) and needs "
+                   "into 32 micro-batches instead of 1 takes 6.00 ms instead of 4.00 ms per step (1.50 times) and needs "
                    "4.00 MiB instead of 8.00 MiB"));
 }
 

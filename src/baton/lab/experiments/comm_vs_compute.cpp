@@ -235,7 +235,8 @@ std::vector<std::string> causes(const Record& small, double computing, double mo
   return list;
 }
 
-/// How long communication takes beside computing says who is more efficient, but for what computing hides.
+/// The ratio of communication to computing decides which case is more efficient, except for what computing hides: says so if
+/// the efficiencies are the other way round.
 std::string what_is_hidden(const Record& small, const Record& large, bool told, double small_weight, double large_weight) {
   const bool larger = number(large, key::efficiency) > number(small, key::efficiency);
   if (!told || std::abs(large_weight / std::max(1e-9, small_weight) - 1) < 0.02 || larger == (large_weight < small_weight)) {
