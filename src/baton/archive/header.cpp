@@ -70,7 +70,7 @@ class Reader : public nlohmann::json_sax<Json> {
       state_ = ParserState::entry;
       return true;
     }
-    return fail(fmt::format("{} is of the type {}, which is not known here", entry().name, text.substr(0, 40)));
+    return fail(fmt::format("{} is of the type {}, which is not supported", entry().name, text.substr(0, 40)));
   }
 
   bool start_object(std::size_t) override {

@@ -247,7 +247,7 @@ Splitting splitting_of_ranks(const fs::path& path, std::size_t tokens) {
   constexpr std::size_t llama3_tokens = 128'000;
   constexpr std::size_t o200k_tokens = 199'998;
   if (tokens == o200k_tokens) {
-    throw unusable_tokenizer(path, "it is o200k, whose way to cut texts is not known here");
+    throw unusable_tokenizer(path, "it is o200k, whose way to cut texts is not supported");
   }
   return tokens == cl100k_tokens || tokens == llama3_tokens ? Splitting::cl100k : Splitting::gpt2;
 }

@@ -136,7 +136,7 @@ class TokenizerReader final : public Walker {
  public:
   explicit TokenizerReader(TokenizerListing& listing) : listing_(listing) {}
 
-  /// After the end: what it asks for and is not known here.
+  /// After the end: what it asks for and is not supported.
   std::string settle() {
     if (!model_type_.empty() && model_type_ != "BPE") {
       return fmt::format("its model is {}, and only BPE is known", model_type_);
@@ -145,14 +145,14 @@ class TokenizerReader final : public Walker {
       return "it has no vocabulary";
     }
     if (!normalizer_.empty()) {
-      return fmt::format("it normalizes texts ({}), which is not known here", normalizer_);
+      return fmt::format("it normalizes texts ({}), which is not supported", normalizer_);
     }
     if (cuttings_.empty() || cuttings_.back().type != "ByteLevel") {
       return fmt::format("it cuts texts by {}, and only ByteLevel is known", cuttings_.empty() ? "nothing" : cuttings_.back().type);
     }
     const Cutting& last = cuttings_.back();
     if (last.adds_blank) {
-      return "it adds a blank before texts, which is not known here";
+      return "it adds a blank before texts, which is not supported";
     }
     if (cuttings_.size() == 1 && last.by_its_rule) {
       return "";
@@ -166,7 +166,7 @@ class TokenizerReader final : public Walker {
         }
       }
     }
-    return "it cuts texts by a rule that is not known here";
+    return "it cuts texts by a rule that is not supported";
   }
 
  protected:
@@ -254,9 +254,9 @@ class TokenizerReader final : public Walker {
     } else if (key == "byte_fallback" && scalar.truth) {
       return fail("it falls back to bytes for unknown characters, which is not supported");
     } else if (key == "dropout" && !scalar.null) {
-      return fail("it leaves out merges at random (dropout), which is not known here");
+      return fail("it leaves out merges at random (dropout), which is not supported");
     } else if ((key == "continuing_subword_prefix" || key == "end_of_word_suffix") && !scalar.text.value_or("").empty()) {
-      return fail(fmt::format("it has a {}, which is not known here", key));
+      return fail(fmt::format("it has a {}, which is not supported", key));
     }
     return true;
   }
