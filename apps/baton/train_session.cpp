@@ -323,7 +323,7 @@ bool TrainSession::train_stretch() {
   const std::int64_t stretch = evaluating_->stretch(saving_->stretch(left_ - begin), run_.steps_before() + begin);
   run_stretch(stretch);
   interrupt_->wind_up();
-  // Whoever was interrupted, all ranks have ended after the same step.
+  // Whichever rank was interrupted, all have ended after the same step.
   asked_ = interrupt_->exit_code_anywhere(world());
   enough_ = steps_done() < begin + stretch || asked_ != 0;
   stretch_begin_ = 0;

@@ -294,7 +294,7 @@ struct ParseFields {
   }
 };
 
-/// A name without signs that part words here: others stand for them as %20 does for a space.
+/// A name without characters that separate words here: they are escaped, a space as %20.
 std::string one_word(std::string_view name) {
   std::string word;
   for (const char c : name) {

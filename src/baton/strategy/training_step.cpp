@@ -180,7 +180,7 @@ class Writer : private StepTensors {
     }
   }
 
-  /// The gradients of a block's parameters that were put off: each on all parts, as those that are not.
+  /// The postponed gradients of a block's parameters: each on all parts, as the others.
   void write_deferred(std::size_t r, std::size_t m, std::size_t b) {
     for (std::size_t i = 0; i < group(r)[0].micro[m].deferred.size(); ++i) {
       for (Shard& shard : group(r)) {

@@ -23,7 +23,7 @@ constexpr int nap_milliseconds = 100;
 
 Nanoseconds deadline() { return now() + Nanoseconds(longest_seconds * 1'000'000'000); }
 
-/// What rank 0 says of itself. Whoever knows the token is of this run.
+/// The address of rank 0, and a token: a peer that knows it belongs to this run.
 struct Invitation {
   std::uint64_t token = 0;
   std::uint16_t port = 0;
