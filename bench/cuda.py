@@ -174,7 +174,7 @@ def where(options):
             if event["ph"] == "X":
                 kinds[event["name"].rsplit(" ", 1)[0]].append(event["dur"])
                 traced.add(event["args"]["step"])
-        print(f"\n| {dim}x{depth}, {precision}: one step is {time:.1f} µs | tasks a step | µs each |")
+        print(f"\n| {dim}x{depth}, {precision}: one step is {time:.1f} µs | tasks per step | µs each |")
         print("|---|---:|---:|")
         for name, times in sorted(kinds.items(), key=lambda item: -sum(item[1])):
             print(f"| {name} | {len(times) // len(traced)} | {statistics.median(times):.1f} |")

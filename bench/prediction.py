@@ -217,7 +217,7 @@ def main():
     add_program(parser)
     parser.add_argument("--read", help="a prediction.json: nothing is measured")
     parser.add_argument("--into", help="a document with marks for the results")
-    parser.add_argument("--devices", nargs="+", default=["cpu:0-0", "cpu:1", "cpu:2"], help="one device is held against `single`, several against all strategies")
+    parser.add_argument("--devices", nargs="+", default=["cpu:0-0", "cpu:1", "cpu:2"], help="one device is compared under `single`, several under all strategies")
     parser.add_argument("--models", nargs="+", help="others than those of the documents")
     parser.add_argument("--batches", nargs="+")
     parser.add_argument("--strategies", nargs="+", default=STRATEGIES)

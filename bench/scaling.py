@@ -47,7 +47,7 @@ def main():
                 times.setdefault((count, "team"), []).append(step(options.baton, together, "single", *size))
                 times.setdefault((count, "sum"), []).append(bare_sum(options.baton, count, dim, depth) if count > 1 else 0)
         median = {key: statistics.median(values) for key, values in times.items()}
-        print(f"\n| {dim}x{depth}, batch {batch}: cores | `ddp`, a device a core: ms | times one core | sum of gradients alone: ms | "
+        print(f"\n| {dim}x{depth}, batch {batch}: cores | `ddp`, one device per core: ms | times one core | sum of gradients alone: ms | "
               "one device of them: ms | times one core |")
         print("|---:|---:|---:|---:|---:|---:|")
         for count in counts:

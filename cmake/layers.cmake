@@ -27,7 +27,7 @@ function(baton_layer name)
   set_property(GLOBAL APPEND PROPERTY BATON_LAYERS ${name})
 endfunction()
 
-# Reading headers is most of what compiling takes: with BATON_UNITY it is done once a folder. Experiments, which all have the same names
+# Reading headers is most of what compiling takes: with BATON_UNITY it is done once per folder. Experiments, which all have the same names
 # of their own, are compiled one by one.
 function(baton_compile_together target)
   if(NOT BATON_UNITY)

@@ -1,4 +1,4 @@
-# Runs PROGRAM and holds what it prints against the file EXPECTED.
+# Runs PROGRAM and compares what it prints with the file EXPECTED.
 execute_process(COMMAND ${PROGRAM} OUTPUT_VARIABLE printed ERROR_VARIABLE complaints RESULT_VARIABLE code)
 if(NOT code EQUAL 0)
   message(FATAL_ERROR "${PROGRAM} ended with ${code}: ${complaints}")

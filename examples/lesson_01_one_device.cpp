@@ -13,7 +13,7 @@
 using namespace baton;
 
 int main() {
-  // A stack of three blocks, each Linear(64, 64) and ReLU. It has never heard of a device.
+  // A stack of three blocks, each Linear(64, 64) and ReLU. It knows nothing of devices.
   const model::Model model = model::parse_model("mlp:dim=64,depth=3");
   std::printf("%s has %zu blocks and %ld parameters\n", model.name().c_str(), model.blocks().size(),
               static_cast<long>(model.parameter_count()));

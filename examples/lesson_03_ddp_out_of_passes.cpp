@@ -61,7 +61,7 @@ int main() {
 
   const plan::Plan by_hand = strategy::compile(request, {"ddp by hand", "three passes", build_by_hand});
   const plan::Plan named = strategy::compile(request);
-  std::printf("The law holds: %s\n", plan::verify(by_hand).holds() ? "yes" : "no");
+  std::printf("The rules hold: %s\n", plan::verify(by_hand).holds() ? "yes" : "no");
   for (const plan::Plan* plan : {&by_hand, &named}) {
     const plan::Totals totals = plan::totals_by_device(*plan)[0];
     std::printf("%s\n  a device: %ld tasks, %ld all-reduces, %ld bytes sent\n", plan->title().c_str(),

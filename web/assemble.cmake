@@ -53,7 +53,7 @@ endif()
 set(licences "")
 if(charts)
   bundle(charts.js script)
-  # What the bundle holds of others goes with their terms.
+  # The licences of code by others in the bundle are included.
   foreach(package vega vega-lite d3-array)
     file(READ ${WORK}/node_modules/${package}/LICENSE text)
     string(APPEND licences "\n${package}\n\n${text}")

@@ -29,14 +29,14 @@ void require_text(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (!is_utf8(word)) {
-      throw usage_error("'{}' is no text in UTF-8, which names and paths have to be", word);
+      throw usage_error("'{}' is not UTF-8 text, but names and paths must be", word);
     }
     std::string shown = word;
     if (std::string_view(argv[1]) == "sample" && (word.starts_with("--prompt=") || std::string_view(argv[i - 1]) == "--prompt")) {
       std::erase_if(shown, [](char c) { return c == '\n' || c == '\t'; });  // a prompt is a text of several lines
     }
     if (steers_terminal(shown)) {
-      throw usage_error("'{}' has signs that no terminal shows: give it another name", word);
+      throw usage_error("'{}' has characters that a terminal does not show: give it another name", word);
     }
   }
 }
@@ -55,7 +55,7 @@ namespace {
 
 bool takes_value(const CLI::Option& option) { return option.get_expected_max() > 0; }
 
-/// The option of the command that a word is, with a value behind "=" or without; null if it is none.
+/// The option of the command that a word names, with or without a value after "="; null if it names none.
 const CLI::Option* option_of(const CLI::App& command, const std::string& word) {
   return word.size() > 1 && word[0] == '-' ? command.get_option_no_throw(word.substr(0, word.find('='))) : nullptr;
 }
@@ -124,7 +124,7 @@ std::string unexpected(const CLI::App& program) {
   }
   const std::string word = program.remaining(true).at(0);
   if (command != &program && !program.remaining().empty() && option_of(*command, word) != nullptr) {
-    return fmt::format("{} belongs behind the command: {} {}", word, path, word);
+    return fmt::format("{} belongs after the command: {} {}", word, path, word);
   }
   if (const std::string hint = meant_by(word.substr(0, word.find('='))); !hint.empty()) {
     return fmt::format("{} does not know '{}': {}", path, word, hint);

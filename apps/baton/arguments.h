@@ -11,14 +11,14 @@ namespace baton::app {
 /// not in their values.
 std::vector<std::string> arguments(int argc, char** argv);
 
-/// What is given comes again in results, which are UTF-8, and on the terminal: a usage error names a word that cannot.
+/// Words appear again in results, which are UTF-8, and on the terminal: a usage error names a word that cannot.
 void require_text(int argc, char** argv);
 
 /// A usage error if there is no such command.
 void require_command(const CLI::App& program, const std::string& word);
 
-/// A usage error if a flag that takes a value has none: CLI11 would take the word behind `--checkpoint=`, and a flag behind
-/// `--checkpoint`, for the value. Words are last first.
+/// A usage error if a flag that takes a value has none: CLI11 would take the word after `--checkpoint=`, and a flag after
+/// `--checkpoint`, as the value. Words are last first.
 void require_values(const CLI::App& program, const std::vector<std::string>& words);
 
 /// Says which word the command does not know, and what may have been meant.

@@ -150,7 +150,7 @@ void add_check_command(CLI::App& program, int& exit_code) {
         throw usage_error("{} is given, but no answer to check: name its folder, or --class with the folder of a class", name);
       }
       if (option->count() > 0 && (name == "--jobs" || name == "--csv")) {
-        throw usage_error("{} goes with --class: leave it out for a single answer", name);
+        throw usage_error("{} works only with --class: leave it out for a single answer", name);
       }
     }
     if (!words->folder.empty()) {

@@ -84,10 +84,10 @@ void print_devices(const job::Fit& fit) {
   if (fit.devices[0].copies > 1) {
     fmt::print("each row stands for {} identical devices\n", fit.devices[0].copies);
   }
-  fmt::print("apart: what tasks that run side by side keep apart, and gaps between buffers\n");
+  fmt::print("apart: memory that cannot be shared because tasks run side by side, and gaps between buffers\n");
 }
 
-/// What the program would take from the devices, which is asked where its profile says it.
+/// What the simulated program would take from the devices; printed only if its profile says how it allocates.
 void print_reserved(const job::Fit& fit) {
   std::vector<std::string> columns{"stage", "reserved"};
   for (const auto& [cause, bytes] : fit.reserved[0].causes) {
@@ -123,7 +123,7 @@ void print_one(const job::Fit& fit, const std::vector<job::Fit>& smaller) {
     for (const job::Fit& one : smaller) {
       table.row({one.name, to_text(one.needed()), one.fits() ? "yes" : "no", split_flags(one.spec)});
     }
-    fmt::print("{}", smaller.empty() ? "no single change of the split does\n" : table.text());
+    fmt::print("{}", smaller.empty() ? "no single change of the split makes it smaller\n" : table.text());
   }
 }
 
@@ -145,7 +145,7 @@ void print_list(const job::FitList& list, const FitWords& words, std::size_t top
       "compiled and laid out, {} are refused\n\n",
       list.considered, list.impossible, to_text(list.limit), list.likely, list.laid_out, list.refused);
   if (list.smallest.empty()) {
-    fmt::print("No: of the splits that were laid out none fits.{}\n",
+    fmt::print("No: none of the splits that were laid out fits.{}\n",
                list.nearest ? fmt::format(" The smallest is {}, which needs {} of {}.", list.nearest->name,
                                           to_text(list.nearest->needed()), to_text(list.limit))
                             : "");
@@ -155,8 +155,8 @@ void print_list(const job::FitList& list, const FitWords& words, std::size_t top
   print_rows(list.fastest, top);
   fmt::print("\nThe smallest\n");
   print_rows(list.smallest, top);
-  fmt::print("\nThe split of one: {} fit --model {} --cluster {} {}\n", called_as(), shell_word(words.job.model),
-             shell_word(words.job.cluster), split_flags(list.fastest[0].spec));
+  fmt::print("\nThe memory of one split by cause, for example: {} fit --model {} --cluster {} {}\n", called_as(),
+             shell_word(words.job.model), shell_word(words.job.cluster), split_flags(list.fastest[0].spec));
 }
 
 void fit(FitWords words) {
@@ -164,7 +164,7 @@ void fit(FitWords words) {
   settle_outputs({&words.json});
   const Interrupt interrupt;
   if (words.job.cluster.empty() || job::is_this_machine(words.job.cluster)) {
-    throw usage_error("whether a job fits is asked of a cluster: give it one with --cluster");
+    throw usage_error("fit needs a machine to fit the job into: give one with --cluster");
   }
   Json json{{"command", command_line()}, {"cluster", words.job.cluster}};
   if (is_split(words.job)) {

@@ -462,7 +462,7 @@ void hand_in(const HandinWords& words, int& exit_code) {
   try {
     print = write_handin_pdf(folder, document, files);
   } catch (const Stopped&) {
-    throw Stopped(fmt::format("interrupted before the archive was written; this command goes on: {}", again));
+    throw Stopped(fmt::format("interrupted before the archive was written; this command continues: {}", again));
   }
   const std::string archive = sheet.id + ".tar.gz";
   write_whole(folder / archive, sheet::to_tarball(sheet.id, files));
@@ -491,12 +491,12 @@ void add_handin_command(CLI::App& program, int& exit_code) {
                                              "Answer a homework sheet: measure, write the document, the code and the archive");
   auto words = std::make_shared<HandinWords>();
   command->add_option("sheet", words->sheet, "hw1, hw3, practical8, csye-hw4, or list to name them")->required();
-  command->add_option("--name", words->name, "who hands it in");
+  command->add_option("--name", words->name, "name of the student, for the title");
   command->add_option("-d,--devices", words->devices, "measure on this kind of device: cpu, cuda, or parts of a GPU as cuda:0/4");
   command->add_option("--cluster", words->cluster,
                       "simulate instead, on machine (this one), a name from `baton clusters` or a file");
-  command->add_option("--option", words->option, "of a task that leaves a choice: A, B or C (A)");
-  command->add_option("--preset", words->preset, "quick or full, which has the sheet's sizes (full, but quick on CPUs)");
+  command->add_option("--option", words->option, "which option to answer if a task leaves a choice: A, B or C (default: A)");
+  command->add_option("--preset", words->preset, "quick, or full for the sheet's sizes (default: full; quick on CPUs)");
   command->add_option("--out", words->out, "the folder to write (handin-SHEET)");
   command->add_option("--time-limit", words->limit, "for one point, as 2s");
   command->add_flag("--resume", words->resume, "continue in the existing folder");

@@ -72,7 +72,7 @@ std::vector<Host> read_hosts(const std::string& path) {
         host.slots = parse_integer(std::string_view(word).substr(6), fmt::format("the slots of {} in {}", host.name, path), 1,
                                    4096);
       } else {
-        throw usage_error("{} says '{}' of {}, but a line is a name and slots=N", path, word, host.name);
+        throw usage_error("{} has '{}' after {}, but a line is a name and slots=N", path, word, host.name);
       }
     }
     hosts.push_back(std::move(host));

@@ -72,7 +72,7 @@ std::shared_ptr<const data::Tokenizer> open_tokenizer(const SampleWords& words, 
                     folder.string());
 }
 
-/// Prints text as it comes, whole characters at a time and without signs that steer terminals.
+/// Prints text as it comes, whole characters at a time and without control characters.
 class TextPrinter {
  public:
   void print(std::string_view bytes) {

@@ -130,7 +130,7 @@ void make_tokens(const TokensWords& words) {
 }  // namespace
 
 void add_tokens_command(CLI::App& program) {
-  CLI::App* command = program.add_subcommand("tokens", "Make a file of tokens of texts, to train on");
+  CLI::App* command = program.add_subcommand("tokens", "Turn texts into a file of tokens to train on");
   auto words = std::make_shared<TokensWords>();
   command->add_option("FILE", words->files, "texts in UTF-8; several follow each other")->required();
   command
@@ -141,9 +141,8 @@ void add_tokens_command(CLI::App& program) {
   command->add_option("--val", words->val, "write the last share of the text, such as 0.1, to val.bin and the rest to train.bin")
       ->capture_default_str();
   command->footer(
-      "\nThe file has llm.c's format. The tokenizer is written beside it. Between two texts stands the tokenizer's end of text, if "
-      "it\n"
-      "has one.\n"
+      "\nThe file has llm.c's format. The tokenizer is written beside it. Two texts are separated by the tokenizer's end-of-text\n"
+      "token, if it has one.\n"
       "\nExamples:\n  baton tokens input.txt --tokenizer chars --val 0.1 --out shakespeare\n"
       "  baton tokens a.txt b.txt --tokenizer gpt2/tokenizer.json --out train.bin");
   command->callback([words] { make_tokens(*words); });

@@ -187,15 +187,14 @@ void validate(ValidateWords words, int& exit_code) {
 }  // namespace
 
 void add_validate_command(CLI::App& program, int& exit_code) {
-  CLI::App* command = program.add_subcommand("validate", "Hold predictions against tables of measured times that others published");
+  CLI::App* command = program.add_subcommand("validate", "Compare predictions with tables of measured times that others published");
   auto words = std::make_shared<ValidateWords>();
-  command->add_option("tables", words->paths, "CSV files, or folders of them; what a table holds is told by its columns")
+  command->add_option("tables", words->paths, "CSV files, or folders of them; the columns of a table say what it holds")
       ->type_name("PATH")
       ->required();
   command->add_option("--cluster", words->cluster, "the machine of tables that name no GPU")->type_name("CLUSTER");
   command
-      ->add_option("--software", words->software,
-                   "the software profile of all rows, instead of the one that their columns speak for")
+      ->add_option("--software", words->software, "the software profile of all rows, instead of the one that their columns suggest")
       ->type_name("NAME");
   command->add_option("--out", words->out, "write each point as CSV, to a file or to standard output with -")->type_name("FILE");
   command

@@ -19,7 +19,7 @@ constexpr std::size_t most_values_of_a_claim = 10'000'000;
 void verify_result(const std::string& path, int& exit_code) {
   const lab::Json result = lab::parse_json(read_file(path, "the result " + path, largest_claim), most_values_of_a_claim);
   if (result.is_discarded()) {
-    throw usage_error("{} is no JSON, and so no result of train --json", path);
+    throw usage_error("{} is not JSON, so it is not a result of train --json", path);
   }
   const Interrupt interrupt;
   std::optional<ProgressBar> bar;
@@ -39,13 +39,13 @@ void verify_result(const std::string& path, int& exit_code) {
 
 void add_verify_result_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("verify-result",
-                                             "Train again what a result is of, and compare seed, steps and losses");
+                                             "Repeat the training of a result, and compare seed, steps and losses");
   auto path = std::make_shared<std::string>();
   command->add_option("file", *path, "a result of `baton train --json`")->required()->type_name("FILE");
   command->footer(
-      "\nLosses of CPUs have to be the same bit by bit. So have those of a GPU if one of its kind is here; otherwise they may "
-      "differ by "
-      "1e-4.\n\nExamples:\n  baton train --strategy ddp --devices cpu:2 --json result.json\n  baton verify-result result.json");
+      "\nLosses computed on CPUs must be the same bit by bit. So must those of a GPU if this machine has the same kind of GPU;\n"
+      "otherwise they may differ by 1e-4.\n\nExamples:\n  baton train --strategy ddp --devices cpu:2 --json result.json\n  baton "
+      "verify-result result.json");
   command->callback([path, &exit_code] { verify_result(*path, exit_code); });
 }
 

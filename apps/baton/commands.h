@@ -6,8 +6,8 @@
 
 namespace baton::app {
 
-/// Each adds its command to the program. A command runs when the line is parsed, throws what is wrong, and sets the exit
-/// code where the work was cut short.
+/// Each adds its command to the program. A command runs when the line is parsed, throws errors, and sets the exit
+/// code if the work was cut short.
 void add_bench_command(CLI::App& program, int& exit_code);
 void add_devices_command(CLI::App& program);
 void add_plan_command(CLI::App& program);
@@ -39,7 +39,7 @@ void add_lab_command(CLI::App& program, int& exit_code);
 void add_handin_command(CLI::App& program, int& exit_code);
 /// Marks exercises.
 void add_check_command(CLI::App& program, int& exit_code);
-/// Trains again what a result is of.
+/// Repeats the training of a result.
 void add_verify_result_command(CLI::App& program, int& exit_code);
 void add_report_command(CLI::App& program, int& exit_code);
 void add_compare_command(CLI::App& program, int& exit_code);
@@ -49,10 +49,10 @@ void add_manual_commands(CLI::App& program);
 /// The ranks that the program was started as. Rank 0 alone prints.
 ranks::World& world();
 
-/// How many steps `train` makes where it is not told.
+/// The default number of steps of `train`.
 constexpr std::int64_t usual_steps = 30;
 
-/// How a run ends whose rank was lost: another attempt may end otherwise.
+/// The exit code of a run that lost a rank: another attempt may succeed.
 constexpr int lost_rank_exit_code = 75;
 
 /// The command line as the user wrote it: what reproduces a result.

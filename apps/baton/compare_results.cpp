@@ -23,7 +23,7 @@ Json read_result(const std::string& path) {
   Json result = lab::parse_json(read_file(path, "the result " + path, largest_result), most_values);
   const auto is_number = [&](const char* key) { return result.contains(key) && result[key].is_number(); };
   if (!result.is_object() || !is_number("time_per_step_ns") || !result.contains("losses") || !result["losses"].is_array()) {
-    throw usage_error("{} is no result of train --json, nor of its PyTorch twin", path);
+    throw usage_error("{} is not a result of train --json or of its PyTorch twin", path);
   }
   return result;
 }

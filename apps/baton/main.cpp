@@ -254,7 +254,7 @@ int run(int argc, char** argv) {
     return complain(std::string(error.what()), error.kind() == Error::Kind::usage ? 2 : 1);
   } catch (const std::system_error& error) {
     if (error.code() == std::errc::broken_pipe) {
-      return 1;  // whoever read the output has seen enough
+      return 1;  // the reader of the output has closed it
     }
     if (error.code() == std::errc::resource_unavailable_try_again) {
       return complain("no further thread can be started: memory is short, or too many threads run already", 1);

@@ -44,13 +44,13 @@ std::string setting_text(const std::optional<Number>& value) {
   return value ? fmt::format("{}", *value) : "";
 }
 
-/// What all ranks must have been given alike: every field of a job but those that say what a rank itself has.
+/// The settings that all ranks must share: every field of a job except those that describe the rank itself.
 void add_settings(const job::JobSpec& spec, std::vector<exec::Setting>& settings);
 
 /// The flags that say what data a job reads: commands that only time or simulate its step refuse them.
 const std::vector<std::string>& data_flags();
 
-/// Keeps flags of a job out of help, completion and manual: the command refuses them, in a sentence to whoever tries.
+/// Hides flags of a job from help, completion and manual: the command refuses them with a sentence.
 void hide_job_flags(CLI::App& command, const std::vector<std::string>& names);
 
 }  // namespace baton::app

@@ -23,14 +23,14 @@
 namespace baton::app {
 namespace {
 
-/// From a signal on: until then the step may come to its end; until then what is given up may be left behind.
+/// Times after a signal: until the first the current step may finish; until the second abandoned work may end by itself.
 constexpr int grace_ms = 400;
 constexpr int end_ms = 900;
 constexpr int end_of_rank_ms = 600;
 /// How long a reader of a pipe may take for what is put together after a signal.
 constexpr int reader_ms = 400;
 constexpr int poll_ms = 50;
-/// Whoever signals a process and its group, as timeout(1) does, means one signal.
+/// Two signals within this time count as one: timeout(1) signals both the process and its group.
 constexpr int same_ms = 100;
 
 std::array<int, 2> signal_pipe{-1, -1};  // a pipe, through which the handler tells the thread

@@ -5,9 +5,9 @@
 
 #include "baton/ranks/world.h"
 
-/// How the program ends when SIGINT, SIGTERM or SIGHUP asks it to. The first one lets the step under way come to its end for a
-/// moment; then it is given up (`asked_to_stop_at_once`); and before a second is over the process ends, unless the command has
-/// noticed and is putting together what it has. A second signal ends it at once. Exit codes are 128 and the signal's number.
+/// How the program ends after SIGINT, SIGTERM or SIGHUP. After the first signal the current step may finish for a moment; then it
+/// is abandoned (`asked_to_stop_at_once`); and within a second the process ends, unless the command has noticed and is saving its
+/// results. A second signal ends it at once. Exit codes are 128 plus the number of the signal.
 namespace baton::app {
 
 /// From now on. Signals that were ignored when the program began, as under nohup, stay so. One of several ranks ends earlier if it
@@ -18,15 +18,15 @@ void watch_for_signals(bool several_ranks);
 class Interrupt {
  public:
   bool asked() const;
-  /// The command has left its work. If that is because it was asked to, it takes the time it needs to keep what it has.
+  /// The command has stopped working. If it was asked to, it now has the time it needs to save its results.
   void wind_up() const;
-  /// 128 and the number of the first signal.
+  /// 128 plus the number of the first signal.
   int exit_code() const;
   /// That of a rank that was asked, the same for all, which call it together; 0 if none was.
   int exit_code_anywhere(ranks::World& world) const;
 };
 
-/// While it lives, something is being kept that is not to be left in the middle for a first signal.
+/// While it lives, something is being saved that a first signal must not interrupt.
 class Keeping {
  public:
   Keeping();
@@ -45,19 +45,19 @@ class PipeWrite {
   PipeWrite& operator=(const PipeWrite&) = delete;
 };
 
-/// What was printed so far is let out, unless somebody is stuck printing it or nobody takes it.
+/// Flushes what was printed so far, unless a thread is stuck printing or nobody reads it.
 void flush_output();
 
-/// What is said if the process ends in the middle of its work, as "nothing is saved".
+/// The sentence that is printed if the process ends in the middle of its work, as "nothing is saved".
 void say_if_stopped(std::string words);
 /// Called, once, before the process ends in the middle of its work; what other ranks need to know.
 void call_if_stopped(std::function<void()> action);
-/// Called when the step under way is given up for a signal, which other ranks need to know.
+/// Called when the current step is abandoned because of a signal, which other ranks need to know.
 void call_if_given_up(std::function<void(int signal)> action);
-/// Another rank has given up its step for this signal: this one does so too.
+/// Another rank has abandoned its step because of this signal: this one does so too.
 void give_up_with(int signal);
 
-/// Ends the process in the middle of its work with a sentence, after that, and takes unfinished files along.
+/// Ends the process in the middle of its work with that sentence, and removes unfinished files.
 [[noreturn]] void end_stopped(const std::string& sentence);
 
 }  // namespace baton::app

@@ -12,7 +12,7 @@ std::string describe_cores(const cluster::Device& device);
 /// "0.12345"; whatever its sign bit, what is no number is "nan".
 std::string loss_text(double loss);
 
-/// A note where a job leaves all devices but one alone; empty elsewhere.
+/// A note if a job uses only one of several devices; otherwise empty.
 std::string unused_note(const training::Job& job);
 
 /// Where each device's step went, its memory and its bytes: a table for the terminal.

@@ -8,7 +8,7 @@
 
 namespace baton::app {
 
-/// A bar on the terminal's standard error while something long goes on; nothing if that is no terminal.
+/// A progress bar on standard error during long work; nothing if that is not a terminal.
 class ProgressBar {
  public:
   /// Shown as a share of the whole, and not as one number of another.
@@ -32,14 +32,14 @@ class ProgressBar {
 
 /// "-" or a path. A file is whole or not there.
 void write_output(const std::string& path, const std::string& text);
-/// Of the paths that a command was given (empty: none), throws what `write_output` would throw, before the work that it is to keep
-/// has begun; and a usage error if two lead to the same place. A path that stands for standard output becomes "-".
+/// For the paths that a command was given (empty: none), throws what `write_output` would throw, before the work whose results they
+/// get has begun; and a usage error if two lead to the same file. A path that stands for standard output becomes "-".
 void settle_outputs(std::initializer_list<std::string*> paths);
 
-/// One line of text that a terminal only shows: what files and flags brought along may be long, and hold signs that steer
+/// One line of text without control characters: text from files and flags may be long, and contain characters that control
 /// terminals.
 std::string printable(const std::string& sentence);
-/// Whether text in UTF-8 has such signs.
+/// Whether text in UTF-8 has such characters.
 bool steers_terminal(const std::string& text);
 
 /// A word as a shell takes it for one.

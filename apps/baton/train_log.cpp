@@ -64,7 +64,7 @@ std::int64_t tokens_of_a_sample(const training::Job& job) {
   return job.model().blocks().front().values.front().integers ? job.model().input().elements() : 0;
 }
 
-/// Steps of an epoch; 0 where there are no epochs.
+/// Steps of an epoch; 0 if there are no epochs.
 std::int64_t steps_of_an_epoch(const training::Job& job) {
   return job.data() != nullptr ? job.data()->training().order().steps_per_epoch() : 0;
 }

@@ -20,7 +20,7 @@ struct LogEntry {
   std::optional<double> samples_per_s;
   std::optional<double> tokens_per_s;
   std::optional<double> mfu;        // the share of the devices' peak
-  std::optional<double> data_wait;  // the share of the time that nothing but data was waited for
+  std::optional<double> data_wait;  // the share of the time in which devices waited only for data
   std::optional<training::Evaluation> evaluation;
   double seconds = 0;  // since the training began
 };
@@ -29,7 +29,7 @@ lab::Json to_json(const LogEntry& entry);
 /// How many per second, in plain digits.
 std::string rate_text(double number);
 
-/// What a training says of itself while it runs: lines on the terminal, a CSV file, a file of JSON lines. Every line is written as
+/// The log of a training while it runs: lines on the terminal, a CSV file, a file of JSON lines. Every line is written as
 /// soon as it is known.
 class TrainLog {
  public:
@@ -100,7 +100,7 @@ class TrainLog {
 /// "loss 0.31, accuracy 90.1 %".
 std::string evaluation_text(const training::Evaluation& evaluation);
 
-/// How many steps one line stands for where nobody says: some fifty lines, a round number of steps each.
+/// The default number of steps per line: a round number that gives some fifty lines.
 std::int64_t usual_interval(std::int64_t steps);
 
 /// The page of a training: its curves, in one file that needs nothing else.

@@ -13,7 +13,7 @@
 
 namespace baton::app {
 
-/// Saves now and then where the user asked for it. All ranks take part; rank 0 alone reads and writes files.
+/// Saves now and then if the user asked for it. All ranks take part; rank 0 alone reads and writes files.
 class Saving {
  public:
   Saving(const TrainWords& words, training::Training& run);
@@ -35,7 +35,7 @@ class Saving {
   const std::string& last() const { return last_; }
   /// The steps done by then.
   std::int64_t saved_step() const { return saved_step_; }
-  /// What the run that was continued from was given otherwise, in words.
+  /// In words, which settings differ from those of the run that is continued.
   const std::vector<std::string>& differences() const { return differences_; }
 
  private:

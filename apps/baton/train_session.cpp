@@ -41,14 +41,14 @@ std::string how_to_go_on(const TrainWords& words, const Saving& saving) {
   return fmt::format("; continue with: {}{}", printable(command_line()), words.resume ? "" : " --resume");
 }
 
-/// What stays of a run that ends in the middle of a step.
+/// What is kept of a run that ends in the middle of a step.
 std::string what_stands(const TrainWords& words, const Saving& saving) {
   return saving.last().empty() ? "nothing is saved"
-                               : fmt::format("the checkpoint of step {} stands: {}{}", saving.saved_step(),
+                               : fmt::format("the checkpoint of step {} is kept: {}{}", saving.saved_step(),
                                              printable(saving.last()), how_to_go_on(words, saving));
 }
 
-/// Who runs the device, where that is not this process alone.
+/// Which rank runs the device; empty if there is only one.
 std::string describe_rank(const cluster::Device& device) {
   const ranks::RankHost& place = world().hosts()[static_cast<std::size_t>(device.rank)];
   return world().alone() ? "" : fmt::format(", rank {} on {}", device.rank, place.host);
@@ -323,7 +323,7 @@ bool TrainSession::train_stretch() {
   const std::int64_t stretch = evaluating_->stretch(saving_->stretch(left_ - begin), run_.steps_before() + begin);
   run_stretch(stretch);
   interrupt_->wind_up();
-  // Whoever was interrupted, all ranks have ended after the same step.
+  // Whichever rank was interrupted, all have ended after the same step.
   asked_ = interrupt_->exit_code_anywhere(world());
   enough_ = steps_done() < begin + stretch || asked_ != 0;
   stretch_begin_ = 0;
@@ -379,14 +379,14 @@ void TrainSession::evaluate(std::int64_t step) {
       return world().alone() ? !interrupt_->asked() : true;  // ranks stop together, after it
     });
   } catch (const Stopped&) {
-    check(interrupt_->asked(), "an evaluation was stopped, and nobody asked for that");
+    check(interrupt_->asked(), "an evaluation was stopped without an interrupt");
   }
   interrupt_->wind_up();
   bar_->clear();
   if (!evaluation) {
     exit_code_ = interrupt_->exit_code();
     fmt::print(stderr, "baton: the evaluation at step {} was interrupted, so it has no result{}\n", step,
-               saving_->last().empty() ? "" : "; it is made again when the training goes on");
+               saving_->last().empty() ? "" : "; it is repeated when the training continues");
     return;
   }
   const std::string line = lines_->add(*evaluation);

@@ -25,16 +25,16 @@ class TrainSession {
   TrainSession(const TrainSession&) = delete;
   TrainSession& operator=(const TrainSession&) = delete;
 
-  /// Trains, and says and writes what came of it; returns the exit code of the program.
+  /// Trains, prints and writes the results; returns the exit code of the program.
   int train();
 
  private:
-  /// What all ranks must have been asked for alike.
+  /// The settings that all ranks must share.
   void require_same_flags() const;
   void settle_files();
   std::int64_t steps_done() const { return static_cast<std::int64_t>(run_.losses().size()); }  // of this run
 
-  /// What is trained on which devices, and what to know of it beforehand.
+  /// Prints what is trained on which devices, and notes about it.
   void announce() const;
   void print_devices() const;
   void print_notes() const;
@@ -57,7 +57,7 @@ class TrainSession {
   training::Training run_;
   Length length_;
   std::int64_t log_every_;  // steps per line; 0: a line per step without the columns of a log
-  bool speaks_;             // of all ranks this one
+  bool speaks_;             // whether this rank prints
   bool to_stdout_ = false;  // what it says; otherwise results go there
   bool prints_steps_ = false;
   std::optional<Evaluating> evaluating_;
@@ -71,7 +71,7 @@ class TrainSession {
   std::optional<ProgressBar> bar_;
   std::int64_t shown_ = 0;         // steps of this run that were printed
   std::size_t stretch_begin_ = 0;  // the step of this run that the lists of a stretch begin with
-  bool enough_ = false;            // somebody asked to stop,
+  bool enough_ = false;            // a rank was asked to stop,
   int asked_ = 0;                  // with this exit code
   std::string unsavable_;          // what is not finite; empty: all is
   int exit_code_ = 0;

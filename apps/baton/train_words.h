@@ -10,7 +10,7 @@ namespace baton::app {
 
 /// The most steps that a training may have, and the most that a flag may count.
 constexpr std::int64_t most_steps = 10'000'000;
-/// How many checkpoints are kept where it is not said.
+/// The default number of checkpoints to keep.
 constexpr std::int64_t usual_keep = 3;
 
 /// The flags of `baton train`.

@@ -41,7 +41,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1, help="threads a process")
+    parser.add_argument("--threads", type=int, default=1, help="threads per process")
     options = parser.parse_args()
     if options.bytes < 4 or options.bytes % 4:
         parser.error(f"--bytes {options.bytes} is not a whole number of float32 values")

@@ -3,8 +3,8 @@
     python3 bench/peers/torch_gpu.py --dim 1024 --depth 2 --batch 64 --precision tf32 --ways eager,graph
 
 times a step of Linear+ReLU blocks with mean squared error and SGD 0.01. Times, in microseconds, are the median over steps of what
-passes between a CUDA event before a step and one behind it, at most four steps under way at once, as Baton times its own. The ways:
-`eager`; `graph`, the whole step as a CUDA graph (static inputs, gradients made anew in the graph's memory); `compile`, a model
+passes between a CUDA event before a step and one after it, at most four steps under way at once, as Baton times its own. The ways:
+`eager`; `graph`, the whole step as a CUDA graph (static inputs, gradients made again in the graph's memory); `compile`, a model
 compiled by torch.compile (max-autotune), the whole step as a CUDA graph again; `ddp`, eager under DistributedDataParallel of one
 rank. bf16 is autocast with float32 weights. Each with the most memory its tensors took, or with the reason why it does not run.
 Further batches may follow the first (`--batch 64,1024`): then there is one such object per batch. `--products` adds `products_us`,

@@ -7,7 +7,7 @@
     /usr/bin/python3 bench/peers/torch_step.py --gpt --depth 4 --heads 4 --dim 128 --context 64 --vocab 65 --batch 12
 
 A step's time runs from before its forward to after its optimizer step. With --ddp N the global batch is divided over N
-processes joined by gloo over loopback, with --threads threads each, not pinned (one core per rank is no faster); rank 0
+processes joined by gloo over loopback, with --threads threads each, not pinned (one core per rank is not faster); rank 0
 keeps the time. Needs python3-torch and libopenblas0-openmp.
 """
 

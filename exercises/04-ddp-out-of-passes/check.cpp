@@ -51,7 +51,7 @@ std::string flaw_in_rows(const plan::Plan& plan, const plan::Plan& wanted) {
     }
     return list;
   };
-  return rows(plan) == rows(wanted) ? "" : "the rows of the batch are not divided over the devices as evenly as can be";
+  return rows(plan) == rows(wanted) ? "" : "the rows of the batch are not divided over the devices as evenly as possible";
 }
 
 std::string flaw_in_losses(const std::vector<double>& got, const std::vector<double>& wanted) {

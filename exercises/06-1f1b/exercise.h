@@ -10,5 +10,5 @@ struct Action {
 
 /// What each device does, in order: device d has stage d of the pipeline. Nothing is said about time: an action runs as soon as
 /// its device is free and what it needs is there. A forward needs the forward of the stage before, a backward the backward of the
-/// stage behind; on the last stage it needs the forward.
+/// next stage; on the last stage it needs the forward.
 std::vector<std::vector<Action>> one_forward_one_backward(int devices, int micro_batches);

@@ -143,7 +143,7 @@ std::string flaw_of_grid(const schedule::Grid& grid, std::int64_t micro_batches)
     return flaw;
   }
   const std::int64_t given = schedule::micro_batches(grid);
-  return given == micro_batches ? "" : fmt::format("the rows work off {} micro-batches, and there are {}", given, micro_batches);
+  return given == micro_batches ? "" : fmt::format("the rows have {} micro-batches, but there are {}", given, micro_batches);
 }
 
 std::string flaw_of_memory(const schedule::Grid& grid, std::int64_t limit) {
@@ -160,7 +160,7 @@ void check_beat_the_schedule(Session& session) {
   Part& memory = session.part("no device keeps more activations than it may", 2);
   Part& near = session.part("a step takes at most 10 % longer than with the best of Baton's schedules that keep the limit", 2);
   Part& no_longer = session.part("a step takes no longer than with that schedule", 2);
-  Part& beaten = session.part("steps are at least 10 % shorter than with that schedule, in the mean over all cases", 2);
+  Part& beaten = session.part("steps are at least 10 % shorter than with that schedule, on average over all cases", 2);
   double logarithms = 0;
   int beaten_cases = 0;
   std::string unfit;

@@ -28,7 +28,7 @@ using Rows = std::vector<std::vector<Action>>;
 using Simulate = std::function<double(const Rows& rows)>;
 
 /// The rows of a short step. An action runs as soon as its device is free and what it needs has arrived: F needs the forward
-/// of the stage before; I needs the forward of its own stage and the input's gradient of the stage behind; W needs the I of its
+/// of the stage before; I needs the forward of its own stage and the input's gradient of the next stage; W needs the I of its
 /// stage. A device keeps the activation of a micro-batch from the start of its F to the end of its W. A device sends and receives
 /// in one order, which follows from the rows, so that now and then a message waits for another: the simulator knows this.
 Rows schedule(const Pipeline& pipeline, const Simulate& simulate);

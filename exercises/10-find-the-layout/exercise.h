@@ -28,7 +28,7 @@ struct Layout {
   int pp = 1;              // devices that the blocks of a replica are spread over
   int tp = 1;              // devices that each tensor is divided over; of one node if they are not more than a node has
   int zero = 0;            // with several replicas: 1 optimizer states, 2 gradients too, 3 parameters too are divided over them
-  int micro_batches = 1;   // that the samples of a replica are worked off in: 1, 2, 4 or 8
+  int micro_batches = 1;   // that the samples of a replica are split into: 1, 2, 4 or 8
   bool recompute = false;  // activations in the backward, instead of keeping all
 
   bool operator==(const Layout&) const = default;

@@ -4,7 +4,7 @@
 #include "exercise.h"
 
 // Two families of schedules, each with some numbers to choose. All of them are timed by a model without links that wait; those that
-// are shortest by it, and the ones that are known, are simulated. Micro-batches are worked off in order.
+// are shortest by it, and the ones that are known, are simulated. Micro-batches run in order.
 namespace {
 
 constexpr int never = std::numeric_limits<int>::max();

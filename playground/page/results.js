@@ -11,12 +11,12 @@ import {drawnSchedule, pastedCluster} from './controls.js';
 const listed = (numbers) => [numbers.slice(0, -1).join(', '), numbers[numbers.length - 1]].filter((part) => part !== '').join(' or ');
 
 const timeParts = [
-  {key: 'busy', name: 'computing', kind: 'forward'}, {key: 'exposed', name: 'communication in the open', kind: 'communication'},
+  {key: 'busy', name: 'computing', kind: 'forward'}, {key: 'exposed', name: 'exposed communication', kind: 'communication'},
   {key: 'waiting', name: 'waiting for others', kind: 'waiting'}, {key: 'delayed', name: 'delay', kind: 'delay'}, {key: 'rest', name: 'nothing to do', kind: 'idle'}];
 const memoryParts = [
   {key: 'parameters', name: 'parameters', kind: 'forward'}, {key: 'gradients', name: 'gradients', kind: 'backward'},
   {key: 'states', name: 'optimizer states', kind: 'update'}, {key: 'activations', name: 'activations', kind: 'communication'},
-  {key: 'other', name: 'other', kind: 'other'}, {key: 'apart', name: 'kept apart by the plan', kind: 'idle'}];
+  {key: 'other', name: 'other', kind: 'other'}, {key: 'apart', name: 'held for parallel lanes, and gaps', kind: 'idle'}];
 
 /** The events of a timeline from their columns. */
 function timelineOf({columns, count, names, phases, ...rest}, numbers) {

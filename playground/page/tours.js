@@ -15,7 +15,7 @@ export const tours = [
     step('64 GPUs and the same batch. Compare the efficiency with that on 8, and with the share that Amdahl calls serial.', {...mlp, devices: '64', strategy: 'ddp'}),
     step('Weak scaling: eight times the devices and eight times the batch, so that each device computes as much as on 8. What makes the step longer is communication.', {...mlp, devices: '64', strategy: 'ddp', batch: '4096'}, {...mlp, devices: '8', strategy: 'ddp'})]},
   {id: 'communication', title: 'Communication against computation', steps: [
-    step('Four GPUs behind PCIe with a small batch. Which share of the step is communication that nothing overlaps?', {...mlp, cluster: 'pcie-4', devices: '4', strategy: 'ddp', batch: '64'}),
+    step('Four GPUs on PCIe with a small batch. Which share of the step is communication that nothing overlaps?', {...mlp, cluster: 'pcie-4', devices: '4', strategy: 'ddp', batch: '64'}),
     step('A batch that is sixteen times as large. The bytes are the same, the computing is not.', {...mlp, cluster: 'pcie-4', devices: '4', strategy: 'ddp', batch: '1024'}),
     step('A narrower model, dim 1024: computing shrinks with the square of the width, and so do the gradients. So the share of communication hardly changes.', {...mlp, model: 'mlp:dim=1024,depth=8', cluster: 'pcie-4', devices: '4', strategy: 'ddp', batch: '1024'}, {...mlp, cluster: 'pcie-4', devices: '4', strategy: 'ddp', batch: '1024'}),
     step('Links ten times as wide. Move the slider on and see when links no longer matter.', {...mlp, cluster: 'pcie-4', devices: '4', strategy: 'ddp', batch: '64', 'what-if': 'link=10x'}),

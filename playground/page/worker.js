@@ -1,4 +1,4 @@
-// In the worker, behind planner.js: opens the planner with the module that the page has compiled, then answers one question after the other.
+// In the worker, after planner.js: opens the planner with the module that the page has compiled, then answers one question after the other.
 let opened = null;
 onmessage = async ({data}) => {
   if (data.module) {

@@ -149,7 +149,7 @@ class Run(_Result):
         return self._core.samples_at(step)
 
     def save(self, path: Union[str, os.PathLike]) -> None:
-        """Writes a checkpoint as safetensors, from which `resume` goes on."""
+        """Writes a checkpoint as safetensors, from which `resume` continues."""
         self._core.save(os.fspath(path))
 
     def to_pandas(self) -> "pandas.DataFrame":
@@ -190,7 +190,7 @@ def train(plan: Union[Plan, Model, str, os.PathLike], *, steps: Optional[int] = 
     numbers are trained on. `steps` or `epochs` say how long (30 steps, or one epoch of the data); the first `warmup` steps (5) are
     not timed. `progress(done, loss)` is called now and then; if it gives False the training ends. `resume` is a checkpoint.
 
-    With `eval_every` the weights are evaluated after so many steps and at the end, on `eval_data` or on the data's test part;
+    With `eval_every` the weights are evaluated every `eval_every` steps and at the end, on `eval_data` or on the data's test part;
     `run.evaluations` has the results, and `keep_best` names a checkpoint for the weights with the lowest loss there.
     """
     setup = _jobs.apply(setup_for(plan), settings)

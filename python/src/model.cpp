@@ -49,7 +49,7 @@ Dims to_dims(const std::vector<NamedExtent>& named) {
   const bool front = !dims.empty() && dims[0].name == 'b';
   const bool behind_sequence = dims.size() > 1 && dims[0].name == 't' && dims[1].name == 'b';
   if (!front && !behind_sequence) {
-    throw usage_error("the batch 'b' must be the first dimension, or the second behind a sequence 't'");
+    throw usage_error("the batch 'b' must be the first dimension, or the second after a sequence 't'");
   }
   return dims;
 }
@@ -96,7 +96,7 @@ class Blocks {
   Index features(Index number) {
     value(number, 2);
     if (builder_.dims(number).back().name == 'b') {
-      throw usage_error("a value of block {} ends with the batch, but this op needs features behind it", name_);
+      throw usage_error("a value of block {} ends with the batch, but this op needs features after it", name_);
     }
     return number;
   }

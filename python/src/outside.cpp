@@ -20,7 +20,7 @@ namespace {
 constexpr std::chrono::milliseconds between_looks(20);
 constexpr std::chrono::milliseconds grace(400);
 
-/// What a signal's handler needs: who handled SIGINT before, which call is under way (0: none), and who is told to give it up.
+/// State of the signal handler: the previous handler of SIGINT, the call under way (0: none), and the call that is told to stop.
 struct sigaction before {};
 std::atomic<std::uint64_t> under_way{0};
 std::atomic<std::uint64_t> asked_in{0};

@@ -178,7 +178,7 @@ void bind_training(py::module_& module) {
       .def(py::init([](const Setup& setup) { return outside([&] { return std::make_shared<Run>(setup); }); }), py::arg("setup"),
            "Compiles and verifies the plan and takes the memory.")
       .def("train", &train, py::arg("steps"), py::arg("warmup"), py::arg("progress"),
-           "Trains so many steps more. progress(done, loss) is called now and then, and ends the run if it gives False.")
+           "Trains this many more steps. progress(done, loss) is called now and then, and ends the run if it returns False.")
       .def_property_readonly(
           "simulated", [](const Run& self) { return self.training().simulated(); }, "Whether nothing is trained.")
       .def_property_readonly(

@@ -120,7 +120,7 @@ TEST_F(Cli, RefusesArgumentsThatAreNoTextBeforeItWorks) {
   for (const char* flag : {"--checkpoint", "--json", "--trace"}) {
     const Outcome outcome = run("train --steps 100000000 " + std::string(flag) + " $(printf '\\377')");
     EXPECT_EQ(outcome.code, 2);
-    EXPECT_EQ(outcome.err, "baton: '\\xff' is no text in UTF-8, which names and paths have to be\n");
+    EXPECT_EQ(outcome.err, "baton: '\\xff' is not UTF-8 text, but names and paths must be\n");
   }
   EXPECT_EQ(run(trains + "--json 'ä ö.json'").code, 0);
 }
@@ -340,8 +340,8 @@ TEST_F(Cli, TakesFlagsOfABenchBeforeItsNameToo) {
 }
 
 TEST_F(Cli, SaysWhereAFlagBeforeItsCommandBelongs) {
-  EXPECT_EQ(run("--json - train").err, "baton: --json belongs behind the command: baton train --json\n");
-  EXPECT_EQ(run("-q train").err, "baton: -q belongs behind the command: baton train -q\n");
+  EXPECT_EQ(run("--json - train").err, "baton: --json belongs after the command: baton train --json\n");
+  EXPECT_EQ(run("-q train").err, "baton: -q belongs after the command: baton train -q\n");
 }
 
 TEST_F(Cli, RefusesFlagsThatAListWouldNotHeed) {
@@ -358,7 +358,7 @@ TEST_F(Cli, ChecksNothingWithoutAnAnswerOnlyIfNothingElseIsAsked) {
   }
   EXPECT_EQ(run("check").code, 0);
   std::ofstream(folder_ / "answer.cpp") << "";
-  EXPECT_NE(run("check answer.cpp --jobs 2").err.find("--jobs goes with --class"), std::string::npos);
+  EXPECT_NE(run("check answer.cpp --jobs 2").err.find("--jobs works only with --class"), std::string::npos);
 }
 
 TEST_F(Cli, AnswersFlagsOfOtherProgramsWithItsOwn) {

@@ -38,7 +38,7 @@ const std::vector<Phrase>& phrases() {
         {"\\bAgain:", "Reproduce with:"},
         {"\\blets? go\\b", "free, freed"},
         {"\\banew\\b|\\bafresh\\b", "again"},
-        {"\\b(held|holds?|holding)\\b[^.;:]{0,60}? against\\b", "compare with"},
+        {"\\b([Hh]eld|[Hh]olds?|[Hh]olding)\\b[^.;:]{0,60}? against\\b", "compare with"},
         {"\\b(none|nothing|empty) where\\b|\\bwhere (there|it|that|they|this) (is|are|was) none\\b|\\bwhat is none\\b",
          "if there is no X"},
         {"\\b(the|its|their|a|plan's) laws?\\b", "rules (of a plan or shape), formula or model (of times)"},
@@ -54,6 +54,10 @@ const std::vector<Phrase>& phrases() {
         {"\\bcomes? by itself\\b|\\bnothing hid\\b|\\bkept apart\\b|\\bclock on the wall\\b|\\bin times of\\b", "plain words"},
         {"\\bwho(ever)? (saves|ends|waits|comes|asks|hangs|hung|computes|starts)\\b", "the rank that, the device that"},
         {"\\btells? of\\b|\\bsays? what is\\b", "reports"},
+        {"\\bwork(s|ed|ing) off\\b|\\bput off\\b", "run, split into; postpone"},
+        {"\\b[Ww]hoever\\b", "the rank that, code that"},
+        {"\\b(even|evenly|little|few|light) as can be\\b", "as possible"},
+        {"\\b([Ii]n|on) the mean\\b", "on average"},
     };
     std::vector<Phrase> compiled;
     for (const auto& [pattern, instead] : texts) {

@@ -27,7 +27,7 @@ TEST_F(VerifyResult, AgreesBitByBitWithWhatWasTrainedHere) {
                             "--precision bf16 --strategy layers --devices cpu:2", "--precision fp16 --warmup 0 --samples 24"}) {
     const Outcome outcome = verify(train(flags));
     EXPECT_EQ(outcome.code, 0) << flags << ": " << outcome.out << outcome.err;
-    EXPECT_EQ(outcome.out, "Yes: the losses of all 8 steps are the same bit by bit when the training is done again.\n") << flags;
+    EXPECT_EQ(outcome.out, "Yes: the losses of all 8 steps are the same bit by bit when the training is repeated.\n") << flags;
   }
 }
 
@@ -36,10 +36,9 @@ TEST_F(VerifyResult, FindsALossThatWasChangedAndSaysByHowMuch) {
   result["losses"][5] = result["losses"][5].get<double>() * (1 + 3e-6);
   const Outcome outcome = verify(result);
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_EQ(
-      outcome.out,
-      "No: 1 of 8 losses have other bits, from step 5 on, by at most 3e-06 of their size when the training is done again, and "
-      "they should be the same bit by bit.\n");
+  EXPECT_EQ(outcome.out,
+            "No: 1 of 8 losses have other bits, from step 5 on, by at most 3e-06 of their size when the training is repeated, and "
+            "they should be the same bit by bit.\n");
 }
 
 TEST_F(VerifyResult, FindsLossesOfAnotherSeedOrSetting) {
@@ -109,7 +108,7 @@ TEST_F(VerifyResult, RefusesInASentenceWhatCannotBeDoneAgain) {
   job::Json bare = result;
   bare.erase("settings");
   refused(bare, "has no settings");
-  refused(job::Json::array(), "no result of train --json");
+  refused(job::Json::array(), "not a result of train --json");
   job::Json simulated = result;
   simulated["settings"]["cluster"] = "pcie-4";
   refused(simulated, "a simulation has no losses");

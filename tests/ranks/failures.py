@@ -249,9 +249,9 @@ class Trial:
 
     def check_words(self, text):
         lines = text.splitlines()
-        verb = {"kill": "is gone: ", "stop": "has not been heard of for ", "hang": "hangs: "}[self.how]
+        verb = {"kill": "is gone: ", "stop": "has not been heard from for ", "hang": "hangs: "}[self.how]
         if self.how == "hang" and self.is_done():
-            verb = "(hangs: |has not been heard of for )"  # its watch, too, ends when all are done
+            verb = "(hangs: |has not been heard from for )"  # its watch, too, ends when all are done
         named = [i for i, line in enumerate(lines) if re.match(rf"baton: rank {self.rank}( \(.*\))? {verb}", line)]
         if not named:
             return [f"rank {self.rank} is not named"]

@@ -36,7 +36,7 @@ took=$(($(now) - start))
 echo "all ranks ended $took ms after the cut"
 check test $took -lt $((patience * 1000)) -- "the ranks ended only after $took ms"
 for rank in 1 3; do
-  check grep -q "^\(baton: \)\?rank $rank (pid .* on node1) has not been heard of" "$folder/err" -- "rank $rank is not named"
+  check grep -q "^\(baton: \)\?rank $rank (pid .* on node1) has not been heard from" "$folder/err" -- "rank $rank is not named"
 done
 check grep -q "the last good checkpoint is $folder/kept/" "$folder/err" -- 'the last checkpoint is not named'
 while kill -0 $hosts 2>/dev/null && (($(now) - start < 40000)); do sleep 0.1; done

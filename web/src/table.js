@@ -32,7 +32,7 @@ export function experimentTable(experiment) {
     h('table', {class: columns.length > 7 ? 'wide' : null},
       h('thead', {}, h('tr', {}, columns.map(heading))),
       h('tbody', {}, rows.map((row) => tableRow(row, columns, marked, marksOf(row), mixed)))));
-  const hint = h('p', {class: 'table-hint'}, 'The table goes on to the right: scroll it sideways →');
+  const hint = h('p', {class: 'table-hint'}, 'The table continues to the right: scroll it sideways →');
   const place = h('div', {class: 'table-place'}, frame, hint, experiment.notes.length ? h('p', {class: 'table-notes'}, experiment.notes.join('; '), '.') : null);
   new ResizeObserver(() => place.classList.toggle('scrolls', frame.scrollWidth > frame.clientWidth + 1)).observe(frame);
   return place;

@@ -55,7 +55,7 @@ class Reader : public nlohmann::json_sax<Json> {
   bool string(string_t& text) override {
     if (state_ == ParserState::remarks && !remark_.empty()) {
       if (header_.metadata.size() == most_remarks) {
-        return fail(fmt::format("it has more than {} remarks", most_remarks));
+        return fail(fmt::format("it has more than {} entries of metadata", most_remarks));
       }
       if (!header_.metadata.emplace(std::exchange(remark_, {}), std::move(text)).second) {
         return fail("it makes a remark twice");
@@ -70,7 +70,7 @@ class Reader : public nlohmann::json_sax<Json> {
       state_ = ParserState::entry;
       return true;
     }
-    return fail(fmt::format("{} is of the type {}, which is not known here", entry().name, text.substr(0, 40)));
+    return fail(fmt::format("{} is of the type {}, which is not supported", entry().name, text.substr(0, 40)));
   }
 
   bool start_object(std::size_t) override {
@@ -99,7 +99,7 @@ class Reader : public nlohmann::json_sax<Json> {
     }
     if (state_ == ParserState::remarks) {
       remark_ = std::move(name);
-      return !remark_.empty() || fail("it has a remark without a name");
+      return !remark_.empty() || fail("it has an entry of metadata without a name");
     }
     constexpr std::array<std::pair<std::string_view, ParserState>, 3> fields{
         {{"dtype", ParserState::type}, {"shape", ParserState::shape}, {"data_offsets", ParserState::offsets}}};
@@ -146,7 +146,7 @@ class Reader : public nlohmann::json_sax<Json> {
   }
   bool unsuitable() {
     return state_ == ParserState::before    ? fail("its header is not JSON that begins with {")
-           : state_ == ParserState::remarks ? fail("its remarks are no texts")
+           : state_ == ParserState::remarks ? fail("its metadata is not text")
                                             : fail(fmt::format("its entry of {} is not one", entry().name.substr(0, 200)));
   }
   Entry& entry() { return header_.entries.back(); }

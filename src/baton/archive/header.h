@@ -11,7 +11,7 @@
 /// The header of a safetensors file, as text.
 namespace baton::archive {
 
-/// What a header says of a tensor.
+/// The entry of a tensor in a header.
 struct Entry {
   std::string name;
   ElementType dtype;
@@ -26,8 +26,8 @@ struct Header {
   std::map<std::string, std::string> metadata;
 };
 
-/// Takes exactly what the format has, event by event: no tree of what a hostile text may hold is ever built. Returns what is
-/// wrong, as in "its header is not JSON"; empty: nothing.
+/// Parses exactly the format, event by event: no tree of a malicious text is ever built. Returns what is
+/// wrong, as in "its header is not JSON"; empty if nothing is.
 std::string parse_header(std::string_view text, Header& header);
 
 }  // namespace baton::archive

@@ -69,7 +69,7 @@ void require_readable(const Tensors& tensors, const Metadata& metadata) {
   Header header;
   const std::string wrong = text.size() > longest_header ? "its header is too long" : parse_header(text, header);
   if (!wrong.empty()) {
-    throw usage_error("no checkpoint can be saved of this model, since it could not be read again: {}", wrong);
+    throw usage_error("no checkpoint of this model can be saved, because it could not be read back: {}", wrong);
   }
 }
 

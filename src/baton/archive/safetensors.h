@@ -27,11 +27,11 @@ struct TensorInfo {
 using Tensors = std::map<std::string, TensorInfo>;
 using Metadata = std::map<std::string, std::string>;
 
-/// A usage error if `ArchiveReader` would refuse a file of these: it has limits, for the sake of hostile files.
+/// A usage error if `ArchiveReader` would refuse a file with these: it has limits, because files may be malicious.
 void require_readable(const Tensors& tensors, const Metadata& metadata);
 
-/// Writes under a temporary name, flushes, and only then gives the file its own: what is there is whole, whenever the
-/// program dies. A checksum of the tensors goes into the metadata. A failure says why; nothing is left behind.
+/// Writes under a temporary name, flushes, and only then renames, so that a file of that name is complete even if the
+/// program dies. A checksum of the tensors goes into the metadata. A failure says why, and the temporary file is removed.
 class ArchiveWriter {
  public:
   ArchiveWriter(std::filesystem::path path, Tensors tensors, Metadata metadata);
@@ -52,7 +52,7 @@ class ArchiveWriter {
   WholeFile file_;
 };
 
-/// Reads tensors and metadata by name, from a file or elsewhere.
+/// Tensors and metadata by name, read from somewhere.
 class TensorReader {
  public:
   virtual ~TensorReader() = default;
@@ -62,8 +62,8 @@ class TensorReader {
   virtual void read(const std::string& name, std::span<std::byte> into) const = 0;
 };
 
-/// A file, all of which has been checked: a usage error says in one sentence what is wrong with one that is cut, corrupt or
-/// something else. A file without a checksum, as other tools write it, is taken.
+/// A file that has been checked completely: a usage error says in one sentence if it is truncated, corrupt or of another
+/// format. A file without a checksum, as other tools write it, is accepted.
 class ArchiveReader final : public TensorReader {
  public:
   /// `what` names the file in that sentence.

@@ -4,7 +4,7 @@
 
 namespace baton {
 
-/// No single thing may be computed to take longer, so that sums of times stay far from what they can count.
+/// The longest time that one task or message may take, so that sums of times cannot overflow.
 inline constexpr double longest_duration = 1e17;  // nanoseconds: three years
 
 /// A time that was computed from figures of a file or a flag, rounded to whole nanoseconds. A usage error if it is longer than

@@ -141,9 +141,7 @@ std::string read_file(const std::filesystem::path& path, std::string_view what, 
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0) {
     throw usage_error("{} cannot be read: {}", what, std::strerror(errno));
   }
-  const auto too_large = [&] {
-    return usage_error("{} is larger than {}, which none that is meant has to be", what, to_text(most));
-  };
+  const auto too_large = [&] { return usage_error("{} is larger than {}, the most that is read", what, to_text(most)); };
   const auto limit = static_cast<std::size_t>(most.count);
   if (status.st_size > most.count) {
     throw too_large();

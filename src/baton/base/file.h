@@ -11,10 +11,10 @@
 
 namespace baton {
 
-/// The most that a TOML file may have: a tree of what a hostile one holds takes many times its size.
+/// The largest TOML file that is read: the tree of a malicious one takes many times its size.
 inline constexpr Bytes most_toml(std::int64_t{64} << 10);
 
-/// An open file that is closed whatever happens.
+/// An open file that the destructor closes.
 class Descriptor {
  public:
   explicit Descriptor(int file) : file_(file) {}
@@ -35,7 +35,7 @@ class Descriptor {
   int file_;
 };
 
-/// Reads exactly this many bytes: false where the file ends before, or cannot be read.
+/// Reads exactly this many bytes; false if the file ends before, or cannot be read.
 bool read_exactly(int file, std::span<std::byte> into);
 
 /// What a file of at most `most` bytes holds. A usage error, in which `what` names it, says that it is not there, cannot be read
@@ -52,9 +52,9 @@ struct Destination {
 };
 Destination destination_of(const std::filesystem::path& path);
 
-/// A file that is written under a temporary name beside its own, and gets its own only when it is whole: what is there is what
-/// was there before or all of the new, whenever the program dies. Failures, in which `what` names the file, say why not; nothing is
-/// left behind. What is no plain file is written into as it is.
+/// A file that is written under a temporary name and renamed only when it is complete: even if the program dies, the path holds
+/// either the old contents or all of the new. Failures, in which `what` names the file, say why not, and the temporary file is
+/// removed. A path that is not a plain file is written into directly.
 class WholeFile {
  public:
   WholeFile(const std::filesystem::path& path, std::string what);
@@ -79,24 +79,24 @@ class WholeFile {
 
 void write_whole(const std::filesystem::path& path, std::string_view text);
 
-/// Throws what writing the path would throw, before the work that it is to keep has begun: it is a folder, or nobody may write it,
-/// or it is a named pipe that nobody reads within a second. A pipe is held open from then on, so that its reader waits for what is
+/// Throws what writing the path would throw, before the work whose result it gets has begun: it is a folder, or not writable,
+/// or a named pipe that nobody reads within a second. A pipe is held open from then on, so that its reader waits for what is
 /// written.
 void require_writable(const std::filesystem::path& path);
 
 /// Removes the temporary files that this process is writing: it is about to end in the middle.
 void remove_temporaries();
 
-/// Adds a line at the end. One that a writer died in is ended first; where this one cannot be written whole, the file is cut back
-/// to what it was, and a failure says why.
+/// Adds a line at the end. An unfinished line of a writer that died is ended first; if this line cannot be written completely, the
+/// file is cut back to what it was, and a failure says why.
 void append_line(const std::filesystem::path& path, std::string_view line);
 
-/// One process at a time has a folder, which is there. The lock goes with the process, however that ends.
+/// A lock on an existing folder, which one process at a time can hold. It ends with the process, however that ends.
 class FolderLock {
  public:
   FolderLock() = default;
-  /// A usage error, in these words, if another process has the folder and does not end within a second. Where a file system can
-  /// lock nothing, nothing is locked.
+  /// A usage error, in these words, if another process has the folder and does not end within a second. If the file
+  /// system has no locks, nothing is locked.
   FolderLock(const std::filesystem::path& folder, const std::string& taken);
 
  private:

@@ -9,7 +9,7 @@ namespace baton {
 /// Philox4x32-10: four random words as a pure function of a key and a counter (Salmon et al., 2011).
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
-/// Random numbers as a function of (seed, what, which, position). Nothing is drawn in sequence, so a value
+/// Random numbers as a function of (seed, domain, index, position). Nothing is drawn in sequence, so a value
 /// does not depend on which device asks for it, nor on how a batch or a parameter is split.
 class RandomStream {
  public:

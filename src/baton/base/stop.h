@@ -4,23 +4,24 @@
 #include <string>
 #include <utility>
 
-/// A request from outside, as by a signal, that the program end. It is of the whole process: whatever may last long looks at it.
+/// A request from outside, for example by a signal, to end the program. It concerns the whole process: all long-running code checks
+/// it.
 namespace baton {
 
 /// What has been asked for, in this order. Any thread may ask; a lesser request than the last changes nothing.
 enum class Stop {
   none,
-  after_the_step,  // what is under way may come to its end
-  at_once,         // it is given up, wherever it stands
+  after_the_step,  // the current step may finish
+  at_once,         // the current step is abandoned
 };
 void ask_to_stop(Stop how);
 /// Cheap enough for inner loops.
 bool asked_to_stop();
 bool asked_to_stop_at_once();
-/// For tests, which go on afterwards.
+/// For tests, which continue afterwards.
 void forget_stop();
 
-/// Thrown by what was given up in the middle.
+/// Thrown by code that was abandoned in the middle.
 class Stopped : public std::exception {
  public:
   explicit Stopped(std::string sentence = "stopped before it was done") : sentence_(std::move(sentence)) {}
@@ -30,7 +31,7 @@ class Stopped : public std::exception {
   std::string sentence_;
 };
 
-/// Throws that if somebody has asked.
+/// Throws `Stopped` if a stop was requested.
 void end_if_asked();
 
 }  // namespace baton

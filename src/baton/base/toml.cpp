@@ -28,7 +28,7 @@ void break_off_toml() { throw BrokenOff{}; }
 
 toml::table parse_toml(std::string_view text, std::string_view what) {
   if (text.size() > static_cast<std::size_t>(most_toml.count)) {
-    throw usage_error("{} is larger than {}, which none that is meant has to be", what, to_text(most_toml));
+    throw usage_error("{} is larger than {}, the most that is read", what, to_text(most_toml));
   }
   if (has_endless_key(text)) {
     throw usage_error("{} has a key of more than {} parts", what, most_parts);

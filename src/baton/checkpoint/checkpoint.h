@@ -43,7 +43,7 @@ Tensors tensors_of(const plan::Plan& plan);
 Bytes room_for(const Tensors& tensors);
 
 /// Puts each tensor together in `room` from the parts and pieces that the devices hold, in the order of their names. All ranks call
-/// it. Ends at the first with a value that is not a number or not finite, from which no run could continue, and returns its name.
+/// it. Stops at the first tensor with a NaN or an infinity, from which no run could continue, and returns its name.
 std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& executor, std::span<std::byte> room,
                             const std::function<void(std::span<const std::byte> tensor)>& visit);
 
@@ -51,16 +51,16 @@ std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& execut
 /// usage error names what is missing or of another shape, before anything is changed. Tensors are read into `room`, one at a time.
 Progress restore(const plan::Plan& plan, exec::Executor& executor, const TensorReader& source, std::span<std::byte> room);
 
-/// Whether a tensor of a checkpoint is none of an optimizer or a loss scaler.
+/// Whether a tensor of a checkpoint belongs to the model, not to the optimizer or the loss scaler.
 inline bool is_weight(const std::string& tensor) { return !tensor.starts_with("optimizer.") && tensor != "loss_scale"; }
 
-/// Puts the weights alone into an executor: of a checkpoint, or, where it has no optimizer, of another executor as it is now. All
-/// ranks call it. A usage error names what is missing or of another shape, before anything is changed.
+/// Puts only the weights into an executor, from a checkpoint or, if this executor has no optimizer, from another executor as it is
+/// now. All ranks call it. A usage error names what is missing or of another shape, before anything is changed.
 void restore_weights(const plan::Plan& plan, exec::Executor& executor, const TensorReader& source, std::span<std::byte> room);
 void copy_weights(const plan::Plan& from, const exec::Executor& source, const plan::Plan& to, exec::Executor& target,
                   std::span<std::byte> room);
 
-/// What the best checkpoint of a folder is called, by the loss of evaluations.
+/// The file name of the best checkpoint of a folder, by the loss of evaluations.
 inline constexpr const char* best_name = "best.safetensors";
 
 struct Found {
@@ -72,11 +72,12 @@ struct Found {
 /// damaged.
 std::optional<Found> newest_in(const std::filesystem::path& folder);
 
-/// A folder of checkpoints, of which the last few are kept. One run at a time has it: the lock goes with the process.
+/// A folder of checkpoints, of which the last few are kept. One run at a time may use it: it holds a lock that ends with the
+/// process.
 class Folder {
  public:
-  /// Makes the folder if it is not there, and takes away what a run that died while it was saving left half written. A usage error
-  /// if another run has it; a failure if nothing can be written there.
+  /// Makes the folder if it is not there, and removes files that a run which died while saving left half written. A usage error
+  /// if another run uses it; a failure if nothing can be written there.
   Folder(std::filesystem::path path, std::int64_t keep);
 
   /// A usage error if there are checkpoints already: a new run would mix with them.

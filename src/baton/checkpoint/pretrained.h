@@ -28,11 +28,11 @@ Found open_checkpoint(const std::filesystem::path& path);
 /// The model that it was saved of.
 model::Model model_of(const TensorReader& checkpoint);
 
-/// The same weights for a model of fewer positions: of learned positions it has the first. The other must outlive it.
+/// The same weights for a model with fewer positions: it has the first of the learned positions. The other must outlive it.
 std::unique_ptr<TensorReader> shortened(const TensorReader& source, const model::Model& model);
 
 /// Writes the weights of a checkpoint of the model as a folder that Hugging Face's libraries load: config.json and
-/// model.safetensors. A usage error if they have no such model. What is in the folder under these names is replaced.
+/// model.safetensors. A usage error if they have no such model. Files of these names in the folder are replaced.
 void export_folder(const TensorReader& checkpoint, const model::Model& model, const std::filesystem::path& folder,
                    const model::PixelScale& scale = {});
 

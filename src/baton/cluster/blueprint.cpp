@@ -150,7 +150,7 @@ Mesh read_mesh(const toml::table& root, const std::string& name, std::int64_t in
 /// Names and summaries are printed.
 void require_plain(const std::string& text, const std::string& what) {
   if (std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; })) {
-    throw usage_error("{} has signs that no terminal shows", what);
+    throw usage_error("{} has characters that a terminal does not show", what);
   }
 }
 

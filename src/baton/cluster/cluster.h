@@ -91,7 +91,7 @@ struct Mesh {
   };
   std::vector<Pair> pairs;  // empty: a switch joins all
   double bandwidth = 0;     // bytes per second of a link, in each direction
-  double forwarded = 1;     // the share of it that is left where a device in between passes messages on
+  double forwarded = 1;     // the share of it that is left if a device in between forwards messages
 };
 
 /// How devices are connected: each has a port to its node, and each node has ports to the network. A port has its
@@ -124,7 +124,7 @@ struct Wiring {
 /// An immutable description of devices and the links between them.
 class Cluster {
  public:
-  /// Without a wiring all devices are in one memory: a message costs what copying costs.
+  /// Without a wiring all devices share one memory: a message takes as long as a copy.
   explicit Cluster(std::vector<Device> devices, std::optional<Link> emulated_link = std::nullopt,
                    std::optional<Wiring> wiring = std::nullopt);
 

@@ -16,7 +16,7 @@ Bytes carried(const plan::Plan& plan, TaskId id) {
   }
   const bool root = plan::rank_of(task) == 0;
   if (rule.owner == plan::MoveRule::Owner::root && rule.spreads) {
-    return root ? Bytes(0) : size * 2;  // who gets it copies it
+    return root ? Bytes(0) : size * 2;  // each receiver copies it
   }
   const Bytes own = rule.owner == plan::MoveRule::Owner::piece ? plan::bytes_of(plan, plan::pieces(task)) : root ? size : Bytes(0);
   return own * (n + 1 + (collective->accumulate ? 1 : 0));

@@ -21,7 +21,7 @@ double product_time(const cluster::Speed& speed, double rate, double m, double n
 /// launch + the larger of flops / (rate · efficiency) and bytes / memory bandwidth, from the device's data sheet.
 ///
 /// Products run at `product_rate`, or take `product_time`. Each operand's bytes count once: caches between tasks are not modelled,
-/// nor is memory bandwidth that devices of one machine share. A software profile says what its program does otherwise.
+/// nor is memory bandwidth that devices of one machine share. A software profile changes this where its program differs.
 class Roofline final : public CostModel {
  public:
   /// The cluster must outlive it.

@@ -20,8 +20,8 @@ struct Kernels {
   double attention_half = 0;      // positions of a sequence at which half of that is reached; twice as many where it is causal
 };
 
-/// What a program of PyTorch's holds in memory where the plan has something else: what `torch.cuda.max_memory_reserved` reports of
-/// FSDP2. Of the plan remain the shapes of values and parameters, the split and the schedule.
+/// The memory of a PyTorch program with FSDP2, as `torch.cuda.max_memory_reserved` reports it, where it differs from the plan. Only
+/// the shapes of values and parameters, the split and the schedule are the plan's.
 struct Reserves {
   bool counted = false;               // the profile says it
   bool unread = false;                // outputs of ops whose results are kept stay though no gradient reads them
@@ -37,7 +37,7 @@ struct Reserves {
 ///   summary = "what it is"
 ///   [job]          fields of a job that the program has unless the user says otherwise, as recompute = "full"
 ///   [host]         forward, backward, recompute: time to issue one op of the model; micro_batch, collective, message, update;
-///                  waits = true if a stage goes on only when a message that it sends has been taken; streams = true if each
+///                  waits = true if a stage waits until a message that it sends has been received; streams = true if each
 ///                  process group communicates on a stream of its own
 ///   [kernels]      products, unaligned, attention_forward, attention_backward, attention_half;
 ///                  [kernels.A100] and so on for a device by name
@@ -98,7 +98,7 @@ Software parse_software(std::string_view toml, std::string name);
 const std::vector<Software>& software_profiles();
 /// The files of profiles/ as they were when this was built: name and text.
 std::vector<std::pair<std::string_view, std::string_view>> software_texts();
-/// NAME, or a file, which has a slash or ends in .toml; empty: Baton itself. Behind it may stand +fp8 (products have 8-bit
+/// NAME, or a file, which has a slash or ends in .toml; empty: Baton itself. It may be followed by +fp8 (products have 8-bit
 /// operands), +selective (half of the forward's products are computed twice) and +keep (none is). A usage error lists the names.
 Software software_by_name(std::string_view text);
 

@@ -9,7 +9,7 @@
 
 namespace baton::cost {
 
-/// What tasks that take equally long have in common: the operation, the shapes of its operands, the number of cores. A task of
+/// The properties that decide how long a task takes: the operation, the shapes of its operands, the number of cores. A task of
 /// a meeting has the key of the meeting: what is sent, between how many members.
 std::string key_of(const plan::Plan& plan, TaskId task, const cluster::Cluster& cluster);
 

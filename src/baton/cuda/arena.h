@@ -15,7 +15,7 @@ struct FreeDeviceMemory {
   void operator()(void* memory) const { cudaFree(memory); }
 };
 
-/// Memory of one device, filled with noise. A failure says how much there is where it does not suffice.
+/// Memory of one device, filled with noise. A failure says how much there is if it does not suffice.
 class Arena {
  public:
   Arena(const GpuPlace& place, Bytes size);
@@ -32,7 +32,7 @@ class Pinned {
   explicit Pinned(std::int64_t bytes);
 
   std::byte* at(std::int64_t offset) const { return data_.get() + offset; }
-  /// Leaves it to the process: something may still be written into it.
+  /// Does not free it: something may still be written into it.
   void abandon() { static_cast<void>(data_.release()); }
 
  private:

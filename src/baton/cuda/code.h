@@ -5,9 +5,8 @@
 /// Which code of this build a GPU runs (C++17, as nvcc compiles it).
 namespace baton::cuda {
 
-/// The compute capability, as ten times its major number and its minor one, that the kernels were written down for which run on
-/// the GPU that is selected: 90 on an H200, 80 where the driver translates what is there for older ones. 0: there is no code for
-/// it.
+/// The compute capability, 10 · major + minor, for which the kernels that run on the selected GPU were compiled: 90 on an H200, 80
+/// if the driver translates code for older GPUs. 0: there is no code for it.
 int code_version();
 
 /// From here on kernels wait for those before them on their own, and there are clusters of blocks.

@@ -40,7 +40,7 @@ class BlasLt {
   ~BlasLt();
 
   /// Chooses an algorithm by timing the likeliest ones on the operands (whose contents are lost), among those that give
-  /// the bits that the likeliest of all gives; so timing decides how fast a product is and never what it is. Where the workspace
+  /// the same bits as the likeliest of all; so timing decides how fast a product is and never its result. Where the workspace
   /// has room for turning B, that is tried too. A choice is kept in a file (kept_choices.h); where one was kept and the library
   /// accepts it, nothing is timed and the operands stay as they are. BATON_CUDA_CACHE=off keeps choices for the process only,
   /// and a folder's path keeps them there.

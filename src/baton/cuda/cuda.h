@@ -15,7 +15,7 @@ std::unique_ptr<exec::Backend> make_backend();
 /// The GPUs that this process may use; the same errors.
 std::vector<cluster::Gpu> find_gpus();
 
-/// Whether there is one, without a word.
+/// Whether there is one; throws nothing.
 bool has_gpu();
 
 }  // namespace baton::cuda

@@ -38,7 +38,7 @@ Functions load() {
       return loaded;
     }
     if (*wanted != '\0') {
-      throw usage_error("BATON_CUDNN is '{}', but only 'off' means anything: convolutions without cuDNN", wanted);
+      throw usage_error("BATON_CUDNN is '{}', but it may only be 'off', for convolutions without cuDNN", wanted);
     }
   }
   const Library library("libcudnn.so.9");

@@ -31,7 +31,7 @@ class Cudnn {
   explicit Cudnn(const GpuPlace& place);
   ~Cudnn();
 
-  /// The first of the library's engines that gives the same bits in every run and does with the workspace; null if it has none.
+  /// The first of the library's engines that gives the same bits in every run and fits in the workspace; null if there is none.
   /// Nothing is timed: which it is depends on the shape, the GPU and the library alone. The gradient of the weights it never
   /// computes, since its engines that write float32 are slow: on an H200 4.4 times as slow as ours. The place must be entered.
   std::unique_ptr<LibraryConvolution> prepare(ConvolutionPart part, DType type, const ConvolutionShape& shape,

@@ -11,10 +11,10 @@ namespace baton::cuda {
 /// tasks are long, each step is enqueued task by task instead.
 ///
 /// Steps are enqueued ahead, so that the host is never waited for. A step is timed on the device, by events before its
-/// first task and after its last. What is traced are steps of their own, the last ones of the warm-up (the first step
-/// if there is none): there, events stand around every task.
+/// first task and after its last. Traced steps are separate, the last ones of the warm-up (the first step if there is
+/// none): they have events around every task.
 ///
-/// BATON_CUDA_ENQUEUE=tasks and =graph say which of the two it is. Among several ranks it is another engine (rank_engine.h).
+/// BATON_CUDA_ENQUEUE=tasks or =graph chooses between the two. With several ranks there is another engine (rank_engine.h).
 std::unique_ptr<exec::Engine> make_engine(exec::Assignment assignment, const Capability& capability);
 
 }  // namespace baton::cuda

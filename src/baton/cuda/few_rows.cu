@@ -347,7 +347,7 @@ int at_a_time(const Cut& cut, bool tf32, int bytes, int multiprocessors) {
   return std::max(cut.blocks, static_cast<int>(each * multiprocessors * usable[cut.blocks]));
 }
 
-/// What fills the multiprocessors with as little traffic as can be: a block reads its part of the weights and all rows of
+/// What fills the multiprocessors with as little traffic as possible: a block reads its part of the weights and all rows of
 /// the batch beside it.
 Cut choose_cut(bool forward, bool tf32, int columns, int depth_total, int multiprocessors) {
   Cut best;

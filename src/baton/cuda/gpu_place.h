@@ -57,15 +57,15 @@ class GpuPlace {
 
   /// Makes it the one that the calling thread works on.
   void enter() const;
-  /// The same where nothing may be thrown; false where it fails.
+  /// The same without exceptions; false if it fails.
   bool try_enter() const noexcept;
   int ordinal() const { return ordinal_; }
   int multiprocessors() const { return multiprocessors_; }
   bool whole() const { return partition_ == nullptr; }
   cudaStream_t stream(plan::Lane lane) const { return streams_[static_cast<std::size_t>(lane)]->get(); }
 
-  /// Calls `launch(stream, multiprocessors)` with what carries messages to this place: what is in `stream` is done before, and
-  /// `stream` goes on after it.
+  /// Calls `launch(stream, multiprocessors)` with the stream and the number of multiprocessors that carry messages to this place.
+  /// The work runs after what is in `stream` so far and before what is enqueued there later.
   template <typename Launch>
   void carry(cudaStream_t stream, Launch launch) const {
     if (carrier_ == nullptr) {

@@ -13,13 +13,13 @@ namespace baton::cuda {
 /// needs the toolkit.
 constexpr std::int64_t whole_channels = 8;
 
-/// By buffer: whether the images in it are kept with their channels last. So are those of 16 bits, of a multiple of 8 channels,
-/// that convolutions read or write, where every task that touches them, or what they must agree with, can do with it. What a step
-/// is given and what it leaves behind never are.
+/// By buffer: whether the images in it are kept with their channels last. These are images of 16 bits with a multiple of 8 channels
+/// that convolutions read or write, if every task that touches them, or images that must have the same order, supports it. Inputs
+/// of a step and buffers that persist after it never are.
 std::vector<bool> channels_last(const plan::Plan& plan);
 
-/// What a task has to do with a norm over the samples and pixels of x, whose images have their channels last. Each sum is taken by
-/// the first task that needs it, and kept for the others; and what directly follows a norm, or goes back into one, is done with it.
+/// A task's share in a norm over the samples and pixels of x, whose images have their channels last. Each sum is computed by the
+/// first task that needs it and kept for the others; and an op directly after a norm, or before its backward, is fused with it.
 struct NormShare {
   BufferId x;  // invalid: nothing
   std::int64_t group = 0;

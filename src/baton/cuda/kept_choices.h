@@ -10,8 +10,8 @@
 
 #include "baton/cuda/product_shape.h"
 
-/// Which algorithm a product is computed by is found by timing; what was found is kept in a file, so that the next process takes
-/// the same and does not time again. Nothing here needs a GPU.
+/// The algorithm of a product is chosen by timing. Choices are kept in a file, so that the next process makes the same ones without
+/// timing again. Nothing here needs a GPU.
 namespace baton::cuda {
 
 /// What a choice depends on, on devices of one kind.
@@ -34,7 +34,7 @@ using Choices = std::map<ChoiceKey, Choice>;
 /// The text of a file of choices; `kind`, of one line, says on what they hold.
 std::string format_choices(const Choices& choices, std::string_view kind);
 
-/// What a file holds. Nothing at all where it is of another kind, cut off or changed in any place.
+/// The choices in a file. Empty if it is of another kind, cut off or changed anywhere.
 Choices parse_choices(std::string_view text, std::string_view kind);
 
 /// The folder for files of choices: what `BATON_CUDA_CACHE` names, else the user's cache folder; empty if it says `off`, or
@@ -49,11 +49,11 @@ class KeptChoices {
 
   /// Null if there is none. It holds until the next `keep`.
   const Choice* find(const ChoiceKey& key) const;
-  /// Whether the choice was made by this process, or has been found to serve: what comes out of a file is to be looked at first.
+  /// Whether the choice was made by this process, or the library has accepted it: a choice from a file must be checked first.
   bool is_sure(const ChoiceKey& key) const { return sure_.contains(key); }
   void confirm(const ChoiceKey& key) { sure_.insert(key); }
-  /// Also writes the file again, whole or not at all. What other processes have written meanwhile stays in it, and of two
-  /// choices for one product the first; but one that was found here, and did not serve, is replaced.
+  /// Also writes the file again, whole or not at all. Choices that other processes have written meanwhile stay in it, and of two
+  /// for one product the first stays, unless the library refused it here.
   void keep(const ChoiceKey& key, const Choice& choice);
 
   const std::filesystem::path& file() const { return file_; }

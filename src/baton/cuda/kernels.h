@@ -167,7 +167,7 @@ struct CheckedTensor {
   DType type;
 };
 constexpr std::size_t most_tensors = 64;
-/// Writes how many of the tensors hold an infinity or a NaN. `marks` is workspace, a word a tensor.
+/// Writes how many of the tensors hold an infinity or a NaN. `marks` is workspace, one word per tensor.
 void check_finite(const CheckedTensor* tensors, std::size_t count, std::uint32_t* marks, float* result, cudaStream_t stream);
 /// Doubles of workspace for the sum of the squares of these tensors.
 std::int64_t squared_sum_workspace(const CheckedTensor* tensors, std::size_t count);
@@ -186,10 +186,10 @@ void dropout(DType type, const DropoutSettings& settings, const void* x, void* y
 /// A loss scaler's state after a step, by the rules of op/loss_scale.h.
 void adjust_scale(const float* flag, float* state, std::int64_t growth_interval, cudaStream_t stream);
 
-/// Holds the stream for so long.
+/// Occupies the stream for this long.
 void delay(std::int64_t nanoseconds, cudaStream_t stream);
 
-/// Writes what the GPU's clock says; and holds the stream until `duration` nanoseconds have passed since then.
+/// Writes the time of the GPU's clock; and occupies the stream until `duration` nanoseconds have passed since then.
 void mark_time(std::int64_t* time, cudaStream_t stream);
 void hold_since(const std::int64_t* time, std::int64_t duration, cudaStream_t stream);
 

@@ -4,8 +4,8 @@
 
 namespace baton::cuda {
 
-/// A shared library that is opened at run time, so that a program built with CUDA starts where it is not there. Once opened it
-/// stays: what was found in it is called until the process ends.
+/// A shared library that is opened at run time, so that a program built with CUDA also starts without it. Once opened it
+/// stays open: its functions are called until the process ends.
 class Library {
  public:
   /// Looks where the system looks, then among the CUDA libraries that the program was built with.

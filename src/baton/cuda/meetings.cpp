@@ -79,7 +79,7 @@ class Meetings::Impl {
     bool nccl = false;
   };
 
-  /// One meeting while it is made ready: who has what, by rank.
+  /// One meeting while it is prepared: the buffers of its members, by rank.
   struct MeetingSetup {
     const Collective* collective = nullptr;
     std::vector<const plan::Task*> tasks;  // by rank

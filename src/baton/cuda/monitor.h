@@ -7,15 +7,15 @@
 
 namespace baton::cuda {
 
-/// Asks a GPU's driver how it fares, by NVML, which is opened at run time; where it is not there, readings have no samples.
+/// Reads clocks, power, memory and utilization of a GPU by NVML, which is opened at run time; without it, readings have no samples.
 class Monitor {
  public:
   /// `ordinal` is the GPU's number in CUDA.
   explicit Monitor(int ordinal);
 
-  /// Adds what holds now. Takes some tens of microseconds, and may keep the calling thread from launching meanwhile.
+  /// Adds a sample. Takes some tens of microseconds, and may keep the calling thread from launching meanwhile.
   void sample();
-  /// What was seen since it was made.
+  /// The readings since construction.
   const exec::GpuReading& reading() const { return reading_; }
 
  private:

@@ -31,9 +31,9 @@ class Communicator {
   virtual void send(const std::byte* data, std::int64_t bytes, int peer, cudaStream_t stream) const = 0;
   virtual void receive(std::byte* data, std::int64_t bytes, int peer, cudaStream_t stream) const = 0;
 
-  /// A failure where the library has noticed that something went wrong meanwhile.
+  /// Throws a failure if the library has noticed an error meanwhile.
   virtual void require_health() const = 0;
-  /// Lets go of whatever waits for others that will not come.
+  /// Aborts pending operations, which wait for members that will not arrive.
   virtual void abort() noexcept = 0;
 };
 

@@ -402,7 +402,7 @@ class RankEngine final : public exec::Engine {
     return true;
   }
 
-  /// Puts as many of the lane's tasks into its stream as can be; whether there were any.
+  /// Enqueues as many of the lane's tasks as possible; returns whether there were any.
   bool enqueue(std::size_t lane) {
     LaneWalk& walk = lanes_[lane];
     bool moved = false;

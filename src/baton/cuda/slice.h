@@ -16,11 +16,11 @@
 
 namespace baton::cuda {
 
-/// What one rank has of a plan on its GPUs: the places and memory of its devices, the contents of their buffers, and their tasks
-/// made ready. Devices of other ranks are not here. Nothing is enqueued by it but what it is told to.
+/// One rank's slice of a plan on its GPUs: the places and memory of its devices, the contents of their buffers, and their prepared
+/// tasks. It has no devices of other ranks. It enqueues nothing by itself.
 class Slice {
  public:
-  /// Takes the memory, chooses algorithms, and puts in what persistent buffers hold before the first step.
+  /// Allocates the memory, chooses algorithms, and fills the persistent buffers for the first step.
   Slice(const exec::Assignment& assignment, int rank, const Capability& capability);
   /// Waits for whatever its devices still do.
   ~Slice();
@@ -48,9 +48,9 @@ class Slice {
   void write(BufferId id, std::size_t begin, std::span<const std::byte> bytes);
   void continue_from(std::int64_t steps);
 
-  /// Asks each GPU here how it fares.
+  /// Reads the gauges of each GPU here.
   std::vector<Monitor> monitors() const;
-  /// Waits until all devices have stopped; what they failed at was thrown before, or does not matter any more.
+  /// Waits until all devices have stopped. Their failures were thrown before, or no longer matter.
   void synchronize() const noexcept;
 
  private:

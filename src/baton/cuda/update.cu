@@ -73,7 +73,7 @@ __device__ void over(const Tensors& tensors, unsigned own, float inverse_scale, 
   }
 }
 
-/// The number of the update. Skipped steps are none: a loss scaler's state has counted them.
+/// The number of the update, from 1. Skipped steps do not count; a loss scaler's state knows how many there were.
 __device__ std::int64_t update_number(const Scaling& scaling, const std::int64_t* step) {
   return scaling.state == nullptr ? *step : static_cast<std::int64_t>(scaling.state[3] - scaling.state[2]) + 1;
 }

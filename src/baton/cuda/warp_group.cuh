@@ -12,7 +12,7 @@ constexpr int line_bytes = 128;       // of a row of a tile
 constexpr int tile_alignment = 1024;  // the tensor cores permute the chunks of 8 rows by their addresses
 
 /// A tile as an operand: groups of 8 rows are 1024 bytes apart. If the operand is turned, and more than the 64 elements of a row
-/// wide, the next 64 are `next` bytes behind.
+/// wide, the next 64 are `next` bytes further.
 inline __device__ std::uint64_t described(std::uint32_t address, std::uint32_t next = 16) {
   constexpr std::uint64_t permuted_by_128 = 1;
   return static_cast<std::uint64_t>((address & 0x3ffffU) >> 4) | static_cast<std::uint64_t>(next >> 4) << 16 |

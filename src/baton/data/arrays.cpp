@@ -313,7 +313,7 @@ archive::ElementType npy_type(const fs::path& path, const std::string& type) {
       return archive::ElementType::by_name(one.name).value();
     }
   }
-  throw unusable(path, fmt::format("its elements are of type '{}', which is not known here", type.substr(0, 40)));
+  throw unusable(path, fmt::format("its elements are of type '{}', which is not supported", type.substr(0, 40)));
 }
 
 void require_samples(const Array& array) {

@@ -7,7 +7,7 @@
 namespace baton::data {
 
 std::string to_base64(std::string_view bytes);
-/// Nullopt if the text is none.
+/// nullopt if the text is not base 64.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace baton::data

@@ -19,7 +19,7 @@ struct OpenOptions {
 
 /// A folder may hold two parts under their usual names. At least one of them is set.
 struct Parts {
-  std::shared_ptr<const Source> train;  // what is not named as a test part is this one
+  std::shared_ptr<const Source> train;  // all that is not named as a test part
   std::shared_ptr<const Source> test;
 
   /// The part to evaluate on where this is given as data for evaluation.

@@ -21,14 +21,14 @@ class Permutation {
   RandomStream rounds_;
 };
 
-/// Which sample stands where in which batch. It is a pure function of the step, so that a run continues at any step, and all ranks
-/// agree without a word between them.
+/// Which sample is in which row of which batch. It is a pure function of the step, so that a run can continue at any step, and all
+/// ranks agree without communication.
 class Order {
  public:
-  /// For training: each epoch has the samples in another order. The samples after the last whole batch are left out, others in
-  /// each epoch. A usage error if there are fewer samples than one batch takes.
+  /// For training: each epoch has the samples in another order. The samples after the last whole batch are left out, different
+  /// ones in each epoch. A usage error if there are fewer samples than one batch takes.
   static Order training(std::int64_t samples, std::int64_t batch, std::uint64_t seed);
-  /// For evaluation: all samples as they stand in the source. The last batch may be partial.
+  /// For evaluation: all samples in the order of the source. The last batch may be partial.
   static Order evaluation(std::int64_t samples, std::int64_t batch);
 
   std::int64_t samples() const { return samples_; }

@@ -149,7 +149,7 @@ Picture decode_jpeg(std::span<const std::byte> bytes, const std::string& name) {
     throw unusable(name, fmt::format("it is damaged ({})", jpeg.errors.message));
   }
   if (jpeg.info.arith_code != 0) {
-    throw unusable(name, "it is packed by arithmetic coding, which is not known here");
+    throw unusable(name, "it is packed by arithmetic coding, which is not supported");
   }
   require_plausible(jpeg.info.image_width, jpeg.info.image_height, bytes.size() * jpeg_pixels_per_byte, name);
   const std::size_t channels = jpeg.info.num_components == 1 ? 1 : 3;

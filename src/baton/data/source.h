@@ -67,14 +67,14 @@ struct Draw {
   bool operator==(const Draw&) const = default;
 };
 
-/// A source as samples of one form. Immutable: any number of threads may call it at once. Nothing of the source is kept in memory
-/// that need not be. What is found wrong while reading (the file was cut, a token is too large) is thrown as one sentence.
+/// A source as samples of one form. Immutable: any number of threads may call it at once. No more of the source is kept in memory
+/// than necessary. An error while reading (the file was cut, a token is too large) is thrown as one sentence.
 class Samples {
  public:
   virtual ~Samples() = default;
 
   virtual std::int64_t count() const = 0;
-  /// Writes the input of one sample, row-major: floats, or tokens if the form's input is integers. The other is a bug.
+  /// Writes the input of one sample, row-major: floats, or tokens if the form's input is integers. Calling the wrong one is a bug.
   virtual void input(Draw draw, std::span<float> out) const;
   virtual void input(Draw draw, std::span<std::int32_t> out) const;
   /// Writes its target: numbers, or labels if the form has classes.

@@ -247,7 +247,7 @@ Splitting splitting_of_ranks(const fs::path& path, std::size_t tokens) {
   constexpr std::size_t llama3_tokens = 128'000;
   constexpr std::size_t o200k_tokens = 199'998;
   if (tokens == o200k_tokens) {
-    throw unusable_tokenizer(path, "it is o200k, whose way to cut texts is not known here");
+    throw unusable_tokenizer(path, "it is o200k, whose way to cut texts is not supported");
   }
   return tokens == cl100k_tokens || tokens == llama3_tokens ? Splitting::cl100k : Splitting::gpt2;
 }
@@ -334,7 +334,7 @@ std::shared_ptr<const Tokenizer> read_own_bpe(const fs::path& path, std::string_
     const auto bytes = [&](std::int32_t token) -> const std::string& { return parts.tokens[static_cast<std::size_t>(token)]; };
     if (!is_token(merge.left) || !is_token(merge.right) || !is_token(merge.made) ||
         bytes(merge.made) != bytes(merge.left) + bytes(merge.right)) {
-      throw unusable_tokenizer(path, "it merges two tokens into one that is not both");
+      throw unusable_tokenizer(path, "it merges two tokens into one that is not the two joined");
     }
   }
   for (const auto& [name, number] : parts.special) {

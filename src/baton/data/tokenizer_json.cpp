@@ -136,7 +136,7 @@ class TokenizerReader final : public Walker {
  public:
   explicit TokenizerReader(TokenizerListing& listing) : listing_(listing) {}
 
-  /// After the end: what it asks for and is not known here.
+  /// After the end: what it asks for and is not supported.
   std::string settle() {
     if (!model_type_.empty() && model_type_ != "BPE") {
       return fmt::format("its model is {}, and only BPE is known", model_type_);
@@ -145,14 +145,14 @@ class TokenizerReader final : public Walker {
       return "it has no vocabulary";
     }
     if (!normalizer_.empty()) {
-      return fmt::format("it normalizes texts ({}), which is not known here", normalizer_);
+      return fmt::format("it normalizes texts ({}), which is not supported", normalizer_);
     }
     if (cuttings_.empty() || cuttings_.back().type != "ByteLevel") {
       return fmt::format("it cuts texts by {}, and only ByteLevel is known", cuttings_.empty() ? "nothing" : cuttings_.back().type);
     }
     const Cutting& last = cuttings_.back();
     if (last.adds_blank) {
-      return "it adds a blank before texts, which is not known here";
+      return "it adds a blank before texts, which is not supported";
     }
     if (cuttings_.size() == 1 && last.by_its_rule) {
       return "";
@@ -166,7 +166,7 @@ class TokenizerReader final : public Walker {
         }
       }
     }
-    return "it cuts texts by a rule that is not known here";
+    return "it cuts texts by a rule that is not supported";
   }
 
  protected:
@@ -188,7 +188,7 @@ class TokenizerReader final : public Walker {
   bool end(const std::string& where) override {
     if (where == "/model/merges/#") {
       if (halves_.size() != 2) {
-        return fail("it has a merge that is none of two tokens");
+        return fail("it has a merge that is not of two tokens");
       }
       return merge(std::move(halves_[0]), std::move(halves_[1]));
     }
@@ -212,13 +212,13 @@ class TokenizerReader final : public Walker {
     if (where == "/model/merges") {
       const std::size_t blank = scalar.text ? scalar.text->find(' ') : std::string::npos;
       if (blank == std::string::npos) {
-        return fail("it has a merge that is none of two tokens");
+        return fail("it has a merge that is not of two tokens");
       }
       return merge(scalar.text->substr(0, blank), scalar.text->substr(blank + 1));
     }
     if (where == "/model/merges/#") {
       halves_.push_back(scalar.text.value_or(""));
-      return halves_.size() <= 2 || fail("it has a merge that is none of two tokens");
+      return halves_.size() <= 2 || fail("it has a merge that is not of two tokens");
     }
     if (where == "/model") {
       return model_value(key, scalar);
@@ -240,7 +240,7 @@ class TokenizerReader final : public Walker {
  private:
   bool merge(std::string left, std::string right) {
     if (left.empty() || right.empty()) {
-      return fail("it has a merge that is none of two tokens");
+      return fail("it has a merge that is not of two tokens");
     }
     listing_.merges.emplace_back(std::move(left), std::move(right));
     return listing_.merges.size() < most_entries || fail("it has too many merges");
@@ -252,11 +252,11 @@ class TokenizerReader final : public Walker {
     } else if (key == "ignore_merges") {
       listing_.whole_first = scalar.truth;
     } else if (key == "byte_fallback" && scalar.truth) {
-      return fail("it falls back to bytes for what it does not know, which is not known here");
+      return fail("it falls back to bytes for unknown characters, which is not supported");
     } else if (key == "dropout" && !scalar.null) {
-      return fail("it leaves out merges at random (dropout), which is not known here");
+      return fail("it leaves out merges at random (dropout), which is not supported");
     } else if ((key == "continuing_subword_prefix" || key == "end_of_word_suffix") && !scalar.text.value_or("").empty()) {
-      return fail(fmt::format("it has a {}, which is not known here", key));
+      return fail(fmt::format("it has a {}, which is not supported", key));
     }
     return true;
   }

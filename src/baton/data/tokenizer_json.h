@@ -20,9 +20,9 @@ struct TokenizerListing {
 };
 
 /// `vocab.json`: an object of tokens with their numbers. Returns what is wrong; empty: nothing. Texts are taken event by event,
-/// and no tree of what a hostile one holds is built.
+/// and no tree of a malicious text is built.
 std::string parse_vocabulary(std::string_view text, TokenizerListing& listing);
-/// `tokenizer.json` of byte-level BPE. What it asks for and is not known here is named.
+/// `tokenizer.json` of byte-level BPE. Requests that are not supported are named.
 std::string parse_tokenizer_json(std::string_view text, TokenizerListing& listing);
 
 }  // namespace baton::data

@@ -24,8 +24,8 @@ struct RandomContents {
   std::int64_t tokens = 1;   // that inputs are drawn from, where they are integers
 };
 
-/// Puts in what a persistent buffer holds before the first step: parameters, optimizer state zero, inputs and targets of
-/// the samples from `first_sample` on. What is put in does not depend on how things are split.
+/// Fills a persistent buffer for the first step: parameters, zeros for optimizer state, inputs and targets of
+/// the samples from `first_sample` on. The contents do not depend on the split.
 void fill_initial(const plan::Buffer& buffer, std::byte* memory, const RandomContents& source, std::int64_t first_sample,
                   MemoryLayouts layouts);
 

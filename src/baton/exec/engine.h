@@ -15,7 +15,7 @@
 
 namespace baton::exec {
 
-/// Which buffers the data of a step goes into and which its loss is read from, in any engine.
+/// The buffers that the data of a step goes into and those that its loss is read from, for any engine.
 struct StepData {
   RandomContents source;
   const Feed* feed = nullptr;    // where there is one, rows come from it

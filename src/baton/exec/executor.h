@@ -14,8 +14,8 @@ namespace baton::exec {
 
 class Engine;
 
-/// Runs a plan, whatever the backend, on the devices of this process; or, among several ranks, this rank's slice of it. Then
-/// all ranks construct one and call the same functions in the same order.
+/// Runs a plan on the devices of this process, with any backend. With several ranks it runs this rank's slice of the plan; then
+/// all ranks construct an executor and call the same functions in the same order.
 ///
 /// A task starts only after the tasks it comes after. Buffers end as the reference backend would leave them. In the
 /// steady state nothing is allocated, logged or locked. The first failure is thrown after every device has stopped.
@@ -40,7 +40,7 @@ class Executor {
   /// The memory layouts of the backend, by which a buffer's bytes are read.
   const std::vector<MemoryLayout>& layouts() const { return layouts_; }
 
-  /// The contents of a persistent buffer, row-major, between runs; whichever rank holds it, all get them.
+  /// The contents of a persistent buffer, row-major, between runs. All ranks get them, whichever rank holds the buffer.
   std::vector<double> read(BufferId id) const;
   void write(BufferId id, std::span<const double> elements);
   /// Some of its bytes as they lie in memory, from `begin` on, without a copy of all.

@@ -5,9 +5,8 @@
 
 namespace baton::exec {
 
-/// Where the rows of a batch come from where they are not random numbers. It is a function of step and row, so every device and
-/// every rank takes what it needs without a word to the others. Any number of threads may call it at once; what cannot be read is
-/// thrown.
+/// The source of the rows of a batch, if they are not random numbers. It is a function of step and row, so every device and
+/// every rank takes what it needs without communication. Any number of threads may call it at once; a read error is thrown.
 class Feed {
  public:
   virtual ~Feed() = default;

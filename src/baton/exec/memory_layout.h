@@ -12,7 +12,7 @@
 namespace baton::exec {
 
 /// An order of a parameter's elements in memory that a backend brings and its kernels know. It takes as many bytes as the row-major
-/// order, so that what works element by element (sums, updates, copies) need not know it.
+/// order, so that element-wise work (sums, updates, copies) need not know it.
 struct MemoryLayout {
   std::string name;  // as the backend's Target and plans have it
   /// Of a tensor of this shape: the position in memory of the element with this row-major index, and the inverse.

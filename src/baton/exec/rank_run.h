@@ -20,8 +20,8 @@ std::vector<int> ranks_of(const cluster::Cluster& cluster);
 std::vector<std::size_t> report_sizes(const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses,
                                       int ranks);
 
-/// Exchanged between two steps: the rows of the loss, the duration of the step, and whether some rank asked to stop or has given
-/// the step up. Every rank gets the same summary.
+/// Exchanged between two steps: the rows of the loss, the duration of the step, and whether some rank asked to stop or has
+/// abandoned the step. Every rank gets the same summary.
 class StepReport {
  public:
   StepReport(ranks::World& world, const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses);
@@ -30,7 +30,7 @@ class StepReport {
   struct Outcome {
     Nanoseconds duration;   // the longest
     bool enough = false;    // some rank asked to stop
-    bool given_up = false;  // some rank has left it in the middle
+    bool given_up = false;  // some rank has abandoned it
     bool changed = false;   // some rank has begun to change what is kept from step to step
   };
   struct Summary : Outcome {

@@ -29,9 +29,9 @@ struct DataOptions {
 struct RunOptions {
   std::int64_t steps = 30;
   std::int64_t warmup = 5;  // of those steps, how many are not timed
-  /// The weights are wanted after the run. So it ends at the first step whose loss is not finite. If it is stopped in the middle of
-  /// a step that has changed nothing yet, it ends after the steps before. Otherwise, and without this flag, it throws `Stopped`.
-  /// All ranks end in the same way.
+  /// The state after the run is wanted: the run ends at the first step whose loss is not finite. If it is stopped in the middle of
+  /// a step that has not begun to change the state, it ends with the steps before. Otherwise, and without this flag, `Stopped` is
+  /// thrown. All ranks end in the same way.
   bool keep_result = false;
 };
 
@@ -52,7 +52,7 @@ Rounding sum(std::span<const RoundingTally> tallies, std::optional<plan::Role> r
 struct RunResult {
   std::vector<double> losses;            // of every step, warm-up included
   std::vector<Nanoseconds> step_times;   // likewise
-  std::vector<Nanoseconds> data_waits;   // likewise: how long nothing but the rows of a feed was waited for
+  std::vector<Nanoseconds> data_waits;   // likewise: how long devices waited only for the rows of a feed
   trace::Trace trace;                    // of some steps: which ones the engine says
   std::vector<RoundingTally> roundings;  // over all its steps and devices; empty if nothing is rounded
   std::vector<ranks::ClockFit> clocks;   // by rank: what events were shifted by

@@ -47,7 +47,7 @@ class Workshop {
 /// Of what several parts have wrong together the first one says what it is.
 std::string sentence_of(const Part& part, const std::string& told) {
   if (part.cases() == 0) {
-    return fmt::format("Not judged: {}, because no case came as far as that.", part.statement());
+    return fmt::format("Not judged: {}, because no case got that far.", part.statement());
   }
   if (part.failed() == 0) {
     return fmt::format("Right: {}, in all {} cases.", part.statement(), part.cases());

@@ -12,7 +12,7 @@
 
 namespace baton::exercise {
 
-/// What a submission is worth.
+/// The marks of a submission.
 struct Verdict {
   struct Of {
     std::string statement;
@@ -48,9 +48,9 @@ Verdict mark(const Submission& submission, std::uint64_t seed, const Limits& lim
 void remove_workshop();
 
 job::Json to_json(const Verdict& verdict);
-/// A usage error if it is none.
+/// A usage error if it is not valid.
 Verdict verdict_of(const job::Json& json);
-/// What is told a student: points, and a sentence for each part.
+/// The text for a student: points, and a sentence for each part.
 std::string to_text(const Verdict& verdict);
 
 /// What one student handed in for one exercise, and what it is worth.

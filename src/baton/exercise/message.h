@@ -133,7 +133,7 @@ class Reader {
 /// The open file over which a checked program is asked and answers. A message is its length in decimal digits, a line break, and
 /// its text.
 constexpr int channel = 3;
-/// A longer message is none.
+/// The most bytes that a message may have.
 constexpr std::size_t most_message = std::size_t{16} << 20;
 
 /// The first word of what a checked program says: its answer to the case; that its function threw; a question to the checker, which

@@ -105,7 +105,7 @@ class Ranks {
     } else if (verb == verb::all_reduce) {
       wants_[rank] = {Want::Awaited::sum, 0, said.floats()};
     } else {
-      throw Malformed("it is none of the words that are known");
+      throw Malformed("it is not a known word");
     }
     return "";
   }

@@ -39,7 +39,7 @@ class Part {
   std::string flaw_;
 };
 
-/// What all ranks of a case sent, counted by the checker, which carries it.
+/// What all ranks of a case sent, counted by the checker, which delivers the messages.
 struct Traffic {
   struct Message {
     int from = 0;
@@ -62,17 +62,17 @@ class Session {
   Part& part(const std::string& statement, int points);
   const std::list<Part>& parts() const { return parts_; }
 
-  /// Whole numbers from `least` to `most`, both included, all as likely.
+  /// Whole numbers from `least` to `most`, both included, uniformly distributed.
   std::int64_t draw(std::int64_t least, std::int64_t most);
   /// Real numbers, likewise.
   double draw_real(double least, double most);
-  /// Real numbers whose logarithm is as likely everywhere: sizes and times.
+  /// Real numbers whose logarithm is uniformly distributed: sizes and times.
   double draw_log(double least, double most);
   double draw_normal();
   bool draw_bool(double probability = 0.5);
 
   /// Asks one case, which `what` describes, and lets `judge` read the answer. If there is none (the program crashed, hung, threw or
-  /// said what is no answer) every part fails in this case, with a sentence that says so. Before its answer a program may put
+  /// sent something else) every part fails in this case, with a sentence that says so. Before its answer a program may put
   /// questions, which `consulted` answers.
   using Judge = std::function<void(Reader& answer)>;
   using Consulted = std::function<Writer(Reader& question)>;

@@ -4,20 +4,19 @@
 
 namespace baton::findings {
 
-/// The value that a variable of Student's distribution stays below with probability `p`. Endless degrees of freedom make it the
-/// normal distribution.
+/// The `p` quantile of Student's distribution. With infinite degrees of freedom it is that of the normal distribution.
 double student_quantile(double p, double degrees);
 
-/// A time that was measured in several fresh instances, as the mean of its logarithms: how often it may be off, and by how much.
+/// A time that was measured in several fresh instances, as the mean of its logarithms with the variance of that mean.
 struct Sample {
   double log_mean = 0;
   double variance = 0;  // of that mean
   double degrees = 0;   // of freedom with which the variance is known; 0: it is not known
 };
-/// Of the instances' medians, all positive. One alone has no variance that could be known.
+/// From the instances' medians, all positive. The variance of a single one is not known.
 Sample sample_of(std::span<const double> instance_times);
-/// What an instance usually scatters by among several samples: the median of their variances, for those whose few instances happen
-/// to agree. It is known by all their degrees of freedom together.
+/// The usual scatter of an instance among several samples: the median of their variances, for samples whose few instances happen
+/// to agree. It has the degrees of freedom of all of them together.
 struct Scatter {
   double variance = 0;  // of one instance
   double degrees = 0;
@@ -38,7 +37,7 @@ struct Interval {
 };
 /// Where the true time lies with this confidence; from 0 to infinity if the variance is not known.
 Interval interval(const Sample& sample, double confidence);
-/// The other way round: what a time and its 95 % interval over a number of instances say.
+/// The inverse: the sample with this time and this 95 % interval over a number of instances.
 Sample from_interval(double time, const Interval& interval, double instances);
 
 struct Test {
@@ -61,13 +60,13 @@ Difference difference(const Sample& a, const Sample& b, const Test& test = {});
 
 /// Whether two jobs that took turns for this many rounds can be told apart round by round at all.
 bool can_pair(std::size_t rounds, const Test& test = {});
-/// The same for two jobs that took turns, by the times of their rounds: what the machine does to both in a round falls out of the
-/// comparison. Wilcoxon's signed-rank test, which a few rounds that went wrong do not mislead; the ratio is Hodges' and Lehmann's.
+/// The same for two jobs that took turns, by the times of their rounds: a disturbance that hits both in a round cancels.
+/// Wilcoxon's signed-rank test, which a few disturbed rounds do not mislead; the ratio is Hodges' and Lehmann's.
 /// Later rounds of the one that has more are left out.
 Difference paired_difference(std::span<const double> a, std::span<const double> b, const Test& test = {});
 
-/// Two equal jobs may differ by so much for reasons that fresh instances do not vary (the order in which they run, where code lies
-/// in memory): no smaller difference between measured times is ever claimed.
+/// Two equal jobs may differ by this much for reasons that fresh instances do not vary (the order in which they run, where code
+/// lies in memory): no smaller difference between measured times is ever claimed.
 inline constexpr double resolution = 0.005;
 
 }  // namespace baton::findings

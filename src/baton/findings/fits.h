@@ -7,7 +7,7 @@
 /// Numbers → models of them. Each fit says how well it holds, so that a sentence made from it can say so too.
 namespace baton::findings {
 
-/// y = intercept + slope · x by least squares. r2 is 1 for a perfect fit; of fewer than three points it says nothing.
+/// y = intercept + slope · x by least squares. r2 is 1 for a perfect fit; with fewer than three points it means nothing.
 struct Line {
   double intercept = 0;
   double slope = 0;
@@ -45,17 +45,17 @@ struct AlphaBeta {
   /// Two numbers take three sizes to be tested on.
   bool testable() const { return sizes >= 3; }
 };
-/// By absolute errors. Alpha may come out negative, which no latency is: then the formula does not hold.
+/// By absolute errors. Alpha may come out negative, which is not a latency: then the formula does not hold.
 AlphaBeta fit_alpha_beta(std::span<const double> bytes, std::span<const double> times_ns);
 
-/// The same for sizes over many powers of ten: least squares of relative errors, since of absolute ones those of the largest
-/// messages alone would decide, and say nothing of alpha. Alpha is not negative; R² is that of the logarithms.
+/// The same for sizes over many powers of ten: least squares of relative errors, since absolute errors of the largest messages
+/// alone would decide, and would not determine alpha. Alpha is not negative; R² is that of the logarithms.
 AlphaBeta fit_message(std::span<const double> bytes, std::span<const double> times_ns);
 
 /// "R² = 0.998, a good fit", "R² = 0.91, a rough fit", "R² = 0.40, a bad fit: the model does not describe these numbers".
 std::string quality(double r2);
-/// The same of a formula of messages, by how far the worst size is off: "a good fit (at worst 3.1 % off)". R² says nothing if times
-/// hardly differ. Of fewer than three sizes it says that they are too few.
+/// The same for a formula of messages, by how far the worst size is off: "a good fit (at worst 3.1 % off)". R² says nothing if
+/// times hardly differ. With fewer than three sizes it says that they are too few.
 std::string quality(const AlphaBeta& fit);
 
 }  // namespace baton::findings

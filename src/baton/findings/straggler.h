@@ -7,7 +7,7 @@
 
 namespace baton::findings {
 
-/// How a device came to the collectives it is a member of, in the mean over steps.
+/// When a device arrived at its collectives, on average over steps.
 struct ArrivalStats {
   std::string name;
   double last_share = 0;       // of the collectives: it came last
@@ -22,10 +22,10 @@ struct ArrivalStats {
 /// `steps`.
 double chance_of_latest(std::int64_t latest_in, std::int64_t steps, std::size_t devices);
 
-/// The device that the others waited for most in the steps that were looked at: of the time that one device held all others up,
-/// clearly more is its own than chance makes it, and it costs the others a twentieth of the step. None if no device does, or fewer
-/// than two meet. Time decides and not how often a device came last: after one late arrival all come to the next collectives
-/// together.
+/// The device that the others waited for most in the steps that were looked at: its part of the time in which one device held all
+/// others up is clearly larger than chance explains, and it costs the others at least a twentieth of the step. None if there is no
+/// such device, or fewer than two meet. Time decides, not how often a device came last: after one late arrival all arrive at the
+/// next collectives together.
 const ArrivalStats* most_waited_for(std::span<const ArrivalStats> arrival_stats, Nanoseconds step);
 
 /// The same if it was the one waited for longest in more steps than chance explains, so that the next steps can be expected to be
@@ -33,7 +33,7 @@ const ArrivalStats* most_waited_for(std::span<const ArrivalStats> arrival_stats,
 const ArrivalStats* latest(std::span<const ArrivalStats> arrival_stats, Nanoseconds step);
 
 /// Names the device that keeps the others waiting, how long and in which phase it is slow; or says that there
-/// is none. Empty where fewer than two meet.
+/// is none. Empty if fewer than two meet.
 std::string straggler(std::span<const ArrivalStats> arrival_stats, Nanoseconds step);
 
 }  // namespace baton::findings

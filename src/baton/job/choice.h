@@ -11,7 +11,7 @@
 
 namespace baton::job {
 
-/// A way of splitting a step: a point of the space that a search goes through. Devices = dp × pp × tp.
+/// A way of splitting a step: a point of the search space. Devices = dp × pp × tp.
 struct Choice {
   std::int64_t dp = 1;
   std::int64_t pp = 1;
@@ -30,7 +30,7 @@ struct Choice {
 /// The job with that split, and with exactly as many devices as it needs.
 JobSpec spec_of(const Choice& choice, JobSpec shared);
 
-/// The split of the devices alone: what choices of one group have in common.
+/// The split of the devices alone, which all choices of a group share.
 struct Group {
   std::int64_t dp = 1;
   std::int64_t pp = 1;
@@ -41,7 +41,7 @@ struct Group {
   auto operator<=>(const Group&) const = default;
 };
 
-/// Which splits there are for a model, a batch and a number of devices at most.
+/// The possible splits for a model, a batch and at most this many devices.
 ///   dp     up to 64 devices every number; of more, those that divide the batch
 ///   pp     up to 64 devices every number; of more, powers of two, divisors of the number of devices, and the smallest numbers for
 ///          which the longest stage has this many blocks
@@ -52,7 +52,7 @@ std::vector<Group> groups_of(const model::Model& model, std::int64_t batch, std:
 
 /// The variants of a group: stages of ZeRO 0 to 3; every schedule, with 2, 3, 4, 6 and 8 chunks where it takes several; every
 /// number of micro-batches that divides the rows of a replica evenly, and once, twice and four times the stages; every
-/// recomputation. Those that would be the same plan are there once.
+/// recomputation. Variants that would give the same plan appear once.
 void for_each_choice(const Group& group, const model::Model& model, std::int64_t batch,
                      const std::function<void(const Choice& choice)>& visit);
 

@@ -108,7 +108,7 @@ namespace {
 
 Fit laid_out(const JobSpec& given, Unfolded unfolded) {
   if (!is_imagined(given)) {
-    throw usage_error("whether a job fits is asked of a cluster: give it one with --cluster");
+    throw usage_error("fit needs a machine to fit the job into: give one with --cluster");
   }
   const JobSpec spec = with_software(given);
   const model::Model model = make_model(spec);

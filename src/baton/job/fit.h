@@ -17,7 +17,7 @@ struct DeviceMemory {
   std::int64_t copies = 1;  // devices of the cluster that it stands for
   Bytes peak;               // what the plan lays out: what `plan` and `simulate` show
   Held held;                // of that, by cause, at the moment when most is alive
-  /// What lanes that run side by side keep apart, and gaps between buffers: the rest of the peak.
+  /// The rest of the peak: memory that cannot be shared because lanes run side by side, and gaps between buffers.
   Bytes apart() const { return Bytes(peak.count - held.sum()); }
 };
 
@@ -53,11 +53,11 @@ struct FitList {
   std::size_t impossible = 0;  // of which this many need more for parameters and states alone than a device has,
   std::size_t likely = 0;      // and this many fit by formula
   std::size_t laid_out = 0;    // were compiled
-  std::size_t refused = 0;     // are no plans: the model or the batch does not allow them
+  std::size_t refused = 0;     // the model or the batch does not allow them
   std::optional<Fit> nearest;  // if none fits: of those laid out the smallest
   Bytes limit;
 };
-/// The job says nothing of the split. `go_on` is asked before each plan; false: end with what there is.
+/// The job says nothing about the split. `go_on` is called before each plan; false: stop with the results so far.
 FitList fitting_splits(const JobSpec& spec, const std::function<bool(std::size_t done, std::size_t total)>& go_on = {});
 
 }  // namespace baton::job

@@ -7,8 +7,8 @@
 
 namespace baton::job {
 
-/// What one device holds, by what it is for: all that is alive at the moment when most is, were its tasks to run one after the
-/// other. Lanes run side by side, so that a plan keeps more apart.
+/// The memory of one device by purpose, at the moment when most is alive, as if its tasks ran one after the other. A plan needs
+/// more, because lanes run side by side.
 struct Held {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;

@@ -2,9 +2,9 @@
 
 #include "baton/job/record.h"
 
-/// The keys of records, each once. A name is the one in files, so that its unit is part of it. What the keys of a training mean is
-/// said in training/training_json.h and docs/measuring.md; those of one experiment are made and shown in its file. Objects inside a
-/// timeline, and what is told of ranks and GPUs, have names of their own where they are written.
+/// All keys of records. The name of a key is the one in files and includes its unit. training/training_json.h and
+/// docs/measuring.md say what the keys of a training mean; the file of an experiment makes and shows its own. Objects inside a
+/// timeline, and entries of ranks and GPUs, have names of their own where they are written.
 namespace baton::job::key {
 
 using Text = Key<std::string>;
@@ -21,7 +21,7 @@ using Object = Key<Record>;
 using Objects = Key<std::vector<Record>>;
 using Any = Key<Json>;  // what is passed on as it is
 
-// Axes: what a point says, and a row after it.
+// Axes: values of a point, which its row repeats.
 inline constexpr Text model{"model"};
 inline constexpr Text strategy{"strategy"};
 inline constexpr Text schedule{"schedule"};

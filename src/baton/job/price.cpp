@@ -261,7 +261,7 @@ Pricer::Pipe Pricer::make_pipe(const PipeKey& key) {
     const std::size_t stride = recompute == Recompute::alternate ? 2
                                : recompute == Recompute::all     ? static_cast<std::size_t>(std::ceil(std::sqrt(n)))
                                                                  : 1;
-    double run = 0;  // bytes of a run of blocks whose values are made again
+    double run = 0;  // bytes of a run of blocks whose values are recomputed
     for (; b < begin + n; ++b) {
       const Unit::Block& block = one.blocks[reduced_.block_of[b]];
       const bool end_of_model = b == 0 || b + 1 == reduced_.block_of.size();
@@ -325,7 +325,7 @@ double Pricer::message_time(double bytes, std::int64_t dp, std::int64_t tp) cons
          over(bytes, leaves ? link.bandwidth * std::min(1.0, wiring.network_ports / in_node_) : link.bandwidth);
 }
 
-/// By ZeRO's formula: the weights that are computed with, their gradients, and what the optimizer keeps.
+/// By ZeRO's formula: the weights that kernels read, their gradients, and what the optimizer keeps.
 double Pricer::parameter_bytes(double elements, std::int64_t dp, std::int64_t zero) const {
   const strategy::Precision precision = request_.step.precision;
   const auto value = static_cast<double>(size_of(strategy::dtype_of(precision)));

@@ -23,22 +23,22 @@ struct Price {
   double all_tasks = 0;     // and if their devices were not alike, so that none is folded
 };
 
-/// The numbers of micro-batches of the two shorter steps by which a step of very many is known: from one full pipeline on each
-/// further micro-batch adds the same. nullopt if it is simulated as it is.
+/// The numbers of micro-batches of the two shorter steps from which the time of a step with very many is extrapolated: once the
+/// pipeline is full, each further micro-batch adds the same time. nullopt if the step itself is simulated.
 std::optional<std::pair<std::int64_t, std::int64_t>> shorter_steps(const Choice& choice, std::int64_t batch);
 
-/// Prices the splits of one job by formulas. What a block takes comes from the model with each repeated block once, compiled for
-/// one replica and stage, simulated with the job's own costs, once per number of parts and of rows (powers of two; between them in
-/// proportion). Over that: the idle time of the schedule, bytes over links for gradients and pieces, the memory of parameters,
-/// states and kept activations.
+/// Prices the splits of one job by formulas. The time of a block comes from a simulation with the job's own costs: the model with
+/// each repeated block once is compiled for one replica and stage, once per number of parts and of rows (powers of two; between
+/// them in proportion). Formulas add the idle time of the schedule, bytes over links for gradients and pieces, and the memory of
+/// parameters, states and kept activations.
 class Pricer {
  public:
   /// Model and cluster of the request must outlive it. Its layout is not looked at.
   Pricer(const strategy::Request& request, const WhatIf& what_if, const cost::Software& software, Duration own = {});
 
-  /// Why tensors of the model cannot be divided so; nullopt if they can.
+  /// Why tensors of the model cannot be divided in this way; nullopt if they can.
   std::optional<std::string> refused(std::int64_t tp, bool sp);
-  /// Tensors can be divided so.
+  /// Before: tensors can be divided in this way.
   Price price(const Choice& choice);
   /// No device holds less than its part of the parameters and states. In bytes.
   double least_memory(const Choice& choice) const;
@@ -48,7 +48,7 @@ class Pricer {
     struct Block {
       double forward = 0;  // nanoseconds
       double backward = 0;
-      double weights = 0;  // of the backward, what the gradients of weights take
+      double weights = 0;  // the part of the backward that the gradients of weights take
       double update = 0;
       double elements = 0;  // of parameters, of one part
       double inner = 0;     // bytes that are kept from the forward to the backward
@@ -95,7 +95,7 @@ class Pricer {
   };
 
   const strategy::Request& request_;
-  cluster::Cluster cluster_;  // with what would be otherwise
+  cluster::Cluster cluster_;  // with the changes of --what-if
   WhatIf what_if_;
   cost::Software software_;
   Duration own_;
@@ -108,7 +108,8 @@ class Pricer {
   std::map<UnitKey, Unit> units_;
   std::map<PipeKey, Pipe> pipes_;
   std::map<std::int64_t, std::vector<std::int64_t>> stages_;
-  /// Micro-batches of one device at once, in parts of all its stages: between forward and backward, and between the halves of it.
+  /// Micro-batches that a device keeps at once, as a share of all its stages: between forward and backward, and between the two
+  /// halves of the backward.
   using Moments = std::vector<std::pair<double, double>>;
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, Moments> moments_;
 };

@@ -71,7 +71,7 @@ ProgramFlags megatron(const Choice& choice, std::int64_t batch) {
   return result;
 }
 
-// Names as in torchtitan/config: its replicas are FSDP's, plain DDP goes with no other division.
+// Names as in torchtitan/config: its replicas are FSDP's; plain DDP cannot be combined with another division.
 ProgramFlags torchtitan(const Choice& choice, std::int64_t batch) {
   ProgramFlags result{"torchtitan", "", ""};
   const std::string schedule = schedule_of(choice);

@@ -7,15 +7,15 @@
 
 namespace baton::job {
 
-/// How another training program is told to split its work as a choice does. One of the two is empty.
+/// The flags that make another training program split its work like a choice, or why it cannot: one of the two is empty.
 struct ProgramFlags {
   std::string program;  // "Megatron-LM"
   std::string flags;    // of its command line, or its JSON configuration
-  std::string cannot;   // why it cannot split so
+  std::string cannot;   // why it cannot split in this way
 };
 
-/// Flags for Megatron-LM, torchtitan and DeepSpeed, of a global batch of this many samples. What is told is the split alone: model,
-/// data and optimizer are the user's. Where stages of a model are uneven the programs may deal out blocks in another way.
+/// Flags for Megatron-LM, torchtitan and DeepSpeed, of a global batch of this many samples. They set only the split: model,
+/// data and optimizer are the user's. If stages of a model are uneven, the programs may assign blocks to stages differently.
 std::vector<ProgramFlags> flags_for_programs(const Choice& choice, std::int64_t batch);
 
 }  // namespace baton::job

@@ -16,8 +16,8 @@
 #include "baton/base/units.h"
 #include "baton/job/json.h"
 
-/// Records: what was measured or derived, by typed keys (keys.h). They keep values as files have them, as JSON; what reads or
-/// writes one goes through a key, which knows the type.
+/// Records: what was measured or derived, by typed keys (keys.h). They keep values as JSON, as files do; code reads
+/// and writes them through keys, which know the type.
 namespace baton::job {
 
 class Record;
@@ -83,7 +83,7 @@ class Record {
     values_[key.name] = value;
   }
   void erase(const std::string& name) { values_.erase(name); }
-  /// Takes all that the other has.
+  /// Copies all values of the other.
   void update(const Record& other) { values_.update(other.values_); }
 
   /// By a name that is known only when the program runs: a column of a table, an axis of a spec. nullptr if there is none.
@@ -200,7 +200,7 @@ double number(const Record& record, Key<T> key) {
   check(value != nullptr && value->is_number(), "a row has no number {}", key.name);
   return value->get<double>();
 }
-/// That, or this one if there is none or it is no number, as what was not measured is null.
+/// The same, or this default if there is no number: values that were not measured are null.
 template <Numeric T>
 double number(const Record& record, Key<T> key, double otherwise) {
   const Json* value = record.find(key);

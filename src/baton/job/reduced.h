@@ -7,8 +7,8 @@
 
 namespace baton::job {
 
-/// A model without its repetitions: of blocks that follow each other several times, alone or as a sequence, one copy is left. The
-/// first and the last block stay, since their gradients and losses are like no other's.
+/// A model without its repetitions: of a block, or sequence of blocks, that is repeated, one copy is left. The
+/// first and the last block stay, since their gradients and losses differ from all others.
 struct Reduced {
   model::Model model;
   std::vector<std::size_t> block_of;  // by block of the whole model: the one of the reduced model that is like it

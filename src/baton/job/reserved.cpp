@@ -190,7 +190,7 @@ class Replay {
       Group& group = stage.groups[layer.group];
       unshard(group);
       stream = forward(layer, micro_batch, std::move(stream));
-      const bool last_layer = i + 2 >= stage.layers.size();  // of which only the head, or nothing, stands behind
+      const bool last_layer = i + 2 >= stage.layers.size();  // only the head, or nothing, comes after it
       if (layer.group != 0 && !last_layer && !keeps_gathered()) {
         group.whole.clear();
       }

@@ -151,7 +151,7 @@ void decide(LayerGraph& graph, Keeping keeping, bool unread) {
       wanted[value] = wanted[value] || keeping == Keeping::all;
     }
   }
-  for (std::size_t n = graph.nodes.size(); n-- > 0;) {  // what is made again, from what
+  for (std::size_t n = graph.nodes.size(); n-- > 0;) {  // what is recomputed, and from what
     const LayerGraph::Node& node = graph.nodes[n];
     const bool again = std::any_of(node.writes.begin(), node.writes.end(),
                                    [&](std::size_t value) { return needed[value] && !wanted[value] && value != graph.input; });

@@ -50,11 +50,11 @@ sim::StandsFor stands_for(const strategy::Folded& folded);
 /// The devices that a folded plan is written for: the first of those that each stands for.
 cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsFor& stands_for);
 
-/// How long a Compute or an Update takes on its device, by a formula that a user brings.
+/// How long a Compute or an Update takes on its device, by a user's own formula.
 using Duration = std::function<Nanoseconds(const plan::Plan& plan, TaskId task)>;
 
-/// A step on a machine that is not here, with the figures of its file, changed as `what_if` says. `own` replaces the times of what
-/// devices compute.
+/// A step on a machine that is not here, with the figures of its file, changed as `what_if` says. `own` replaces the times of
+/// computing tasks.
 trace::StepTrace imagined_step(const plan::Plan& plan, const cluster::Cluster& cluster, const sim::StandsFor& stands_for,
                                const WhatIf& what_if, const cost::Software& software, const Duration& own = {});
 /// The formula of its times and where they come from, and of any times if the job asks for a change.
@@ -67,14 +67,14 @@ struct Sensitivity {
   Nanoseconds step;
   double gain;  // the share of the step that it saves
 };
-/// Each knob turned to twice as good, the one that gains most first. `time_of` simulates a step.
+/// Each knob made twice as good, one at a time; the one that gains most comes first. `time_of` simulates a step.
 std::vector<Sensitivity> sensitivities(const std::function<Nanoseconds(const WhatIf&)>& time_of, const WhatIf& now,
                                        Nanoseconds step);
 
 /// A job on a machine that is not here: compiled, verified and simulated, with no more than its specification.
 class Scenario {
  public:
-  /// Everything is done here; a usage error says why it cannot be, in the words of the command line.
+  /// The constructor does everything; a usage error says why it cannot, in the words of the command line.
   explicit Scenario(const JobSpec& spec);
 
   Scenario(const Scenario&) = delete;  // the request refers to the model and the cluster

@@ -21,7 +21,7 @@ std::string where_time_goes(const Scenario& scenario) {
   const std::size_t devices = scenario.laid().plan.devices().size() * static_cast<std::size_t>(study.copies());
   std::string text = devices == 1
                          ? fmt::format("The device computes for {} of the step.", percent(part(mean.busy)))
-                         : fmt::format("In the mean the {} devices compute for {} of the step.", devices, percent(part(mean.busy)));
+                         : fmt::format("On average the {} devices compute for {} of the step.", devices, percent(part(mean.busy)));
   const std::array<std::pair<Nanoseconds, const char*>, 4> others{{{mean.exposed, "communication that nothing overlaps"},
                                                                    {mean.waiting, "waiting for other devices"},
                                                                    {mean.delayed, "injected delays"},

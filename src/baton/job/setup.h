@@ -10,7 +10,7 @@
 #include "baton/model/model.h"
 #include "baton/strategy/strategy.h"
 
-/// What a plan is made of, out of the specification of a job. A usage error says what cannot be looked up or does not go together.
+/// Makes the inputs of a plan from the specification of a job. A usage error says what cannot be looked up or combined.
 namespace baton::job {
 
 model::Model make_model(const JobSpec& spec);
@@ -28,7 +28,7 @@ strategy::Request make_request(const JobSpec& spec, const model::Model& model, c
 /// A usage error if the cluster's file gives no rate for a type that the step computes in: its arithmetic would cost nothing, or as
 /// much as that of another type. Call it before a step is simulated with the file's figures.
 void require_rates(const JobSpec& spec, const strategy::Request& request, const cost::Software& software);
-/// A usage error if fields that are right one by one do not go together.
+/// A usage error if fields that are valid one by one cannot be combined.
 void require_sense(const JobSpec& spec, const strategy::Request& request);
 
 }  // namespace baton::job

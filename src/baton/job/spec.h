@@ -53,8 +53,8 @@ struct LossScaling {
   bool operator==(const LossScaling&) const = default;
 };
 
-/// A training job, as the command line, a spec file or an experiment asks for it. Texts name what is looked up in a table, a file
-/// or a machine when the job is made; nullopt and empty texts are what was not asked for.
+/// A training job, as the command line, a spec file or an experiment asks for it. Texts are names that are looked up in a table, a
+/// file or a machine when the job is made; nullopt and empty texts mean "not asked for".
 struct JobSpec {
   std::string model = "mlp:dim=1024,depth=2";
   std::string strategy;  // empty: single, or product if a layout is given
@@ -126,7 +126,7 @@ struct JobField {
   /// Of a field that may be given several times: adds one more value.
   std::function<void(JobSpec& spec, std::string_view value)> add = nullptr;
 
-  /// Whether the specification has another value than it has by default.
+  /// Whether the field differs from its default in the specification.
   bool given(const JobSpec& spec) const { return text(spec) != text(JobSpec{}); }
 };
 /// Whether both ask for the same job: whether all fields have the same text.
@@ -152,12 +152,12 @@ const JobField* find_field(const std::vector<JobField>& fields, std::string_view
 /// Sets a field by any of its spellings; a usage error lists the names.
 void set_field(JobSpec& spec, std::string_view name, const FieldValue& value);
 
-/// The flags that ask for this job, of the fields that are wanted and do not have their default values: "--batch 128 --dp 2".
-/// `quote` makes a word of a shell out of a text.
+/// The flags that ask for this job: of the wanted fields, those that differ from their defaults: "--batch 128 --dp 2".
+/// `quote` quotes a text for a shell.
 std::string flags_of(const JobSpec& spec, const std::function<std::string(const std::string& text)>& quote = {},
                      const std::function<bool(const JobField& field)>& wanted = {});
 
-/// The job with what the software profile that it names has for the fields that have their default values.
+/// The job, in which fields with their default values take those of the software profile that it names.
 JobSpec with_software(JobSpec spec);
 
 }  // namespace baton::job

@@ -10,7 +10,7 @@
 #include "baton/op/optimizer.h"
 #include "baton/plan/plan.h"
 
-/// What steps came to, as `train --json` and `simulate --json` print it (docs/measuring.md says what each key means).
+/// The result of steps, as `train --json` and `simulate --json` print it (docs/measuring.md says what each key means).
 namespace baton::job {
 
 /// A value of JSON as one of a field: a number stays a number, anything but a number or a string is its JSON text.
@@ -18,7 +18,7 @@ FieldValue field_value(const Json& value);
 /// The inverse.
 Json to_json(const FieldValue& value);
 
-/// Of the median step; 0 where none was timed.
+/// Of the median step; 0 if none was timed.
 double samples_per_s(const std::vector<Nanoseconds>& timed, std::int64_t batch);
 /// Of the steps that were timed; `time_per_step_ns` is their median, from `time_low_ns` to `time_high_ns` its interval. All are of
 /// one instance: what another run of the same job would differ by is not in it.
@@ -29,7 +29,7 @@ Record totals_record(const plan::Totals& totals, double flops);
 /// For each device of the plan shares of the step, memory and bytes. `here`: the devices that ran it; nullptr if none did.
 std::vector<Record> device_records(const plan::Plan& plan, const Study& study, const std::vector<Bytes>& peak,
                                    const cluster::Cluster* here);
-/// How devices came to collectives.
+/// When devices arrived at collectives.
 std::vector<Record> arrival_records(const Study& study);
 /// Shares of the step, by kind.
 Json path_json(const Study& study);

@@ -28,7 +28,7 @@ class Study {
   std::int64_t traced_steps() const { return traced_steps_; }
   /// Of the traced steps' critical paths, by kind of segment.
   const std::array<Nanoseconds, trace::PathSegment::kinds>& path() const { return path_; }
-  /// How devices came to collectives, in the mean over the traced steps; empty if fewer than two devices meet.
+  /// When devices arrived at collectives, on average over the traced steps; empty if fewer than two devices meet.
   std::vector<findings::ArrivalStats> arrival_stats() const;
   /// Where a step of this length went: the mean over devices and traced steps.
   trace::DeviceTime mean_time(Nanoseconds step) const;

@@ -8,12 +8,12 @@
 
 namespace baton::job {
 
-/// What would be if devices or links were other than they are. Factors above one are faster or wider.
+/// Changes to a simulated machine. Factors above one make it faster or wider.
 struct WhatIf {
   double compute = 1;  // devices, at what they compute
   double link = 1;     // the bandwidth of links; where devices carry messages themselves, how fast they do
   double latency = 1;  // of links: this many times as long,
-  Nanoseconds longer;  // and so much more
+  Nanoseconds longer;  // plus this
 
   bool changes() const { return *this != WhatIf{}; }
   bool operator==(const WhatIf&) const = default;

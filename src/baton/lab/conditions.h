@@ -6,8 +6,8 @@
 
 #include "baton/lab/experiment.h"
 
-/// What numbers depend on beside their point. A record belongs to one set of conditions; a run continues with another only if the
-/// two are equal.
+/// The conditions of a measurement: everything beside its point that the numbers depend on. A record belongs to one set of
+/// conditions; a run continues another only if both have the same.
 namespace baton::lab {
 
 /// What all experiments of a run share: the program, the machine or the cluster with the contents of its file, what-if, devices,
@@ -17,7 +17,7 @@ Json run_conditions(const Settings& settings);
 /// into, and the contents of files that points name.
 Json experiment_conditions(const Settings& settings, const std::vector<Point>& points, const std::optional<std::string>& toml);
 
-/// By which records name their conditions; empty if there are none, as in files of version 0.1.0.
+/// The name by which records refer to their conditions; empty if there are none, as in files of version 0.1.0.
 std::string conditions_name(const Json& conditions);
 
 /// What is not the same in two of `run`, or of `own`, as "cluster (pcie-5, now dgx-a100)".

@@ -25,12 +25,12 @@ struct Axis {
   std::string meaning;
   std::vector<job::FieldValue> quick;
   std::vector<job::FieldValue> full;
-  /// Throws a usage error if the axis cannot have this value. By default values are judged by those of the presets.
+  /// Throws a usage error if the axis cannot have this value. By default a value must be of the kind that the presets have.
   std::function<void(const job::FieldValue& value)> check = nullptr;
   std::string also = {};  // another name that --set takes for it
 };
 
-/// The name that an axis is known by, and its column: with underscores, where people may write dashes.
+/// The name of an axis and of its column: with underscores, even if the user writes dashes.
 std::string axis_name(std::string_view text);
 
 /// How a column of the table is shown: a number with six significant figures at most, as losses need, a rate with three.
@@ -41,7 +41,7 @@ struct Column {
   std::string key;
   std::string heading;
   Format format = Format::text;
-  bool if_known = false;  // left out of the table if no row has it, as what GPUs report on a machine without them
+  bool if_known = false;  // left out of the table if no row has it, for example what GPUs report on a machine without them
 };
 
 /// A line in a plot: a fitted model, or theory.
@@ -63,7 +63,7 @@ struct Plot {
   Format y_format = Format::number;
   std::string series;          // the column that tells lines apart
   std::string ideal = "none";  // linear, flat or none
-  bool log_x = false;          // of a line: powers are as far apart as each other
+  bool log_x = false;          // of a line: a logarithmic axis
   bool log_y = false;
   std::string low;  // the columns that hold the ends of the bar of uncertainty
   std::string high;
@@ -91,7 +91,7 @@ struct Settings {
   job::WhatIf what_if;            // changes to the simulated machine
   std::int64_t most_devices = 0;  // that a point of the run asks for; 0: not known
   std::map<std::string, job::FieldValue> fields = {};  // of the jobs, beside what the experiment says: optimizer → adam
-  /// Told now and then, from another thread, what share of a measurement is done that takes long. May be empty.
+  /// Called now and then, from another thread, with the share of a long measurement that is done. May be empty.
   std::function<void(double share)> within = nullptr;
 };
 
@@ -104,10 +104,10 @@ std::string devices_for(const Settings& settings, std::int64_t count, std::int64
 class Measurement {
  public:
   virtual ~Measurement() = default;
-  /// Measures for about this long. It is asked once.
+  /// Measures for about this long. Called once.
   virtual void round(Nanoseconds time) = 0;
-  /// Whether no further instance of the point is to be measured, because one takes long or the task asks for one; then nothing is
-  /// known of the noise.
+  /// Whether this is the only instance of the point, because one takes long or the task asks for one; then nothing is known about
+  /// the noise.
   virtual bool once() const { return false; }
   /// What was measured: what the row, the answers and the page are made from.
   virtual Record record() const = 0;

@@ -5,7 +5,7 @@
 #include "baton/findings/difference.h"
 #include "baton/lab/json.h"
 
-/// A point is measured in several fresh instances; this is what becomes of their records.
+/// A point is measured in several fresh instances; this combines their records.
 namespace baton::lab {
 
 /// In how many instances a point is measured. Below the least nothing can be said about noise.
@@ -17,8 +17,8 @@ inline constexpr double precise_difference = 0.03;
 inline constexpr std::size_t least_precise_instances = 10;
 inline constexpr std::size_t most_precise_instances = 300;
 /// Whether points that took turns, with these times by point and round, tell a difference of 3 % between any two of them from none,
-/// in nine of ten cases; of one point alone, to another of the same scatter. Asked after every fifth round only: who stops as soon
-/// as the scatter happens to look small would take it for smaller than it is.
+/// in nine of ten cases; of one point alone, to another of the same scatter. Called after every fifth round only: stopping as soon
+/// as the scatter happens to look small would underestimate it.
 bool precise_enough(const std::vector<std::vector<double>>& times_by_point);
 
 /// One record out of those of the instances, in the order in which they were measured. Times are those of the instance in the

@@ -124,12 +124,12 @@ std::string other_processes_finding(const std::vector<Record>& rows) {
     disturbed += measure::disturbs(share) ? 1 : 0;
     most = std::max(most, share);
   }
-  return disturbed == 0
-             ? ""
-             : fmt::format(
-                   "This machine was busy: beside {} of {} rows other processes used up to {} of its cores. Times are "
-                   "longer than it alone would take, and ratios between rows may be off; measure again when it is quiet.",
-                   disturbed, rows.size(), percent(most));
+  return disturbed == 0 ? ""
+                        : fmt::format(
+                              "This machine was busy: while {} of {} rows were measured, other processes used up to {} of its "
+                              "cores. Times are "
+                              "therefore too long, and ratios between rows may be off; measure again when it is quiet.",
+                              disturbed, rows.size(), percent(most));
 }
 
 }  // namespace baton::lab

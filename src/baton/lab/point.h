@@ -21,7 +21,7 @@ class Point {
 
   Point() = default;
   Point(std::initializer_list<Value> values) : values_(values) {}
-  /// As a file has it; nullopt if it is no object of texts and numbers.
+  /// From the JSON of a file; nullopt if it is not an object of texts and numbers.
   static std::optional<Point> parse(const Json& json);
 
   bool contains(std::string_view axis) const { return find(axis) != nullptr; }
@@ -48,11 +48,11 @@ std::string to_words(const Point& point);
 
 /// The value of an axis in words.
 std::string text(const Point& point, const std::string& axis);
-/// Its number; it is a bug to ask for one where the value is a text.
+/// The value of an axis as a number; calling it for a text is a bug.
 double number(const Point& point, const std::string& axis);
-/// A whole number within [low, high]; a usage error if it is none.
+/// A whole number within [low, high]; a usage error if it is not.
 std::int64_t whole(const Point& point, const std::string& axis, std::int64_t low, std::int64_t high);
-/// The values that points have of an axis, each once, in order.
+/// The values of an axis among the points, each once, in order.
 std::vector<job::FieldValue> values_of(const std::vector<Point>& points, const std::string& axis);
 
 }  // namespace baton::lab

@@ -102,7 +102,7 @@ void check_value(const Experiment& experiment, const Axis& axis, const job::Fiel
   const auto is_whole = [](const job::FieldValue& one) { return std::holds_alternative<std::int64_t>(one); };
   if (counts_something(name) && std::all_of(axis.quick.begin(), axis.quick.end(), is_whole)) {
     if (!is_whole(value) || std::get<std::int64_t>(value) <= 0) {
-      throw usage_error("{} counts something, and {} is no whole number above 0", where, word_of(value));
+      throw usage_error("{} takes whole numbers above 0, but has '{}'", where, word_of(value));
     }
     return;
   }
@@ -111,7 +111,7 @@ void check_value(const Experiment& experiment, const Axis& axis, const job::Fiel
   const bool numeric = field != nullptr && field->numeric && contains(further_fields, name);
   if (std::all_of(axis.quick.begin(), axis.quick.end(), is_number) || numeric) {
     if (!is_number(value) || job::to_json(value).get<double>() < 0) {
-      throw usage_error("{} takes numbers that are not negative, and '{}' is none", where, word_of(value));
+      throw usage_error("{} takes numbers of at least 0, but has '{}'", where, word_of(value));
     }
     return;
   }
@@ -186,10 +186,9 @@ std::vector<Point> points(const Experiment& experiment, Preset preset, const Axi
       for (const Axis& axis : experiment.axes) {
         names.push_back(axis.name);
       }
-      throw usage_error(
-          "experiment {} has no axis '{}'{}: it has {}{}", experiment.id, name, did_you_mean(name, names),
-          names.empty() ? "none" : either(names),
-          training::find_field(name) != nullptr && experiment.trains ? ", and chooses that of train's flags itself" : "");
+      throw usage_error("experiment {} has no axis '{}'{}: it has {}{}", experiment.id, name, did_you_mean(name, names),
+                        names.empty() ? "none" : either(names),
+                        training::find_field(name) != nullptr && experiment.trains ? ", and sets that option of train itself" : "");
     }
   }
   for (const auto& [name, list] : own) {

@@ -161,7 +161,7 @@ std::string noise_text(const findings::Difference& difference) {
   if (difference.differ) {
     return "beyond the noise";
   }
-  return std::isinf(difference.smallest) ? "not known to be beyond the noise, of which one instance says nothing"
+  return std::isinf(difference.smallest) ? "not known to be beyond the noise, which one instance cannot show"
          : difference.smallest >= 1
              ? fmt::format("within the noise at the 1 % level, which is large (only a factor of {} would have been seen)",
                            difference.smallest < 99 ? fmt::format("{:.2g}", 1 + difference.smallest) : "more than 100")

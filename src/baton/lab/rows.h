@@ -12,7 +12,7 @@
 #include "baton/lab/experiment.h"
 #include "baton/lab/json.h"
 
-/// What `derive`, answers and details are written with.
+/// Functions with which `derive`, answers and details are written.
 namespace baton::lab {
 
 /// A string unquoted; any other value as JSON text.
@@ -57,8 +57,8 @@ std::vector<double> column(const std::vector<Record>& rows, job::Key<T> key) {
 }
 
 /// Adds `speedup` over the row with the fewest `devices` among rows that agree in `same`, `base_devices` (how many those
-/// are) and `efficiency`: the speedup over how many times as many devices there are. `speedup_low` and `speedup_high` are what the
-/// ends of the intervals of both times allow.
+/// are) and `efficiency`: the speedup over how many times as many devices there are. `speedup_low` and `speedup_high` follow
+/// from the ends of the intervals of both times.
 void add_speedup(std::vector<Record>& rows, const std::vector<std::string>& same);
 
 /// The rows that have more devices than those that their speedup is over.
@@ -66,8 +66,8 @@ std::vector<Record> beyond_base(const std::vector<Record>& rows);
 
 /// How far the times of two rows are apart, and whether that is beyond the noise: a test at the 1 % level over fresh instances of
 /// both. `pairs` is from how many pairs a statement was chosen, as the fastest and the slowest of several rows are. Rows that did
-/// not take turns also differ by what the machine drifted in between. A row of one instance, or of a version that did not say,
-/// differs from none.
+/// not take turns also differ by what the machine drifted in between. A row of one instance, or of a version that did not store
+/// instances, differs from no other.
 findings::Difference difference_of(const Record& a, const Record& b, std::size_t pairs = 1);
 bool differs(const Record& a, const Record& b, std::size_t pairs = 1);
 /// How many pairs can be made of these rows.
@@ -87,13 +87,13 @@ double unsureness(const findings::Interval& interval);
 double unsureness(const Record& row);
 /// "0.91 to 5.52 with 99 % confidence": the interval of the ratio that the verdict rests on.
 std::string tested_text(const findings::Difference& difference);
-/// Behind the ratio of two times: empty if they differ, else ", within the noise (0.91 to 5.52 with 99 % confidence)".
+/// After the ratio of two times: empty if they differ, else ", within the noise (0.91 to 5.52 with 99 % confidence)".
 std::string ratio_noise_text(const findings::Difference& difference);
 
-/// The rows whose devices had a core each.
+/// The rows in which each device had a core of its own.
 std::vector<Record> with_own_cores(const std::vector<Record>& rows);
-/// The rows that an experiment's first sentence is made from: of those with several devices the ones with a core each where there
-/// are such, and of these the ones with the most devices.
+/// The rows for an experiment's first sentence: among those with several devices the ones with a core per device, if there are any,
+/// and of these the ones with the most devices.
 std::vector<Record> headline_rows(const std::vector<Record>& rows);
 /// The numbers of devices, each once: that of the headline, and the others in order.
 std::vector<std::int64_t> device_counts(const std::vector<Record>& rows);
@@ -106,12 +106,12 @@ std::string percent(double share);
 bool is_simulated(const Record& row);
 /// A sentence that warns of oversubscribed rows; empty if there are none.
 std::string oversubscribed_note(const std::vector<Record>& rows);
-/// Adds it where there is one.
+/// Adds that sentence if it is not empty.
 void add_oversubscribed_note(std::vector<std::string>& sentences, const std::vector<Record>& rows);
 /// A sentence on where the step of a row went: compute, exposed communication, waiting, delay.
 std::string attribution(const Record& row, const std::string& what);
 
-/// How a row's devices came to collectives; none if it does not say.
+/// When a row's devices arrived at collectives; empty if the row does not say.
 std::vector<findings::ArrivalStats> arrival_stats_of(const Record& row);
 
 /// The column that most tables have.

@@ -19,7 +19,7 @@ struct Answer {
   friend bool operator==(const Answer&, const Answer&) = default;
 };
 
-/// What an experiment came to. Everything that is shown of it is made from this.
+/// The result of an experiment. Everything that is shown of it is made from this.
 struct Result {
   std::shared_ptr<const Experiment> experiment;  // with the groups in its table and plots, where there are any
   std::vector<Record> rows;
@@ -36,11 +36,11 @@ using AxisValues = std::map<std::string, std::vector<job::FieldValue>>;
 /// Parses `axis=value,value`; numbers become numbers.
 void parse_axis_values(const std::string& text, AxisValues& values);
 
-/// Those of the values whose axis the experiment has.
+/// The values whose axis the experiment has.
 AxisValues values_for(const Experiment& experiment, const AxisValues& values);
 
-/// The experiment with one more axis for each of these fields of a job that it has no axis for and can be given; others are passed
-/// over. Its jobs then have those values.
+/// The experiment with one more axis for each of these fields of a job for which it has no axis yet and which can be set; others
+/// are skipped. Its jobs then have those values.
 Experiment extended(const Experiment& experiment, const std::vector<std::string>& names);
 
 /// Its task, with the values that these points have for the axes that it names.
@@ -62,16 +62,16 @@ using Keep = std::function<void(const Point& point, const Record& record, bool f
 std::vector<Record> measure(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings,
                             const std::map<std::string, Record>& known, const Keep& keep, const Progress& progress);
 
-/// Rows, answers and timelines out of records. If several values are set for an axis that has one value in the presets, they make
-/// groups: what is derived and answered is of one group, and says which. An answer then has one line per group.
+/// Makes rows, answers and timelines from records. If several values are set for an axis that has one value in the presets, they
+/// make groups: derived columns and answers are those of one group, and say which. An answer then has one line per group.
 Result conclude(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Record> records,
                 std::string command, Preset preset);
 
-/// Whether what printers take from any row is of the kind that it should be.
+/// Whether the values that printers read from every row have the right types.
 bool is_sound(const Record& record);
 
-/// The same out of records that were read from a file: a usage error says that they are damaged where they do not hold what the
-/// experiment's do.
+/// The same for records that were read from a file: a usage error says that they are damaged if they lack values of the
+/// experiment.
 Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Record> records,
                      std::string command, Preset preset);
 

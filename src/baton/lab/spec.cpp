@@ -72,7 +72,7 @@ Point baseline_of(const toml::table& root, const std::vector<Axis>& axes) {
     const job::FieldValue value = to_value(node, key.str());
     const auto axis = std::find_if(axes.begin(), axes.end(), [&](const Axis& one) { return one.name == name; });
     if (axis == axes.end()) {
-      throw usage_error("the baseline of the spec names '{}', which is none of its axes", key.str());
+      throw usage_error("the baseline of the spec names '{}', which is not one of its axes", key.str());
     }
     const auto number = [](const job::FieldValue& one) {
       const auto* whole = std::get_if<std::int64_t>(&one);
@@ -83,7 +83,7 @@ Point baseline_of(const toml::table& root, const std::vector<Axis>& axes) {
       return one == value || (number(one) && number(one) == number(value));  // 1 is 1.0
     });
     if (found == axis->quick.end()) {
-      throw usage_error("the baseline of the spec has {} {}, which is none of that axis's values", key.str(), word_of(value));
+      throw usage_error("the baseline of the spec has {} {}, which is not one of that axis's values", key.str(), word_of(value));
     }
     baseline.set(name, *found);
   }

@@ -11,7 +11,7 @@
 
 namespace baton::lab {
 
-/// What was asked for of one experiment of a run.
+/// The settings of one experiment of a run.
 struct RunSpec {
   std::string experiment;
   std::string title;        // of the run's report
@@ -34,8 +34,8 @@ struct LeftOut {
 };
 
 /// What is kept of a run on disk: a folder with, for each experiment, its spec and a line for each record as it was
-/// measured. A run that is killed loses at most the instance under way. Whatever is written can be read again: a record that is too
-/// large for that is refused when it is kept.
+/// measured. A run that is killed loses at most the instance under way. Whatever is written can be read back: a record that is too
+/// large for that is refused when it is stored.
 class Store {
  public:
   /// Makes the folder; a failure names what is in the way.
@@ -43,7 +43,7 @@ class Store {
 
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// Under its experiment's name; it takes the place of the one before.
+  /// Stores the spec under its experiment's name and replaces the one before.
   void keep_spec(const RunSpec& spec) const;
   /// Appends a line, flushes it and returns how long it is. `conditions` is the name of what the record depends on.
   std::size_t keep(const std::string& id, const Point& point, const Record& record, bool final,
@@ -54,18 +54,18 @@ class Store {
   std::map<std::string, Record> records(const std::string& id, bool only_final, const std::string& conditions = "",
                                         std::vector<LeftOut>* left_out = nullptr) const;
   std::filesystem::path records_path(const std::string& id) const { return folder_ / (id + ".jsonl"); }
-  /// Its spec; nothing if there is none. A usage error where it is damaged.
+  /// Its spec; nullopt if there is none. A usage error if it is damaged.
   std::optional<RunSpec> spec(const std::string& id) const;
   /// The experiments that have a spec here, in the order of the course.
   std::vector<std::string> experiments() const;
-  /// Those whose records are here without a spec, so that nothing says what they are of.
+  /// The experiments that have records here but no spec, so that their settings are unknown.
   std::vector<std::string> without_spec() const;
 
  private:
   std::filesystem::path folder_;
 };
 
-/// Makes `runs/20261115-101500-NAME`, or with a number after it where that is taken. A failure names what is in the way.
+/// Makes `runs/20261115-101500-NAME`, or with a number after it if that exists. A failure names what is in the way.
 std::filesystem::path new_run_folder(const std::filesystem::path& runs, const std::string& name);
 /// The latest run of that name; empty if there is none.
 std::filesystem::path latest_run_folder(const std::filesystem::path& runs, const std::string& name);
@@ -74,8 +74,8 @@ std::filesystem::path latest_run_folder(const std::filesystem::path& runs, const
 inline constexpr Bytes most_records(std::int64_t{256} << 20);
 inline constexpr Bytes most_record(std::int64_t{16} << 20);
 
-/// Records by the text of their point out of lines as `Store::keep` writes them: the latest of each point that belongs to the
-/// conditions. Lines that were cut off or are no records are passed over. A usage error if they take more than `most_records`.
+/// Records by the text of their point, from lines as `Store::keep` writes them: the latest of each point that belongs to the
+/// conditions. Lines that were cut off or are not records are skipped. A usage error if they take more than `most_records`.
 std::map<std::string, Record> parse_records(std::string_view lines, bool only_final, const std::string& conditions = "");
 
 /// Damaged lines of an experiment's file.
@@ -85,8 +85,8 @@ struct Damage {
 };
 Damage damage_of(const Store& store, const RunSpec& spec);
 
-/// Rows, answers and timelines of an experiment out of what was kept; the details say which lines were left out as damaged and
-/// which points have no result. A usage error where a record does not hold what it should.
+/// Rows, answers and timelines of an experiment from its stored records; the details say which lines were left out as damaged and
+/// which points have no result. A usage error if a record does not hold what it should.
 Result conclude(const Store& store, const std::string& id);
 
 }  // namespace baton::lab

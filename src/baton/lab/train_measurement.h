@@ -26,13 +26,13 @@ class TrainMeasurement : public Measurement {
   /// What training_json.h has, where the step went (`compute_ns`, `communication_ns`, `exposed_ns`, `waiting_ns`, `delayed_ns`,
   /// `rest_ns`, the mean over devices), the largest of the devices' `peak_bytes` and `buffer_bytes`, each message, the first
   /// `losses`, `loss_final` after `loss_steps` and `losses_checksum`, `trained` (what was trained, and on devices of which kind),
-  /// and `gradients_left`: by block, gradients a step that were not zero once rounded. On parts of a GPU `beside` says how they
+  /// and `gradients_left`: by block, gradients per step that were not zero after rounding. On parts of a GPU `beside` says how they
   /// slow each other down (part_slowdown.h).
   Record record() const override;
 
  protected:
   const training::Training& training() const { return *training_; }
-  /// Trains this many steps more, of which the first `warmup` are not counted.
+  /// Trains this many more steps, of which the first `warmup` are not counted.
   void run(std::int64_t steps, std::int64_t warmup) { training_->run(steps, warmup); }
 
  private:

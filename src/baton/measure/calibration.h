@@ -13,12 +13,12 @@
 
 namespace baton::measure {
 
-/// The times that a file keeps for a machine, by table, and when they were taken. Nothing where it is damaged or another machine's;
-/// what is no time is passed over.
+/// The times that a file keeps for a machine, by table, and when they were taken. Empty if it is damaged or another machine's;
+/// entries that are not times are skipped.
 std::map<std::string, cost::Times> parse_calibration(std::string_view text, const std::string& machine, std::string& created);
 
 /// Times of tasks measured one by one on this machine, kept between runs in the user's cache folder. Each is timed with its
-/// operands as far away as in the plan (cost::TaskKeys): in a cache if they were touched a moment ago, else in memory.
+/// operands where they are in the plan (cost::TaskKeys): in a cache if they were touched a moment ago, else in memory.
 class Calibration {
  public:
   /// Reads what was kept for a machine, backend and program of this kind; empty if nothing was.
@@ -30,13 +30,14 @@ class Calibration {
   /// them) and keeps the times. Tasks are timed twice: while other devices rest, and while all devices do the same. Returns how
   /// many were timed.
   ///
-  /// Times that another process kept are checked: of the keys that the plan spends most in some are timed now, and if one disagrees
-  /// so much that it would change the step by a fifth, all are timed again. So are times taken now, which something may have
-  /// disturbed: then the shorter of two counts, and if they still disagree they are of this process alone.
+  /// Times that another process stored are checked: some of the tasks in which the plan spends most time are timed now, and if one
+  /// differs so much that it would change the step by a fifth, all are timed again. New times are checked in the same way, because
+  /// something may have disturbed them: then the shorter of the two counts, and if they still differ they are not stored.
   std::size_t measure(const plan::Plan& plan, const cost::TaskKeys& keys, const cluster::Cluster& cluster,
                       const exec::Backend& backend, bool again = false, const Progress& progress = {});
 
-  /// Among the times: what a step takes beside its tasks. Of the plan that was timed first, until all are timed again.
+  /// The key of the time that a step takes beside its tasks. It is that of the plan that was timed first, until all are timed
+  /// again.
   static constexpr std::string_view step_key = "step";
   /// The keys by which `measure` and `times` know the tasks of a plan.
   cost::TaskKeys keys(const plan::Plan& plan, const cluster::Cluster& cluster) const { return {plan, cluster, cache_}; }

@@ -366,7 +366,7 @@ std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks
     out += fmt::format("core = {:.3f}  # by which products are slower while messages cross both ways\n", links.link.core);
   }
   return out + fmt::format(
-                   "\n[collectives]  # the one whose law is nearest to what was measured: off by {:.0f} % in "
+                   "\n[collectives]  # the one whose formula is nearest to what was measured: off by {:.0f} % in "
                    "the median\n"
                    "algorithm = \"{}\"\n",
                    100 * links.median_error, cluster::to_text(links.algorithm));

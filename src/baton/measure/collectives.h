@@ -12,7 +12,7 @@
 #include "baton/plan/plan.h"
 #include "baton/ranks/world.h"
 
-/// What messages between devices cost, measured by plans of nothing but one kind of meeting.
+/// The cost of messages between devices, measured with plans that contain only one kind of meeting.
 namespace baton::measure {
 
 /// The plan's moves (plan/move.h), in the order of that table.
@@ -45,34 +45,34 @@ struct BenchRow {
   double bus_bandwidth(std::size_t members) const;  // what a link would have to carry, whatever the algorithm
 };
 
-/// A plan of nothing but meetings of one kind, one after the other, and which buffers the members bring to
-/// all of them and take from the last, by device; not valid where one brings or takes nothing.
+/// A plan that contains only meetings of one kind, one after the other; and by device, the buffers that the members send
+/// in all of them and receive in the last; not valid for a device that sends or receives nothing.
 struct Meetings {
   plan::Plan plan;
   std::vector<BufferId> brought;
   std::vector<BufferId> taken;
 };
-/// Members bring the same buffers every time, and what is not reduced in place is taken into others each
-/// time. Of a send_receive the first two devices are the ends. `elements` are of the whole; all buffers live
-/// on.
+/// Members send the same buffers every time, and receive what is not reduced in place into other buffers each
+/// time. A send_receive goes from the first device to the second. `elements` are of the whole; all buffers
+/// are persistent.
 Meetings meetings(plan::Move operation, std::int64_t elements, std::int64_t copies, const std::vector<std::string>& devices);
 
 /// Called before each measurement; false: stop, keeping what was measured.
 using BenchProgress = std::function<bool(std::size_t done, std::size_t total)>;
-/// Runs each operation at each size on the devices and the transport that an executor takes for them, and
-/// compares what it leaves with what it should. Among several ranks all call it, and the first has the rows
-/// that count. A usage error where there is one device only.
+/// Runs each operation at each size on the devices, with the transport that an executor uses for them, and
+/// checks the results. With several ranks all call it, and the rows of rank 0 are the result. A usage error
+/// if there is only one device.
 std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const exec::Backend& backend, const BenchOptions& options,
                                         const BenchProgress& progress = {}, ranks::World* world = nullptr);
 
-/// What the rows of an operation say of its formula: a meeting of S bytes takes alpha + S / beta.
+/// The formula fitted to the rows of an operation: a meeting of S bytes takes alpha + S / beta.
 findings::AlphaBeta fit(const std::vector<BenchRow>& rows, plan::Move operation);
 
-/// A number as the first rank has it.
+/// The value of rank 0, on all ranks.
 std::int64_t agreed(std::int64_t number, ranks::World* world);
 
-/// The links that the rows speak of: latency and bandwidth as a send_receive has them, and the algorithm by
-/// whose law collectives come nearest to what was measured.
+/// The links that follow from the rows: latency and bandwidth are those of send_receive, and the algorithm is the one
+/// whose formula is nearest to the measured collectives.
 struct MeasuredLinks {
   cluster::Link link;
   cluster::Algorithm algorithm = cluster::Algorithm::ring;

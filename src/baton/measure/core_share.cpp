@@ -22,7 +22,7 @@ constexpr std::int64_t gathered = 16 << 20;  // bytes
 constexpr std::int64_t most_gathers = 16;    // each into a place of its own
 constexpr std::int64_t steps = 5;
 
-/// How long a product takes in the mean, by step; where messages are beside them, only of those that end before these do.
+/// The mean time of a product, by step; if messages run in parallel, only of products that end before these do.
 std::vector<double> mean_times(const plan::Plan& plan, const exec::RunResult& result) {
   std::vector<double> means;
   for (const trace::StepTrace& step : result.trace.steps) {

@@ -9,19 +9,19 @@
 
 namespace baton::measure {
 
-/// What all processes have had of the cores since the machine started, by the contents of /proc/stat, in clock ticks; none if
-/// that does not say.
+/// The time that all processes have used of the cores since the machine started, from the contents of /proc/stat, in clock ticks;
+/// nullopt if that does not say.
 std::optional<double> busy_ticks(std::string_view stat);
 
-/// What others had of the cores, and what there was to have, in seconds of one core.
+/// The core time that others used, and all that was available, in seconds of one core.
 struct CoreTime {
   double others = 0;
   double all = 0;
   Nanoseconds elapsed;
 
   CoreTime& operator+=(const CoreTime& more);
-  /// The share of others; nothing if the time was too short to tell. The system counts in ticks of some milliseconds and gives a
-  /// whole tick to whoever runs when it ends, so over a few of them work of this process would be taken for others'.
+  /// The share of others; nullopt if the time was too short to tell. The system counts in ticks of some milliseconds and assigns a
+  /// whole tick to the process that runs when it ends, so over a few ticks work of this process could count as others'.
   std::optional<double> share() const;
 };
 
@@ -29,7 +29,7 @@ struct CoreTime {
 class OtherProcesses {
  public:
   OtherProcesses();
-  /// Since construction; nothing if this system does not say.
+  /// Since construction; nullopt if this system does not say.
   std::optional<CoreTime> used() const;
 
  private:
@@ -43,7 +43,7 @@ class OtherProcesses {
   std::optional<Reading> begin_;
 };
 
-/// Whether so much was used that times are not what the machine can do.
+/// Whether others used so much that times are too long.
 constexpr bool disturbs(double others_share) { return others_share >= 0.1; }
 
 }  // namespace baton::measure

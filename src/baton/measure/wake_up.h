@@ -12,10 +12,10 @@ namespace baton::measure {
 /// waking them. Seen to lie between 0.4 and 0.7 ms on a server of Intel's Ice Lake.
 constexpr Nanoseconds long_idle(600'000);
 
-/// Among the times of a calibration: what the first product after such a rest takes longer.
+/// The key, in a calibration, of the extra time of the first product after such a rest.
 constexpr std::string_view wake_up_key = "rest";
 
-/// Measures it with the plan's largest product, on its device, while the others rest. Zero where a plan has none.
+/// Measures it with the plan's largest product, on its device, while the others rest. Zero if the plan has no product.
 Nanoseconds time_wake_up(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend);
 
 }  // namespace baton::measure

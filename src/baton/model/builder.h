@@ -22,7 +22,7 @@ class BlockBuilder {
   /// Ops so far.
   std::size_t size() const { return block_.nodes.size(); }
 
-  /// A parameter of that name; one that is there already where the name is.
+  /// The parameter of that name; made if it does not exist yet.
   std::size_t parameter(std::string name, Shape shape, std::int64_t fan_in, Kept kept = Kept::trained);
   /// Any op that writes one value, of these dimensions.
   std::size_t apply(op::Op op, std::vector<std::size_t> reads, std::vector<std::size_t> parameters, Dims dims);
@@ -65,7 +65,7 @@ class BlockBuilder {
     std::int64_t stride = 1;
     std::int64_t padding = 0;
   };
-  /// How many places a window has along an extent; none if the extent is too small for it.
+  /// How many positions a window has along an extent; 0 if the extent is too small for it.
   static std::int64_t places(const Window& window, std::int64_t extent);
   /// Its output channels are the dimension `out`.
   std::size_t conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias = true,
@@ -81,7 +81,7 @@ class BlockBuilder {
   Block finish(std::size_t out);
 
  private:
-  /// Dimensions of images with such channels that a window has moved over.
+  /// Dimensions of the images, with these channels, that a moving window leaves.
   Dims moved(std::size_t x, Dim channels, const Window& window) const;
 
   Block block_;

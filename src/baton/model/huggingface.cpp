@@ -531,7 +531,7 @@ std::string config_of(const Model& model) {
                    {"downsample_in_first_stage", size.first_moves}});
     add_classes(size.classes);
   } else {
-    throw usage_error("{} is none of the models that Hugging Face has under Baton's: they are gpt, llama, vit and resnet models",
+    throw usage_error("{} has no counterpart in Hugging Face's libraries: gpt, llama, vit and resnet models have one",
                       model.name());
   }
   return config.dump(2) + "\n";

@@ -16,7 +16,7 @@ namespace baton::model {
 struct FolderModel {
   std::string type;                       // as config.json calls it: gpt2, llama, mistral, qwen2, vit or resnet
   std::string text;                       // the same model as `parse_model` takes it
-  std::vector<std::string> remarks = {};  // what training would differ in there, as sentences without a full stop
+  std::vector<std::string> remarks = {};  // how training here differs from it, as sentences without a full stop
 };
 
 /// The model of a configuration. `settings` replace some of its sizes, as in `context=128`; `what` names the file in errors. A
@@ -26,7 +26,7 @@ FolderModel read_config(std::string_view json, std::string_view settings, const 
 /// The same of the config.json in a folder. A ResNet's size of images comes from preprocessor_config.json if it is there.
 FolderModel read_model_folder(const std::filesystem::path& folder, std::string_view settings);
 
-/// What training a model of this text differs in from where it comes from; nothing unless it is a folder.
+/// How training this model differs from what its configuration asks for; empty unless it is a folder.
 std::vector<std::string> remarks_on(std::string_view text);
 
 /// What model.safetensors.index.json says: by tensor, the file beside it that holds it.
@@ -44,12 +44,12 @@ struct PixelScale {
 /// preprocessor_config.json of a model of images: their size, and how they are prepared as Baton prepares them. Empty for others.
 std::string preprocessor_of(const Model& model, const PixelScale& scale);
 
-/// What a tensor that a checkpoint holds (model/names.h) is called in such a folder: ResNets have other names there.
+/// The name in such a folder of a tensor that a checkpoint holds (model/names.h): ResNets have other names there.
 std::string name_in_folder(const Model& model, const std::string& tensor);
 /// The name of a folder's tensor with the model's own name in front, which some files leave out: `h.0.ln_1.weight` is
 /// `transformer.h.0.ln_1.weight`.
 std::string with_base_name(const Model& model, const std::string& tensor);
-/// Whether a folder's tensor holds nothing that this model has: masks, frequencies, the head of another task that is never read.
+/// Whether this model does not need a tensor of a folder: masks, frequencies, the head of another task.
 bool is_no_weight(const Model& model, const std::string& tensor);
 
 }  // namespace baton::model

@@ -11,7 +11,7 @@
 
 namespace baton::model {
 
-/// A named dimension of a value. By its name a strategy divides it. `b` is the batch, whose extent is the step's.
+/// A named dimension of a value. Strategies divide it by its name. `b` is the batch, whose extent is the step's.
 struct Dim {
   char name = 'c';
   std::int64_t extent = 0;
@@ -37,7 +37,7 @@ struct Value {
 };
 
 /// A tensor that training changes. It starts uniform in ±1/√fan_in, as PyTorch's Linear does, or at ones or zeros as gains and
-/// biases of norms do. Parameters of one name are one parameter, whichever blocks they stand in.
+/// biases of norms do. Parameters with the same name are one parameter, in whichever blocks they occur.
 inline constexpr std::int64_t starts_at_ones = 0;
 inline constexpr std::int64_t starts_at_zeros = -1;
 /// How training changes it: by gradients; or, as PyTorch's buffers, by an op that keeps statistics (op::tracks), of floating
@@ -60,7 +60,7 @@ struct Node {
   std::vector<std::size_t> writes;
 };
 
-/// The unit that strategies place: a graph of ops with their parameters. Value 0 is what it is given; nodes stand in an order in
+/// The unit that strategies place: a graph of ops with their parameters. Value 0 is its input; nodes are in an order in
 /// which they can run. One value passes from a block to the next.
 struct Block {
   std::string name;
@@ -74,30 +74,29 @@ struct Block {
   Shape output() const { return values[out].sample(); }
 };
 
-/// What a model gives: numbers to compare with others, or scores, one per class. By this a loss is chosen where nobody asks for
-/// one.
+/// The output of a model: numbers to compare with others, or scores, one per class. The default loss depends on it.
 enum class Output : std::uint8_t { numbers, scores };
 
-/// An immutable description: blocks in order. It has never heard of a device.
+/// An immutable description: blocks in order. It knows nothing of devices.
 class Model {
  public:
   /// Asserts that each block's input is the output of the one before, that every value is written once before it is read, that
   /// every value but the last is read, and that ops fit their operands.
   Model(std::string name, std::vector<Block> blocks, Output output = Output::numbers);
 
-  /// The same model, whose ops that draw random numbers draw them with this seed. Each draws its own, by its number in the model.
+  /// The same model with this seed for ops that draw random numbers. Each op draws different ones, by its number in the model.
   Model with_seed(std::int64_t seed) const;
 
   const std::string& name() const { return name_; }
   const std::vector<Block>& blocks() const { return blocks_; }
   Shape input() const { return blocks_.front().input(); }
   Shape output() const { return blocks_.back().output(); }
-  /// Scores where its maker says so, or where the last dimension is a vocabulary (`v`).
+  /// Scores if the constructor was told so, or if the last dimension is a vocabulary (`v`).
   Output output_kind() const { return output_value().dims.back().name == 'v' ? Output::scores : output_kind_; }
   const Value& output_value() const { return blocks_.back().values[blocks_.back().out]; }
 
-  /// The number of a parameter, counting through the model in order, those that are shared once, and statistics after all that
-  /// are trained: what random numbers and checkpoints know it by.
+  /// The number of a parameter, counting through the model in order, shared ones once, and statistics after all that
+  /// are trained. Random numbers and checkpoints refer to it by this number.
   std::size_t ordinal(std::size_t block, std::size_t parameter) const { return ordinals_[block][parameter]; }
   /// Numbers that are trained.
   std::int64_t parameter_count() const;
@@ -113,8 +112,8 @@ class Model {
   std::vector<std::vector<std::size_t>> ordinals_;
 };
 
-/// The same model for evaluation: ops that compute something else there have that form and read the statistics that training
-/// keeps; nothing is tracked. Parameters have the same names.
+/// The same model for evaluation: ops that behave differently there have their form for evaluation and read the statistics that
+/// training keeps; nothing is tracked. Parameters have the same names.
 Model for_evaluation(const Model& model);
 
 }  // namespace baton::model

@@ -8,7 +8,7 @@
 #include "baton/base/shape.h"
 
 /// How files hold the parameters of models: by the names and in the layouts of Hugging Face's transformers, torchvision and timm,
-/// so that these read what Baton writes, and the other way round. This is the only table of that.
+/// so that these read what Baton writes, and the other way round. This is the only such table.
 namespace baton::model {
 
 /// A tensor of a file, made of one parameter or of several: matrices of outputs × inputs, joined along the outputs.

@@ -111,7 +111,7 @@ class OnnxBuilder {
     }
   }
 
-  /// The value that a name stands for, behind nodes that change nothing.
+  /// The value that a name stands for, past nodes that change nothing.
   std::string resolved(std::string name) const {
     for (auto found = aliases_.find(name); found != aliases_.end(); found = aliases_.find(name)) {
       name = found->second;

@@ -37,8 +37,8 @@ struct OnnxModel {
   std::shared_ptr<const std::string> file;  // what the tensors refer to
 };
 
-/// `what` names the file in errors, and is the model's name. A usage error names the first op that Baton does not have, or what of
-/// it, and names what is wrong with a file that is none.
+/// `what` names the file in errors, and is the model's name. A usage error names the first op, or attribute of one, that Baton does
+/// not have, or what is wrong with the file.
 OnnxModel parse_onnx(std::shared_ptr<const std::string> file, const std::string& what);
 OnnxModel open_onnx(const std::filesystem::path& path);
 /// The model alone.

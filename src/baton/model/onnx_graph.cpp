@@ -146,7 +146,7 @@ class GraphReader {
     }
   }
 
-  /// A tensor of a type that no weight has, such as integers, has no elements here; whoever wants it as a weight sees that.
+  /// A tensor of a type that no weight has, such as integers, has no elements here; code that needs it as a weight notices that.
   OnnxTensor read_tensor(std::string_view bytes, std::string& name) const {
     std::vector<std::int64_t> extents;
     std::uint64_t type = 0;

@@ -34,7 +34,8 @@ struct OnnxGraph {
   std::vector<std::string> outputs;
 };
 
-/// Asserts nothing of the graph but that every tensor has as many bytes as its shape takes; a usage error names what is wrong.
+/// Checks only that every tensor has as many bytes as its shape takes, nothing else about the graph; a usage error names what is
+/// wrong.
 OnnxGraph read_onnx_graph(std::string_view file, const std::string& what);
 
 }  // namespace baton::model

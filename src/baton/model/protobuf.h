@@ -6,8 +6,8 @@
 #include <string_view>
 
 /// The wire format of protocol buffers, as far as reading ONNX files takes it. The library and ONNX's own definitions would be two
-/// packages and some megabytes of generated code for a loop over fields; nothing is copied here, and what a message says of lengths
-/// is checked against the bytes that are there.
+/// packages and some megabytes of generated code for a loop over fields; nothing is copied here, and the lengths in a message
+/// are checked against the bytes that are there.
 namespace baton::model::protobuf {
 
 struct Field {

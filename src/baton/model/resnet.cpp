@@ -123,7 +123,7 @@ Model resnet(const ResnetSize& size) {
   }
   for (const std::int64_t out : stages.outputs) {
     if (stages.bottlenecks && out < narrowing) {
-      throw usage_error("a bottleneck of the resnet gives {} channels and has a quarter of them within, which is none", out);
+      throw usage_error("a bottleneck of the resnet has {} output channels, but needs at least {}", out, narrowing);
     }
   }
   const bool small = !has_large_stem(size);

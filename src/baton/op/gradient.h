@@ -11,12 +11,12 @@ namespace baton::op {
 struct Ref {
   enum class Tensor { input, output, parameter, output_gradient, input_gradient, parameter_gradient };
   Tensor kind;
-  std::size_t index = 0;  // which of them, where there are several
+  std::size_t index = 0;  // which of them, if there are several
   bool operator==(const Ref&) const = default;
 };
 
-/// One op of a backward. Those that give gradients of parameters are told apart, since a schedule may put
-/// them off, and since nobody asks for the gradient of the first block's input. An op with several inputs or outputs names them by
+/// One op of a backward. Those that give gradients of parameters are marked, because a schedule may postpone
+/// them, and because the gradient of the first block's input is not needed. An op with several inputs or outputs names them by
 /// number.
 struct BackwardCall {
   Op op;

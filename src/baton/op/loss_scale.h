@@ -5,7 +5,7 @@
 
 namespace baton::op {
 
-/// What loss scaling keeps from step to step: four floats, as they lie in the buffer. Counts are exact up to
+/// The state of loss scaling between steps: four floats, in the order of the buffer. Counts are exact up to
 /// 2²⁴.
 struct ScaleState {
   float scale = 1;

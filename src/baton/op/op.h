@@ -13,9 +13,9 @@
 #include "baton/base/units.h"
 
 /// What can be computed: for each op its operands, its signature, its work and its gradient.
-/// A new op is a struct here, its entries in op.cpp, signature.cpp, gradient.cpp and where it has such traits in traits.cpp, and
-/// its kernels. Nothing outside of this folder and the kernels asks which op it has. A Linear works on the last axis, or on the
-/// last two where these are heads, whatever stands before: those axes together are its rows.
+/// A new op is a struct here, its entries in op.cpp, signature.cpp, gradient.cpp and, if it has traits, traits.cpp, and
+/// its kernels. Nothing outside this folder and the kernels asks which op it has. A Linear works on the last axis, or on the
+/// last two if these are heads; all axes before together are its rows.
 namespace baton::op {
 
 /// y = x Wᵀ + b. Reads x, W, b; writes y. With `relu`, y = max(0, ·). With `partial` y is one term of a sum over devices: it
@@ -104,7 +104,7 @@ struct CrossEntropy {
   bool operator==(const CrossEntropy&) const = default;
 };
 
-/// What a part of the scores contributes to a cross entropy. Reads y, which holds of `of` scores those from `first` on, and one
+/// The contribution of a part of the scores to a cross entropy. Reads y, which holds of `of` scores those from `first` on, and one
 /// label per row; writes three numbers per row: the largest score, Σ exp(score − largest), and the label's score, 0 where it is not
 /// held; with `smoothing` the sum of the scores by their shares.
 struct CrossEntropyTerms {
@@ -463,7 +463,7 @@ struct Operand {
   DType dtype = DType::f32;
 };
 
-/// Why these operands do not suit the op, naming the shapes; nothing when they do.
+/// Why these operands do not suit the op, naming the shapes; empty if they do.
 std::optional<std::string> mismatch(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes);
 
 /// What an op costs, known without running it. Bytes are those of each operand once.

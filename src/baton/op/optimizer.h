@@ -44,7 +44,7 @@ Optimizer optimizer_by_name(std::string_view name);
 
 /// How many tensors of the parameter's size it keeps between steps (velocity; first and second moment).
 std::size_t state_slots(const Optimizer& optimizer);
-/// Arithmetic an element of a parameter.
+/// Arithmetic per element of a parameter.
 std::int64_t flops_per_element(const Optimizer& optimizer);
 
 /// The optimizer as one step has it: at that step's rate, and without decay for a parameter that is exempt from it. Steps are

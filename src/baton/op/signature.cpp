@@ -380,7 +380,7 @@ bool fits(const Signature& signature, std::span<const Operand> reads, std::span<
 }
 
 std::optional<DividedSum> divided_sum(const Op& op) {
-  // Without a bias a Linear is its own term, and behind heads there is nothing that adds one to the sum.
+  // Without a bias a Linear is its own term, and after heads nothing adds one to the sum.
   if (const auto* linear = std::get_if<Linear>(&op);
       linear != nullptr && !linear->partial && !linear->no_bias && !linear->out_heads) {
     Linear term = *linear;

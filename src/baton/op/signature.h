@@ -18,8 +18,8 @@ namespace baton::op {
 ///   integer, loss, state   int32, float64, float32
 enum class Type : std::uint8_t { value, summed, wide, floating, integer, loss, state };
 
-/// The axes of one operand, outermost first, one letter per axis. `*` is any number of leading axes, one at least; a digit is an
-/// axis of that extent. `?` is any shape: what it holds is no tensor of the model.
+/// The axes of one operand, outermost first, one letter per axis. `*` is one or more leading axes; a digit is an
+/// axis of that extent. `?` is any shape, for operands that are not tensors of the model.
 struct Axes {
   std::string letters;
   Type type = Type::value;
@@ -40,7 +40,7 @@ struct Signature {
   bool linear = false;
   /// Whether the last operands it reads are those that it writes.
   bool in_place = false;
-  /// The dimension whose indices it tells apart by number (op::for_part); 0: none.
+  /// The dimension whose index numbers affect the result (op::for_part); 0: none.
   char numbered = 0;
   /// Whether it reads any number of operands, of any shapes.
   bool any_reads = false;
@@ -61,14 +61,14 @@ Along along(const Signature& signature, char letter, std::size_t write);
 /// Whether the operands' shapes give each letter one extent, and there are as many operands as the signature says.
 bool fits(const Signature& signature, std::span<const Operand> reads, std::span<const Operand> writes);
 
-/// What an op whose sum is divided over devices becomes: a term on each of them, and what is done to the complete sum.
+/// The form of an op whose sum is divided over devices: a term on each of them, and what is done to the complete sum.
 struct DividedSum {
   Op term;
   std::vector<std::size_t> term_reads;  // operands of the op, by number
   std::optional<Op> finish;             // reads the sum, and after it `finish_reads`
   std::vector<std::size_t> finish_reads;
 };
-/// None for an op that has no form for it.
+/// nullopt if the op has no such form.
 std::optional<DividedSum> divided_sum(const Op& op);
 
 }  // namespace baton::op

@@ -13,18 +13,18 @@ namespace baton::op {
 bool is_loss(const Op& op);
 Op with_loss_scale(Op op);
 
-/// A loss that parts share along the last axis of what it reads: the terms that each makes of its part, and the loss that reads
-/// those of all of `parts`. None where the loss has no such form.
+/// A loss that is divided along the last axis of what it reads: the terms that each part computes, and the loss that reads the
+/// terms of all `parts`. nullopt if the loss has no such form.
 struct MergedLoss {
   Op terms;
   std::int64_t terms_per_row;
   Op loss;  // reads the terms after its other operands
 };
 std::optional<MergedLoss> merged(const Op& loss, std::int64_t parts);
-/// The same op for a part of the dimension that it tells apart by number: of `of` indices those from `first` on. Ops that do not
-/// tell are left as they are.
+/// The same op for a part of the dimension whose index numbers matter to it: of `of` indices those from `first` on. Other ops are
+/// returned unchanged.
 Op for_part(Op op, std::int64_t first, std::int64_t of);
-/// What an op was made for by that. `of` is 0 for one that holds all indices, or does not tell.
+/// The arguments with which `for_part` made an op. `of` is 0 if it holds all indices, or their numbers do not matter.
 struct Part {
   std::int64_t first = 0;
   std::int64_t of = 0;
@@ -37,8 +37,8 @@ bool can_accumulate(const Op& op);
 /// The same op, adding or setting.
 Op accumulating(Op op, bool adds = true);
 
-/// The same op taking the plain SGD step of that rate itself: in place of gradients it reads and writes the parameters. None where
-/// it cannot, or adds to gradients that were there before.
+/// The same op taking the plain SGD step of that rate itself: in place of gradients it reads and writes the parameters. nullopt
+/// if it cannot, or if it adds to gradients that were there before.
 std::optional<Op> with_sgd(const Op& op, double rate);
 /// Whether it does that.
 bool takes_step(const Op& op);
@@ -47,12 +47,12 @@ bool takes_step(const Op& op);
 /// parameters that it reads.
 bool tracks(const Op& op);
 /// The form for evaluation of an op that computes something else there than in training. After its other operands it reads this
-/// many of the statistics that are kept of what it reads first.
+/// many of the statistics that are kept of its first operand.
 struct EvaluationForm {
   Op op;
   std::size_t statistics;
 };
-/// None for an op that is the same in both.
+/// nullopt for an op that is the same in both.
 std::optional<EvaluationForm> evaluation_form(const Op& op);
 
 /// One op that does the work of two, of which the second reads what the first writes as its operand 0.
@@ -60,13 +60,13 @@ struct Joined {
   Op op;
   std::vector<std::size_t> reads;  // operands of the second that are read after those of the first
 };
-/// None where there is no such op.
+/// nullopt if there is no such op.
 std::optional<Joined> joined(const Op& first, const Op& second);
 /// All ops that `joined` gives.
 const std::vector<Op>& joint_ops();
 
-/// Rows, inputs and outputs of the product that an op computes, and the least of it where it computes several; none if it
-/// computes none. All that are heads count as one extent.
+/// Rows, inputs and outputs of the product that an op computes, for attention that of the scores of one head; nullopt if it
+/// computes none. A Linear's heads and their features count as one extent.
 struct ProductExtents {
   std::int64_t rows;
   std::int64_t in;
@@ -74,7 +74,7 @@ struct ProductExtents {
 };
 std::optional<ProductExtents> product_extents(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes);
 
-/// What an attention reads: this many queries see this many keys, of `features` each, in as many heads as all samples have
+/// The extents of an attention: this many queries see this many keys, of `features` each; `heads` counts those of all samples
 /// together.
 struct AttentionExtents {
   std::int64_t queries;
@@ -84,7 +84,7 @@ struct AttentionExtents {
   bool causal;
   bool backward;
 };
-/// None for an op that is no attention.
+/// nullopt for an op that is not an attention.
 std::optional<AttentionExtents> attention_extents(const Op& op, std::span<const Operand> reads);
 
 /// The operand of an op that is a matrix of weights, of which some leading axes together are the outputs and the others the inputs.
@@ -93,17 +93,17 @@ struct WeightOperand {
   std::size_t operand;  // by number
   std::size_t output_axes;
 };
-/// None for an op that has none. The rows of an embedding are outputs.
+/// nullopt for an op that has none. The rows of an embedding are outputs.
 std::optional<WeightOperand> weight_operand(const Op& op);
 
-/// How many samples in a row an op takes together, so that a batch may be divided between them only. 1: each by itself. 0: all
-/// that it is given. How the batch is divided is then part of what is computed: a norm's moments are those of a replica's
+/// How many samples in a row an op takes together, so that a batch may only be divided between such groups. 1: each by itself. 0:
+/// all that it is given. How the batch is divided is then part of what is computed: a norm's moments are those of a replica's
 /// micro-batch, as in PyTorch.
 std::int64_t samples_together(const Op& op);
 
 /// Whether what it computes differs from step to step for equal operands: it draws random numbers.
 bool depends_on_step(const Op& op);
-/// The same op, drawing with that seed, as the n-th of a model; others are left as they are.
+/// The same op, drawing with that seed, as the n-th of a model; other ops are returned unchanged.
 Op drawing(Op op, std::int64_t seed, std::int64_t layer);
 
 /// Of an operand that holds integers: they are at least 0 and less than this.

@@ -15,19 +15,19 @@
 
 namespace baton::plan {
 
-/// A statistic is kept of the batches for evaluation, by each replica of its own.
+/// A statistic is kept over the batches for evaluation; each replica keeps its own.
 enum class Role : std::uint8_t { input, target, activation, parameter, gradient, optimizer_state, communication, loss, statistic };
 
 std::string_view to_text(Role role);
 
-/// Rows [begin, end) of the global batch: of its inputs, its targets or its losses. They lie along `axis`; where that is 1, axis 0
-/// is the sequence, of which the buffer holds the positions from `first` on.
+/// Rows [begin, end) of the global batch: of its inputs, its targets or its losses. They lie along `axis`; if that is 1, axis 0
+/// is the sequence, and the buffer holds its positions from `first` on.
 struct BatchRows {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::uint32_t axis = 0;
   std::int64_t first = 0;
-  ValueId value = {};  // of the plan's graph, where there is one
+  ValueId value = {};  // of the plan's graph, if there is one
   bool operator==(const BatchRows&) const = default;
 };
 
@@ -38,18 +38,18 @@ using Ranges = InlineVector<Range, 4>;
 struct ValuePart {
   ValueId value;
   bool gradient = false;
-  /// The op's sum alone: what counts once, as a bias, is still to be added to it.
+  /// The op's sum without operands that count once, such as a bias, which are added later.
   bool unfinished = false;
   Ranges at;  // by dimension
-  /// What is first written is one of this many terms of a sum over devices, which a collective adds up.
+  /// The first task that writes it leaves one of this many terms of a sum over devices, which a collective adds up.
   std::uint32_t term = 0;
   std::uint32_t terms = 1;
   bool operator==(const ValuePart&) const = default;
 };
 
 /// Part of a parameter, of its gradient or of one slot of its optimizer state, or a statistic: indices [begin, end) of `axis`.
-/// The whole of it is axis 0 from 0 to its extent. Where `piece_end` is not zero the buffer holds, of that part, the elements
-/// [piece_begin, piece_end), contiguous, in the order in which the part lies in memory.
+/// The whole of it is axis 0 from 0 to its extent. If `piece_end` is not zero, the buffer holds only the elements
+/// [piece_begin, piece_end) of that part, contiguous, in the memory order of the part.
 struct ParameterPart {
   std::string name;
   std::uint32_t ordinal = 0;  // the parameter's number in the model
@@ -88,8 +88,8 @@ struct SquaredNorm {
   bool operator==(const SquaredNorm&) const = default;
 };
 
-/// What parts of the scores contribute to a loss that is computed of all of them (op::merged): some numbers for each of these
-/// indices of the loss, of this many parts one after the other.
+/// The contributions of parts of the scores to a loss over all of them (op::merged): some numbers for each of these indices of the
+/// loss, for this many parts one after the other.
 struct LossTerms {
   ValueId loss;
   Ranges at;  // by dimension of the loss
@@ -122,7 +122,7 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 };
 
-/// How many axes the whole parameter has of which a buffer holds a part; of any other buffer, its own.
+/// The number of axes of the whole parameter that the buffer is a part of; for any other buffer, its own.
 inline std::size_t axes_of_whole(const Buffer& buffer) {
   const auto* part = std::get_if<ParameterPart>(&buffer.content);
   return part == nullptr ? buffer.shape.rank() : part->whole.rank();

@@ -6,7 +6,7 @@
 
 namespace baton::plan {
 
-/// The graph for Graphviz: a cluster a device, a colour a phase.
+/// The graph for Graphviz: one cluster per device, one colour per phase.
 std::string to_dot(const Plan& plan);
 
 }  // namespace baton::plan

@@ -13,7 +13,7 @@ namespace baton::plan {
 
 using ValueId = Id<struct ValueTag>;
 
-/// What a plan is to compute, as one device would do it with the whole batch at once: the values of a model's forward, and the ops
+/// What a plan must compute, as one device would do it with the whole batch at once: the values of a model's forward, and the ops
 /// between them. It says nothing of devices, micro-batches or ways of splitting. The backward is not in it: it follows from each
 /// op's gradient. `verify` compares every task with it.
 struct Graph {
@@ -35,7 +35,7 @@ struct Graph {
 
   std::vector<Value> values;
   std::vector<Node> nodes;
-  /// Which every parameter's update uses. None: the step computes gradients and updates nothing.
+  /// The optimizer of every update. nullopt: the step computes gradients and updates nothing.
   std::optional<op::Optimizer> optimizer;
 
   bool empty() const { return nodes.empty(); }

@@ -48,7 +48,7 @@ class Addresses {
     }
     remember(run);
     for (; run != runs_.end() && run->first < end; ++run) {
-      remember(join(std::next(run)));  // the last of them may be joined to what stands behind
+      remember(join(std::next(run)));  // the last of them may be joined to what follows
     }
   }
 

@@ -27,7 +27,7 @@ struct MoveRule {
   Owner owner;
 };
 
-/// The table that everybody reads: `verify`, work, costs, the simulator's links, transports and `bench collectives`.
+/// The table that all code reads: `verify`, work, costs, the simulator's links, transports and `bench collectives`.
 constexpr std::array<MoveRule, 6> move_rules{{
     {Move::copy, "send_receive", false, true, MoveRule::Owner::root},
     {Move::all_reduce, "all_reduce", true, true, MoveRule::Owner::share},
@@ -72,8 +72,7 @@ constexpr Moved moved_by(Move move, std::int64_t own, std::int64_t whole, std::i
   return {(rule.sums ? of_others : 0) + (rule.spreads ? to_all : 0), (rule.sums ? to_all : 0) + (rule.spreads ? of_others : 0)};
 }
 
-/// By what the bandwidth of a move (payload over time) is multiplied to give what a link carries whatever the algorithm, as
-/// nccl-tests do.
+/// The factor from the bandwidth of a move (payload over time) to what a link carries under any algorithm, as in nccl-tests.
 constexpr double bus_factor(Move move, std::int64_t size) {
   const auto n = static_cast<double>(size);
   return ring_turns(move) == 0 ? 1 : static_cast<double>(ring_turns(move)) * (n - 1) / n;

@@ -22,7 +22,7 @@ struct Draft {
   std::uint32_t meetings = 0;
 
   BufferId add(Buffer buffer);
-  /// Drops tasks, and inserts others after those that stay: `behind[0]` before everything, `behind[i + 1]` after task i; these
+  /// Drops tasks, and inserts others after those that remain: `behind[0]` before everything, `behind[i + 1]` after task i; these
   /// refer to tasks by their current index. A task that came after a dropped one comes after that one's predecessor in its lane.
   void rearrange(const std::vector<bool>& dropped, std::vector<std::vector<Task>> behind);
   MeetingId new_meeting() { return MeetingId(meetings++); }
@@ -40,7 +40,7 @@ class Plan {
   const std::vector<std::string>& devices() const { return devices_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
   const std::vector<Task>& tasks() const { return tasks_; }
-  /// What it is to compute; empty for a plan that is no training step.
+  /// What it must compute; empty for a plan that is not a training step.
   const Graph& graph() const { return graph_; }
   const Buffer& operator[](BufferId id) const { return buffers_[id.index()]; }
   const Task& operator[](TaskId id) const { return tasks_[id.index()]; }
@@ -73,8 +73,8 @@ class Plan {
   std::vector<std::vector<TaskId>> meetings_;
 };
 
-/// Where the elements of a buffer lie in the value of the plan's graph that it holds a part of. A buffer that says nothing of that
-/// is taken for the whole.
+/// Where the elements of a buffer lie in the value of the plan's graph that it holds a part of. A buffer that does not say
+/// so counts as the whole.
 op::ElementPlaces places_of(const Plan& plan, BufferId id);
 
 /// The total size of these buffers.

@@ -16,7 +16,7 @@ using Report = std::function<void(Rule rule, std::vector<TaskId> tasks, std::str
 
 /// Whether a plan computes its graph, whatever the split: walks the tasks in order and follows which terms of which sum every
 /// buffer holds. Rules are `value`, `sum` and `update`. Linear in the plan. A plan without a graph is not judged. Before: all other
-/// rules hold, and the plan is whole but for alike parts (`Limits::alike_parts`; 0: it has all).
+/// rules hold, and the plan is whole except for alike parts (`Limits::alike_parts`; 0: it has all).
 void check_split(const Plan& plan, const Ordering& ordering, std::int64_t alike_parts, const Report& report);
 
 }  // namespace baton::plan

@@ -12,17 +12,17 @@
 
 namespace baton::plan {
 
-/// What the backend that will run the plan can do in one piece, and how it wants its parameters laid out.
+/// Which tasks the backend that will run the plan can fuse, and how it wants its parameters laid out.
 struct Target {
   std::vector<op::Op> joined = {};        // ops that do the work of two (op::joined)
   bool gradient_with_sgd = false;         // gradients of parameters and the plain SGD step that follows (op::with_sgd)
-  bool narrow_gradient_with_sgd = false;  // the same where what is computed with has 16 bits and the parameters have 32
+  bool narrow_gradient_with_sgd = false;  // the same if operands have 16 bits and parameters have 32
   bool all_reduce_with_sgd = false;       // the sum of gradients and the plain SGD step that follows
-  bool loads = false;                     // tasks that load the next step's rows beside the step
+  bool loads = false;                     // it has tasks that load the next step's rows while a step runs
   /// Workspace that a task needs on a device of this many cores; none if this is empty.
   std::function<Bytes(std::span<const Buffer> buffers, const Task& task, std::size_t cores)> workspace = {};
   /// The name of the memory layout in which a task wants one of its operands, a parameter or the gradient of one; an empty name if
-  /// any will do. What no task wants otherwise is row-major. All of a parameter (its parts, copies, gradients and states) is laid
+  /// any will do. Otherwise the order is row-major. All of a parameter (its parts, copies, gradients and states) is laid
   /// out alike. The backend that names a layout also describes it (exec/memory_layout.h).
   std::function<std::string(std::span<const Buffer> buffers, const Task& task, BufferId operand)> layout = {};
 };

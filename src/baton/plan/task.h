@@ -65,20 +65,20 @@ struct Update {
   bool operator==(const Update&) const = default;
 };
 
-/// Holds its lane for that long and does nothing.
+/// Occupies its lane for that long and does nothing.
 struct Delay {
   Nanoseconds duration;
   bool operator==(const Delay&) const = default;
 };
 
-/// Fills buffers of inputs and targets with the rows of the next step, from the data of the run. It works beside the step, on the
-/// host lane.
+/// Fills buffers of inputs and targets with the rows of the next step, from the data of the run. It runs on the host lane, in
+/// parallel with the step.
 struct Load {
   bool operator==(const Load&) const = default;
 };
 
-/// Takes over what was loaded for this step: copies each buffer that it reads, which a Load fills, to the one that it writes, from
-/// which the step computes. From then on the next rows may be loaded.
+/// Copies the rows that were loaded for this step: from each buffer that a Load fills to the one that the step reads. After that
+/// the next rows may be loaded.
 struct Take {
   bool operator==(const Take&) const = default;
 };
@@ -140,7 +140,7 @@ constexpr Piece piece_of(std::int64_t elements, std::uint32_t rank, std::uint32_
 constexpr Piece piece_of(std::int64_t elements, const Collective& member) {
   return piece_of(elements, member.rank, member.size, member.row);
 }
-/// What the meeting of a transfer's or collective's task does, and the task's rank in it.
+/// The kind of the meeting of a transfer's or collective's task, and the task's rank in it.
 Move move_of(const Task& task);
 std::uint32_t rank_of(const Task& task);
 /// The meeting a task takes part in; not valid for tasks that work alone.

@@ -294,7 +294,7 @@ struct ParseFields {
   }
 };
 
-/// A name without signs that part words here: others stand for them as %20 does for a space.
+/// A name without characters that separate words here: they are escaped, a space as %20.
 std::string one_word(std::string_view name) {
   std::string word;
   for (const char c : name) {
@@ -439,12 +439,12 @@ Buffer parse_buffer(Line& line, std::size_t devices, std::size_t values) {
     buffer.content = parse_loss_terms(line, buffer.shape, values);
   } else if (const auto flag = line.take("non_finite")) {
     if (*flag != "1") {
-      line.fail("has non_finite, which is 1 where it is there");
+      line.fail("has non_finite with a value other than 1");
     }
     buffer.content = NonFiniteCount{};
   } else if (const auto norm = line.take("squared_norm")) {
     if (*norm != "1") {
-      line.fail("has squared_norm, which is 1 where it is there");
+      line.fail("has squared_norm with a value other than 1");
     }
     buffer.content = SquaredNorm{};
   }

@@ -7,9 +7,9 @@
 namespace baton::predict {
 
 /// An experiment that simulates each job on this machine and then measures it. The axes are fields of a job; `shared` is what
-/// all have in common. A record has `time_per_step_ns` (measured), `simulated_ns` and `error`, simulated over measured less one. It
-/// finds how large the errors are, and how many pairs of points that differ in strategy alone, by more than the noise, are
-/// simulated in the order in which they were measured.
+/// all have in common. A record has `time_per_step_ns` (measured), `simulated_ns` and `error` = simulated / measured − 1. Its
+/// findings say how large the errors are, and, of the pairs of points that differ only in strategy and by more than the noise, how
+/// many were simulated in the order in which they were measured.
 lab::Experiment prediction(const job::JobSpec& shared, const lab::AxisValues& axes);
 
 }  // namespace baton::predict

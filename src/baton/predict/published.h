@@ -67,7 +67,7 @@ struct PublishedCase {
 
 struct PublishedDefaults {
   std::string cluster;   // of tables that name no device
-  std::string software;  // instead of the one that a table's columns speak for
+  std::string software;  // instead of the one that a table's columns suggest
 };
 
 /// The cases of a table, by its columns. A usage error, in which the table is named, lists the columns that a table of this kind

@@ -43,13 +43,13 @@ struct SearchResult {
   void note_too_large(double bytes);
 };
 
-/// Called before each try; false: stop with what there is.
+/// Called before each simulation; false: stop with the results so far.
 using SearchProgress = std::function<bool(std::size_t done, std::size_t total)>;
 
-/// Prices every split of the job over the devices and over fewer (job/choice.h says which there are), and simulates about 50: the
-/// most promising by price of different divisions of the devices, then those that are best by prices corrected by what was found.
-/// If plans are small, so is every other one simulated that could be faster than the fastest. `shared` is what all have in common:
-/// model, batch, cluster, devices, optimizer; a usage error names what is asked for there although the search chooses it. `own` may
+/// Prices every split of the job over the devices and over fewer (job/choice.h lists them), and simulates about 50: first the most
+/// promising by price for each division of the devices, then the best by prices that are corrected with the simulated times. If
+/// plans are small, every other split that could be faster than the fastest is simulated too. `shared` is what all have in common:
+/// model, batch, cluster, devices, optimizer; a usage error names a field that it sets although the search chooses it. `own` may
 /// hold a model and costs.
 SearchResult search(const job::JobSpec& shared, const cluster::Machine& machine, const SearchProgress& progress = {},
                     const training::Own& own = {});
@@ -60,7 +60,7 @@ std::string against_one_device(const SearchResult& result);
 /// Whether a smaller number of devices is faster than all of them; empty if there is one device.
 std::string against_all_devices(const SearchResult& result);
 
-/// Why the second lost: what part of the difference lies in computing, in exposed communication, in waiting and in the rest.
+/// Why the second lost: how much of the difference lies in computing, in exposed communication, in waiting and in the rest.
 std::string why_not(const Found& best, const Found& second);
 
 }  // namespace baton::predict

@@ -10,10 +10,10 @@
 /// Predictions compared with what others measured.
 namespace baton::predict {
 
-/// A published case, and what the simulator says of it.
+/// A published case and its simulation.
 struct ValidatedPoint {
   PublishedCase published;
-  double seconds = 0;  // simulated; 0 where it could not be: then the case has a reason
+  double seconds = 0;  // simulated; 0 if it could not be simulated: then the case has a reason
   job::JobSpec spec;   // of a training step: the job that was simulated, the fastest where the table leaves it open
   double memory = 0;   // GiB of the fullest device, where it is published and the step is simulated
 
@@ -33,20 +33,20 @@ struct SourceErrors {
   double bias = 0;        // the mean with its sign
   const ValidatedPoint* worst = nullptr;
 };
-/// By source, in the order of the points. `fitted` asks for the rows by which constants may have been chosen, otherwise for the
-/// others. Sources of fewer than 20 rows have no such rows: all of theirs are others.
+/// By source, in the order of the points. With `fitted` only the rows by which constants may have been chosen, otherwise only the
+/// others. Sources of fewer than 20 rows have no fitted rows.
 std::vector<SourceErrors> errors_by_source(const std::vector<ValidatedPoint>& points, bool fitted);
 
-/// Seconds of a step of the job. Of a step of many micro-batches two with fewer are simulated: from one full pipeline on each
-/// further micro-batch adds the same time.
+/// Seconds of a step of the job. For a step of many micro-batches, two steps with fewer are simulated: once the pipeline is full,
+/// each further micro-batch adds the same time.
 double simulated_step(const job::JobSpec& spec, const cluster::Machine& machine);
-/// Bytes of the fullest device: what the job's program would report, where its profile says what it reserves, otherwise what the
+/// Bytes of the fullest device: what the job's program would report, if its profile says what it reserves, otherwise what the
 /// plan lays out.
 Bytes simulated_memory(const job::JobSpec& spec, const cluster::Machine& machine);
 double simulated_time(const PublishedAllReduce& job);
 double simulated_time(const PublishedKernel& job);
 
-/// Simulates the case; where it cannot be compiled, the sentence that says why becomes its reason.
+/// Simulates the case; if it cannot be compiled, the sentence that says why becomes its reason.
 ValidatedPoint validated(PublishedCase published, const cluster::Machine& machine);
 
 /// Called after each case; false: stop here.

@@ -71,7 +71,7 @@ class World {
   }
   /// Each rank's bytes, by rank.
   std::vector<Blob> all_gather(std::span<const std::byte> mine);
-  /// The same where everybody knows how many bytes each rank has: they come one after the other into `all`.
+  /// The same if all ranks know how many bytes each has: the bytes are put one after the other into `all`.
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const std::size_t> sizes) = 0;
   /// Each rank's bytes, by rank, at rank 0; the others get nothing.
   virtual std::vector<Blob> gather(std::span<const std::byte> mine) = 0;

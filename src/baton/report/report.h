@@ -17,15 +17,15 @@ std::string reference(const std::string& id);
 /// One experiment: questions with their answers, table, details, command.
 std::string to_terminal(const lab::Result& result);
 std::string to_markdown(const lab::Result& result);
-/// A value as a cell of a CSV file: quoted where it has to be, empty if it is null.
+/// A value as a cell of a CSV file: quoted if necessary, empty if it is null.
 std::string csv_cell(const lab::Json& value);
 /// The table with raw values, one line per row.
 std::string to_csv(const lab::Result& result);
 
 /// One experiment, as `lab run --json` prints it and the page of a run has it.
 lab::Json to_json(const lab::Result& result);
-/// A whole run: what the page is made from, and what machines read. Title, command, time and environment are those that `kept` has;
-/// the environment is oversubscribed where a row is.
+/// A whole run as JSON, from which the page is made. Title, command, time and environment are those of `kept`; the environment is
+/// oversubscribed if a row is.
 lab::Json to_report(const std::vector<lab::Result>& results, const lab::RunSpec& kept);
 std::string to_markdown(const std::vector<lab::Result>& results, const lab::Json& report);
 

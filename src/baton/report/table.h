@@ -8,10 +8,9 @@ namespace baton::report {
 /// Columns for the terminal, numbers aligned right and text left.
 class Table {
  public:
-  /// `text` says of each column whether it holds text; where it is not given, a column whose cells all begin as numbers do holds
-  /// numbers.
+  /// `text` says of each column whether it holds text. Without it, a column in which all cells begin like numbers holds numbers.
   explicit Table(std::vector<std::string> heading, std::vector<bool> text = {});
-  /// What is said of the row stands after its last column.
+  /// The remark is printed after the last column of the row.
   void row(std::vector<std::string> cells, std::string remark = "");
   std::string text() const;
 

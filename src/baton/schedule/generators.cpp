@@ -85,7 +85,7 @@ Grid looped(const Pipeline& pipeline, const std::vector<std::int64_t>& groups, c
   return aligned(orders);
 }
 
-/// As many groups as have a micro-batch for each device, as even as can be, the larger first.
+/// As many groups as have a micro-batch for each device, as even as possible, the larger first.
 std::vector<std::int64_t> even_groups(const Pipeline& pipeline) {
   const std::int64_t count = std::max<std::int64_t>(1, pipeline.micro_batches / pipeline.devices);
   return divide(pipeline.micro_batches, count, Remainder::first);

@@ -13,7 +13,7 @@ Grid gpipe(const Pipeline& pipeline);
 /// One forward, one backward by turns (Narayanan et al. 2019). Waits 3(p-1); stage s keeps p-s activations.
 Grid one_forward_one_backward(const Pipeline& pipeline);
 /// The same with v stages on each device (Narayanan et al. 2021). Waits 3(p-1) of chunks that are v times as
-/// small. Any m: micro-batches go in groups of p or a few more, as even as can be; with m < p it waits
+/// small. Any m: micro-batches go in groups of p or a few more, as even as possible; with m < p it waits
 /// 3(v-1)(p-m) longer.
 Grid interleaved(const Pipeline& pipeline);
 /// All forwards of a stage, then of the device's next; then the backwards (Lamy-Poirier 2022). In order of

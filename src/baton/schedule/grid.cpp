@@ -127,7 +127,7 @@ std::string deadlock(const Orders& orders, const Run& stuck) {
   const auto waits_for = [&](std::size_t d) {
     return static_cast<std::size_t>(stuck.device_of_stage[static_cast<std::size_t>(stuck.awaited[d]->stage)]);
   };
-  // Whoever waits, waits for one that waits; after as many steps as there are devices one is in the circle.
+  // Each waiting device waits for another that waits; after as many steps as there are devices, we are in the cycle.
   for (std::size_t step = 0; step < orders.size(); ++step) {
     device = waits_for(device);
   }

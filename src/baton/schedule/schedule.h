@@ -20,14 +20,14 @@ struct Pipeline {
   std::int64_t stages() const { return devices * chunks; }
 };
 
-/// What a schedule waits for and keeps, by formula: for a search that prices more pipelines than it can make grids of.
+/// Idle time and kept activations of a schedule by formula, for a search over more pipelines than it can make grids for.
 struct Formulas {
   /// Whether devices work at the same time; otherwise one micro-batch is in the pipeline at a time.
   bool overlaps = true;
-  /// How long the device that waits longest waits between its own actions, where 1f1b waits 1, both with stages of the same size.
+  /// How long the device that waits longest waits between its own actions, relative to 1f1b with stages of the same size.
   double waiting = 1;
-  /// The most micro-batches whose activations a device keeps, if there are enough; one that is kept by some of its chunks counts in
-  /// part. nullptr: the backward is in halves, activations are kept for one or for both, and the grid says how many.
+  /// The most micro-batches whose activations a device keeps, if there are that many; one that only some of its chunks keep counts
+  /// in part. nullptr: the backward is in halves, activations are kept for one or for both, and the grid says how many.
   double (*kept)(const Pipeline&) = nullptr;
 };
 

@@ -751,7 +751,7 @@ Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover
     document.notes.push_back(
         {fmt::format("Sizes are reduced: {}. The sheet's own: `{}`{}.", reduced, cover.full_command,
                      larger_beside && !shared && !evidence.first.parts_of_gpu
-                         ? fmt::format("; simulated on {} they stand beside the measured ones", evidence.beside.summary)
+                         ? fmt::format("; simulated on {}, they are shown beside the measured ones", evidence.beside.summary)
                          : "")});
   }
   for (const Task& task : tasks) {

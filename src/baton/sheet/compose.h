@@ -21,7 +21,7 @@ struct ResultSet {
   std::map<std::string, lab::Result> results = {};  // by experiment
 };
 
-/// Who hands in what, and how it was made.
+/// The student, the sheet, and how the hand-in was made.
 struct Cover {
   std::string name;
   std::string date;

@@ -17,7 +17,8 @@ using Files = std::map<std::string, std::string>;
 /// the rows that the document shows; that of matrix powers has the sheet's own.
 Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence& evidence);
 
-/// All that is handed in but the PDF: the document as Markdown, LaTeX and HTML, its pictures, the code, and the tables as CSV.
+/// Everything that is handed in except the PDF: the document as Markdown, LaTeX and HTML, its pictures, the code, and the tables as
+/// CSV.
 Files files_of(const Sheet& sheet, const std::vector<Task>& tasks, const Document& document, const Evidence& evidence);
 
 }  // namespace baton::sheet

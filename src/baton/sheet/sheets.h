@@ -13,10 +13,10 @@ struct AskedOn {
   std::string id;     // the one that an experiment answers, as hw1/2/Q3
   std::string label;  // Q3
   std::string text;
-  std::string answer = {};  // in our own words, where no measurement gives it
+  std::string answer = {};  // in our own words, if no measurement gives it
 };
 
-/// How a column is to be read: said if the column is shown, or if it is not; without a column it is always said.
+/// How to read a column: a sentence that is shown with the column, or if the column is missing; without a column, always.
 struct Reading {
   std::string column;
   std::string text;
@@ -26,7 +26,7 @@ struct Reading {
 /// A task of a sheet: what is measured for it, what is asked and shown.
 struct Task {
   std::string heading;
-  std::string option = {};  // of tasks of which one is chosen: its letter
+  std::string option = {};  // its letter, if the student chooses one of several tasks
   std::vector<std::string> experiments = {};
   std::vector<AskedOn> questions = {};
   std::vector<std::string> columns = {};      // of its tables, in order; those that an experiment does not have are left out
@@ -40,11 +40,11 @@ struct Task {
   std::string listed_class = {};           // of a script: the class that spreads layers over devices is shown
   std::string note = {};                   // what differs from the sheet, before the tables
   std::int64_t split_over = 0;             // the devices that it asks to split models over; named even if there are fewer
-  bool names_size = false;                 // the sheet says how large what is run must be
+  bool names_size = false;                 // the sheet names the size of what is run
   bool shares_of_step = false;             // draws the shares of computing and communication instead of the experiment's plots
 };
 
-/// A PyTorch script of a sheet: the words of its job; without steps the one that the experiment has of its own.
+/// A PyTorch script of a sheet: the settings of its job; without steps, the script that the experiment has of its own.
 struct Script {
   std::string file;
   job::JobSpec spec = {};

@@ -343,7 +343,7 @@ std::string training_twin(const job::JobSpec& spec, const TwinRun& run) {
   say("PARAMETERS", std::to_string(job.model().parameter_count()));
   say("STRATEGY", quoted(kind));
   if (kind == "layers") {
-    say("DEVICES", count ? std::to_string(*count) : "None", "at most so many; None: all GPUs there are");
+    say("DEVICES", count ? std::to_string(*count) : "None", "at most this many; None: all GPUs there are");
   } else {
     say("DEVICES", count ? std::to_string(*count) : "torch.cuda.device_count()");
   }

@@ -7,7 +7,7 @@
 
 namespace baton::sheet {
 
-/// What a script of a training does besides the job's words.
+/// Settings of a training script besides those of the job.
 struct TwinRun {
   std::int64_t steps = 30;
   std::int64_t warmup = 5;
@@ -17,7 +17,7 @@ struct TwinRun {
 };
 
 /// A PyTorch script that trains the same job and prints the same fields as `train --json`. A usage error names a strategy or flag
-/// that has no twin. GPUs need not be here.
+/// that has no twin. This machine need not have GPUs.
 std::string training_twin(const job::JobSpec& spec, const TwinRun& run);
 
 /// The same for Aⁿ + Bⁿ of square matrices, on one GPU and on two.
@@ -28,7 +28,7 @@ std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64
 /// as `resnet:50,image=128,classes=1000`.
 std::string four_way_split_twin(const std::string& resnet, std::int64_t batch, const std::string& file);
 
-/// How the script is started: with `torchrun` where it takes a process per device.
+/// How the script is started: with `torchrun` if it takes a process per device.
 std::string twin_launch(const job::JobSpec& spec, const std::string& file);
 
 }  // namespace baton::sheet

@@ -7,14 +7,14 @@
 
 namespace baton::sim {
 
-/// Bytes that go over one link; `flows` messages of that size side by side.
+/// Bytes that go over one link: `flows` messages of that size side by side.
 struct Load {
   std::uint32_t link;
   double bytes;
   double flows = 1;
 };
 
-/// Which devices a collective has as members beside those that the plan has: of other replicas, of other parts, or both.
+/// The further members of a collective that a folded plan leaves out: in other replicas, in other parts, or both.
 enum class Reach : std::uint8_t { members, replicas, parts, all };
 
 /// If a device of the plan stands for several of the cluster, all alike.
@@ -30,8 +30,8 @@ struct StandsFor {
   std::size_t copies() const { return devices.empty() ? 1 : devices[0].size(); }
 };
 
-/// The members of the meetings that one of the plan stands for, each list in order of rank. Meetings of other nodes, which share no
-/// link with the first and see what it sees, are left out.
+/// The members of the meetings that one meeting of the plan stands for, each list in order of rank. Meetings of other nodes are
+/// left out: they share no link with the first and take as long.
 std::vector<std::vector<DeviceId>> meetings_of(const plan::Plan& plan, MeetingId meeting, const cluster::Cluster& cluster,
                                                const StandsFor& stands_for);
 
@@ -53,8 +53,8 @@ struct Leg {
 /// and a transfer takes α + S/β. The latencies of a leg's rounds are taken together before its bytes flow. A broadcast and a
 /// reduction go through their root's port, as they are run and counted, unless in a tree. Hierarchical is a ring within every node,
 /// rings between the nodes (one for each place in a node, each with its part), and a ring within every node again; but an
-/// all_reduce within a node whose switch sums takes S over the rate of that, and where the wiring has a quick protocol or trees
-/// the fastest of these on idle links is taken. What else a ring costs is in Wiring.
+/// all_reduce within a node whose switch sums takes S over the rate of the switch, and if the wiring has a quick protocol or trees,
+/// the one that is fastest on idle links is used. Wiring has the further costs of a ring.
 ///
 /// If devices stand for several, a meeting stands for as many meetings (`meetings_of`) that run at the same time and share the
 /// links.

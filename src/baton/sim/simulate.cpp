@@ -737,10 +737,10 @@ class Simulator::Walk {
     }
   }
 
-  /// How fast it computes beside the messages that are under way.
+  /// How fast it computes while messages are under way, relative to without.
   static double pace(const Engine& engine) {
-    const auto dearest = std::max_element(engine.messages.begin(), engine.messages.end());
-    return dearest == engine.messages.end() ? 1 : std::max(least_pace, 1 - *dearest / engine.cores);
+    const auto largest = std::max_element(engine.messages.begin(), engine.messages.end());
+    return largest == engine.messages.end() ? 1 : std::max(least_pace, 1 - *largest / engine.cores);
   }
   void settle(Engine& engine) const {
     if (engine.task != none) {

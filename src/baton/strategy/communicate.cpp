@@ -37,7 +37,7 @@ BufferId add_copy(Draft& draft, BufferId id, DeviceId device, Role role) {
   return draft.add(std::move(copy));
 }
 
-/// Tasks to be put behind others: at 0 before everything, at i + 1 behind task i.
+/// Tasks to be inserted after others: at 0 before everything, at i + 1 after task i.
 class Insertions {
  public:
   explicit Insertions(const Draft& draft) : places_(draft.tasks.size() + 1) {}

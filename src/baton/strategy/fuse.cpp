@@ -46,7 +46,7 @@ class TasksOfBuffers {
   std::vector<std::size_t> tasks_;
 };
 
-/// Who touches each buffer. Rebuilt after each fusion pass.
+/// The tasks that touch each buffer. Rebuilt after each fusion pass.
 struct Uses {
   explicit Uses(const Draft& draft) : readers(draft, &Task::reads), writers(draft, &Task::writes) {}
   /// The one task that reads it, where the buffer is written once, read once and forgotten.

@@ -13,14 +13,14 @@ namespace baton::strategy {
 
 /// Which activations are freed after the forward and recomputed in the backward: none, the input of every second block of a
 /// stage, or all but about the root of a stage's block count; or, as other programs do it (`full`), all that is computed within
-/// every block, from its input, whether the backward reads it or not; but of the first and the last block of the model nothing.
+/// every block, from its input, whether the backward reads it or not; except in the first and the last block of the model.
 enum class Recompute : std::uint8_t { none, alternate, all, full };
 
 const std::vector<std::string>& recompute_names();
 Recompute recompute_by_name(std::string_view name);
 std::string_view to_text(Recompute recompute);
 
-/// How blocks are dealt out to the stages of a pipeline where no split is given: by number, by arithmetic, or by the memory of
+/// How blocks are assigned to the stages of a pipeline if no split is given: by number, by arithmetic, or by the memory of
 /// parameters and activations.
 enum class Balance : std::uint8_t { even, work, memory };
 
@@ -42,7 +42,7 @@ struct Layout {
   std::vector<std::int64_t> split;     // blocks per stage; empty: by `balance`
   Balance balance = Balance::even;
   Recompute recompute = Recompute::none;
-  std::int64_t micro_batches = 0;       // that a replica's rows are worked off in, gradients adding up; 0: one, and in a
+  std::int64_t micro_batches = 0;       // that the rows of a replica are split into, accumulating gradients; 0: one, and in a
                                         // pipeline that overlaps them twice its devices
   Bytes bucket = Bytes(25 << 20);       // gradients are reduced together once they reach this size
   Bytes first_bucket = Bytes(1 << 20);  // a small first bucket lets communication begin early

@@ -20,7 +20,8 @@ namespace baton::strategy {
 plan::Draft replicate_parameters(plan::Draft draft);
 
 /// Adds a send and a receive wherever a task reads a value of another device, directly after the task that wrote
-/// it, but after the collectives of what the reader does before: these would wait in the lane for a value that nobody needs yet.
+/// it, but after the collectives of the reader's earlier tasks: these would otherwise wait in the lane for a value that is not
+/// needed yet.
 /// All meetings then have the same order on all devices, so there is no deadlock.
 /// After: every task touches buffers of its own device only.
 plan::Draft add_transfers(plan::Draft draft);
@@ -36,9 +37,9 @@ struct Replication {
 
 /// Sums gradients over the replicas where the table asks for an all_reduce, in buckets, in the reverse order of the parameters; a
 /// bucket is closed when it reaches its size, and each device reduces it directly after its own last gradient. Before: the devices
-/// of a group do the same in the same order, which they then still do. After: they hold the same of these gradients.
+/// of a group have the same tasks in the same order; this remains so. After: they hold the same sums of these gradients.
 plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket, const Replication& replication);
-/// The same of all gradients, over all devices that have one.
+/// The same for all gradients, over all devices that have one.
 plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket);
 
 /// Sums the final gradients of some parameters over further devices: those of a group hold the same parameter, or the same part and
@@ -51,8 +52,8 @@ plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::u
 ///   gradients   each micro-batch's are reduce-scattered and added to the piece that a device keeps
 ///   parameters  a block's are gathered for its forward, freed, and gathered again for its backward; those of the next block are
 ///               gathered while this one computes
-/// Each device gathers and scatters where its own tasks ask for it. Before: the devices of a group do the same in the same order,
-/// which they then still do. After: these persistent parameters and their final gradients are pieces.
+/// Each device gathers and scatters when its own tasks need it. Before: the devices of a group have the same tasks in the same
+/// order; this remains so. After: these persistent parameters and their final gradients are pieces.
 plan::Draft divide_over_replicas(plan::Draft draft, const Replication& replication);
 
 /// Sums all gradients into those of `owner`, in one reduction after the last of them.
@@ -63,7 +64,7 @@ plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner);
 plan::Draft add_updates(plan::Draft draft, const op::Optimizer& optimizer);
 
 /// Adds up the squares of the final gradients, each part of each parameter once, and makes updates read the sum: the optimizer
-/// clips. The devices of a group hold all gradients together, and add up what each has. Devices without updates take no part.
+/// clips. The devices of a group together hold all gradients, and add up their sums. Devices without updates take no part.
 /// Before: updates are there, and come after the last gradient.
 plan::Draft clip_gradients(plan::Draft draft, const DeviceGroups& groups);
 
@@ -88,14 +89,14 @@ plan::Draft fuse(plan::Draft draft, const plan::Target& target);
 /// Gives each parameter, and all that is added to it or copied from it, the memory layout that the target wants.
 plan::Draft set_layouts(plan::Draft draft, const plan::Target& target);
 
-/// Lets every product round float32 operands to tf32.
+/// Allows every product to round float32 operands to tf32.
 plan::Draft use_tf32(plan::Draft draft);
 
 /// Gives each task the workspace that the target needs for it on its device.
 plan::Draft set_workspaces(plan::Draft draft, const plan::Target& target, const cluster::Cluster& cluster);
 
-/// Gives each persistent buffer of inputs or targets a second one, which the rows of the next step are loaded into beside the step.
-/// At its start each device takes over what was loaded for it.
+/// Gives each persistent buffer of inputs or targets a second one, into which the rows of the next step are loaded while this step
+/// runs. At the start of a step each device copies the rows that were loaded for it.
 /// After: tasks read buffers that live for one step; those that are loaded persist.
 plan::Draft load_ahead(plan::Draft draft);
 

@@ -16,8 +16,8 @@ struct StageLoad {
   std::int64_t element_bytes = 4;  // of activations
 };
 
-/// How many blocks each of a pipeline's stages gets, so that the heaviest stage is as light as can be; among those splits the
-/// one whose last stages have the fewest blocks. There are as many blocks as stages at least.
+/// How many blocks each of a pipeline's stages gets, so that the heaviest stage is as light as possible; among such splits the
+/// one whose last stages have the fewest blocks. Before: there are at least as many blocks as stages.
 std::vector<std::int64_t> balanced_stages(const model::Model& model, Balance balance, const std::vector<StageLoad>& stages);
 
 }  // namespace baton::strategy

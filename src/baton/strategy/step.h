@@ -19,7 +19,7 @@ Loss loss_by_name(std::string_view name);
 std::string_view to_text(Loss loss);
 
 /// What a step computes in. With tf32 products may round their float32 operands to ten bits, and nothing else differs from fp32.
-/// The 16-bit formats are mixed with float32: activations, gradients and the copies of the parameters that are computed with
+/// The 16-bit formats are mixed with float32: activations, gradients and the copies of the parameters that kernels read
 /// have 16 bits; products are summed in float32; the parameters themselves, the optimizer's state, a model's residual stream and
 /// its gradient, and the statistics of norms and softmax are float32.
 enum class Precision : std::uint8_t { fp64, fp32, tf32, bf16, fp16 };
@@ -45,7 +45,7 @@ struct LossScale {
   bool operator==(const LossScale&) const = default;
 };
 
-/// What one training step must do, however it is split.
+/// What one training step must compute, however it is split.
 struct Step {
   std::int64_t global_batch = 64;
   Loss loss = Loss::mean_squared_error;
@@ -54,9 +54,9 @@ struct Step {
   std::optional<LossScale> loss_scale = {};
   double label_smoothing = 0;   // of cross-entropy
   bool wide_gradients = false;  // those of parameters are float32 in 16-bit training
-  /// Evaluation: forward and loss alone. What the model gives is kept, to be read after the step, and nothing is updated.
+  /// Evaluation: only forward and loss. The model's output is kept, to be read after the step, and nothing is updated.
   bool forward_only = false;
-  /// The rows of the next step are loaded beside the step, into a second buffer for each of inputs and targets.
+  /// The rows of the next step are loaded while the step runs, into a second buffer for each of inputs and targets.
   bool loads_ahead = false;
 };
 

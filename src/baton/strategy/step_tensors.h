@@ -9,7 +9,7 @@
 
 namespace baton::strategy {
 
-/// A gradient of parameters that a schedule put off.
+/// A gradient of parameters that a schedule postponed.
 struct Deferred {
   op::Op op;
   std::vector<BufferId> reads;

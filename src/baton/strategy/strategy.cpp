@@ -182,7 +182,7 @@ Resolved resolve(const Request& request, const NamedLayout& named) {
   return resolved;
 }
 
-/// Bytes that a device keeps per parameter of its stage, by ZeRO's memory formula: the weights that are computed with, their
+/// Bytes that a device keeps per parameter of its stage, by ZeRO's memory formula: the weights that kernels read, their
 /// gradients, and what the optimizer keeps.
 double parameter_bytes(const Request& request, const Resolved& resolved) {
   const Precision precision = request.step.precision;

@@ -27,17 +27,17 @@ struct Request {
   Layout layout = {};
   plan::Target target = {};
   std::vector<DelayRequest> delays = {};
-  /// Of the devices that tensors are divided over, this many are written out, each with its part; 0: all. The cluster has only
-  /// these. A plan of some is no whole step: `fold` makes one device stand for the others.
+  /// Of the devices that tensors are divided over, this many are in the plan, each with its part; 0: all. The cluster has only
+  /// these. A plan with fewer is not a whole step: `fold` makes one device stand for the others.
   std::int64_t written_parts = 0;
 };
 
-/// What a name stands for in the space of layouts. The numbers of replicas, stages and parts of a tensor then say what the strategy
-/// does, so that it is described by them and equal replicas can be folded.
+/// The layout that a strategy's name stands for. The numbers of replicas, stages and parts of a tensor then describe the strategy
+/// completely, so equal replicas can be folded.
 struct NamedLayout {
   enum class Axis : std::uint8_t { dp, pp, tp };
-  /// The axis that gets the devices which the user's own numbers leave. None: the name stands for no axis, and it is the pipeline
-  /// where a schedule is asked for, the replicas otherwise.
+  /// The axis that gets the devices which the user's own numbers leave. nullopt: it is the pipeline if a schedule is asked for,
+  /// otherwise the replicas.
   std::optional<Axis> rest = Axis::dp;
   std::string schedule = "naive";
   std::int64_t zero = 0;
@@ -61,11 +61,11 @@ const std::vector<Strategy>& strategies();
 /// Finds one by name, by a schedule's name in PyTorch, or as people call it (naive, fsdp, tp); a usage error lists them.
 const Strategy& strategy_by_name(std::string_view name);
 
-/// How the request splits its step, in words: the strategy's name, or `dp 2 × pp 2, zero 1, 1f1b, 8 micro-batches` where that says
-/// less than all.
+/// How the request splits its step, in words: the strategy's name, or `dp 2 × pp 2, zero 1, 1f1b, 8 micro-batches` if the name
+/// does not say everything.
 std::string describe(const Request& request);
 std::string describe(const Request& request, const Strategy& strategy);
-/// What a plan of the request is called: how it is split, the model, the batch, the devices, and the precision where it is not
+/// The title of a plan of the request: how it is split, the model, the batch, the devices, and the precision if it is not
 /// fp32.
 std::string title_of(const Request& request, const Strategy& strategy);
 

@@ -15,8 +15,8 @@ namespace baton::strategy {
 /// pipeline divide the model and no dimension.)
 enum class MeshAxis : std::uint8_t { replicas, parts };
 
-/// A way of splitting: which dimension is divided over which axis. Of several rows of one axis the first that an op has is taken,
-/// and a value is kept as the first that it has says.
+/// A way of splitting: which dimension is divided over which axis. If an axis has several rows, an op is divided along the first of
+/// them that it has, and a value is kept in parts along the first that it has.
 ///   data        b : replicas
 ///   tensor      f : parts     features between two Linear layers
 ///               h : parts     heads of attention
@@ -39,14 +39,14 @@ struct NamedCall {
   std::vector<Names> writes;
 };
 
-/// What is done to a tensor between how it is kept and how an op takes or makes it.
+/// The conversion of a tensor between how it is kept and how an op reads or writes it.
 ///   all_gather      kept in parts, taken whole
 ///   all_reduce      made as terms of a sum, kept whole
 ///   reduce_scatter  made as terms of a sum, kept in parts
 enum class Conversion : std::uint8_t { none, all_gather, all_reduce, reduce_scatter };
 
-/// One op that the parts run, and what is converted before and after it. A forward writes its outputs; a second call of one node
-/// reads what the first has made of an output.
+/// One op that the parts run, and the conversions before and after it. A forward writes its outputs; a second call of one node
+/// reads what the first made of an output.
 struct Call {
   op::Op op;
   std::vector<op::Ref> reads;
@@ -54,7 +54,7 @@ struct Call {
   bool of_parameters = false;
   std::optional<char> shared;      // the dimension along which the parts share it; none: each does all of it
   std::int64_t extent = 0;         // of that dimension
-  bool numbered = false;           // whether the op tells the indices of that dimension apart by number (op::for_part)
+  bool numbered = false;           // whether the index numbers of that dimension matter to the op (op::for_part)
   std::vector<Conversion> before;  // by operand that is read
   std::vector<Conversion> after;   // by operand that is written; gradients of parameters are converted later
 };
@@ -70,8 +70,8 @@ struct NodeLayout {
 /// it.
 enum class InPieces : std::uint8_t { nothing, states, gradients, parameters };
 
-/// What replicas do with a parameter. Its gradient is a sum over the samples, so that where the batch is divided each replica has
-/// terms of it; they are converted to how the gradient is kept, and the parameter from how it is kept to how ops read it.
+/// What replicas do with a parameter. Its gradient is a sum over the samples, so if the batch is divided each replica has some
+/// terms of it; these are converted to how the gradient is kept, and the parameter from how it is kept to how ops read it.
 ///   kept whole   terms → whole: all_reduce
 ///   in pieces    terms → pieces: reduce_scatter; pieces → whole before use: all_gather
 struct ParameterLayout {
@@ -82,10 +82,10 @@ struct ParameterLayout {
   bool operator==(const ParameterLayout&) const = default;
 };
 
-/// What a table makes of a model: pure, and the same for all replicas.
+/// The result of applying a table to a model: a pure function, the same for all replicas.
 class Layouts {
  public:
-  /// A usage error where the table cannot be made: a dimension with fewer indices than parts, an op that needs a divided
+  /// A usage error if the table does not fit the model: a dimension with fewer indices than parts, an op that needs a divided
   /// dimension whole, or nothing to divide at all.
   Layouts(const model::Model& model, Table table, std::int64_t parts);
 
@@ -103,13 +103,13 @@ class Layouts {
 
   /// The parameters, by ordinal, whose gradients are terms of a sum over an axis: their ops sum over a dimension that it divides.
   std::set<std::size_t> summed_over(MeshAxis axis) const;
-  /// By ordinal: what replicas that keep so much in pieces do with each parameter.
+  /// By ordinal: what replicas at this stage of ZeRO do with each parameter.
   std::vector<ParameterLayout> parameters(InPieces in_pieces) const;
 
  private:
   std::optional<char> shared(const NamedCall& call) const;
   Names names_of(std::size_t block, std::size_t node, const op::Ref& ref) const;
-  /// The extent of a dimension in what a reference means; 0 where it has none.
+  /// The extent of a dimension in the tensor that a reference names; 0 if it does not have the dimension.
   std::int64_t extent_of(std::size_t block, std::size_t node, const op::Ref& ref, char dim) const;
   /// The call with its conversions.
   Call laid_out(std::size_t block, std::size_t node, Call call) const;

@@ -180,7 +180,7 @@ class Writer : private StepTensors {
     }
   }
 
-  /// The gradients of a block's parameters that were put off: each on all parts, as those that are not.
+  /// The postponed gradients of a block's parameters: each on all parts, as the others.
   void write_deferred(std::size_t r, std::size_t m, std::size_t b) {
     for (std::size_t i = 0; i < group(r)[0].micro[m].deferred.size(); ++i) {
       for (Shard& shard : group(r)) {
@@ -395,7 +395,7 @@ class Writer : private StepTensors {
     task(plan::Compute{op}, device, Phase::forward, last, m, std::move(reads), {loss, micro.gradients[last][out]});
   }
 
-  /// Of a stage's blocks, which keep their input from the forward; the others' inputs are made again.
+  /// Which of a stage's blocks keep their input from the forward; the inputs of the others are recomputed.
   bool keeps_input(std::size_t b, std::size_t begin, std::size_t end) const {
     const auto count = static_cast<double>(end - begin);
     const bool all_kept = placement_.recompute == Recompute::none || placement_.recompute == Recompute::full;

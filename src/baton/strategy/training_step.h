@@ -12,7 +12,7 @@
 
 namespace baton::strategy {
 
-/// Where the parts of a step live, and in which order they are worked off.
+/// Where the parts of a step live, and in which order they run.
 struct Placement {
   /// One copy of the model and its share of the batch.
   struct Replica {
@@ -20,13 +20,13 @@ struct Placement {
     std::vector<DeviceId> device_of_block;
   };
   std::vector<Replica> replicas;
-  /// Where one device owns inputs, targets, parameters and losses for all replicas. Otherwise each replica's
+  /// The device that owns inputs, targets, parameters and losses for all replicas, if there is one. Otherwise each replica's
   /// devices own theirs.
   std::optional<DeviceId> owner;
   /// Over how many devices each block's tensors are divided: the block's own device and those numbered after it. The table says
   /// along which dimensions.
   std::int64_t shards = 1;
-  /// Of these, this many are written out, the first ones; 0: all. Collectives among them have the size of all.
+  /// Of these, only the first ones, this many, are in the plan; 0: all. Collectives among them have the size of all.
   std::int64_t written_shards = 0;
   Table table = {};
   std::int64_t micro_batches = 1;
@@ -39,16 +39,16 @@ struct Placement {
 };
 
 /// Forward, loss and backward of every replica, in the order of the grid; nothing passes between blocks of different devices
-/// yet and nothing is updated. Where tensors are divided, what the table asks for is there: sums over
-/// the parts, and parts put together; but for sums of gradients of parameters.
-/// After: tasks may read buffers of other devices; gradients of each replica lie where its blocks are; where the precision of
-/// the step has 16 bits, all values but parameters do.
+/// yet and nothing is updated. If tensors are divided, the conversions that the table asks for are there (sums over
+/// the parts, and parts put together), except sums of gradients of parameters.
+/// After: tasks may read buffers of other devices; gradients of each replica are where its blocks are; if the precision of
+/// the step has 16 bits, so have all values but parameters.
 plan::Draft training_step(const model::Model& model, const Step& step, const Placement& placement);
 
 /// How many samples the model's ops take together, as norms over groups of samples do: a micro-batch has a multiple of it.
 std::int64_t samples_together(const model::Model& model);
 
-/// `total` things over `parts`, in order, as evenly as can be: the first ones get one more.
+/// `total` things over `parts`, in order, as evenly as possible: the first ones get one more.
 std::vector<std::int64_t> even_split(std::int64_t total, std::int64_t parts);
 
 }  // namespace baton::strategy

@@ -60,7 +60,7 @@ void Team::take_part(TeamWork& work, int index) {
   try {
     work.run({index, size(), &barrier_});
   } catch (const Barrier::Broken&) {
-    // Whoever broke it says why.
+    // The member that broke it says why.
   } catch (...) {
     const std::lock_guard lock(failure_mutex_);
     if (!failure_) {

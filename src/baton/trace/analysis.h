@@ -51,11 +51,11 @@ struct Spread {
 /// Percentiles are interpolated linearly; std is that of a sample. All zero if there are no times.
 Spread spread(std::span<const Nanoseconds> times);
 
-/// Where the median of all times that there could be lies, by order statistics, whatever their distribution.
+/// An interval for the true median, by order statistics, for any distribution.
 struct MedianInterval {
   Nanoseconds low;
   Nanoseconds high;
-  double level = 0;  // how often such an interval holds the median: at least 0.95 of six times or more, less of fewer
+  double level = 0;  // the probability that it holds the median: at least 0.95 from six times on, less for fewer
 };
 MedianInterval median_interval(std::vector<Nanoseconds> times);
 

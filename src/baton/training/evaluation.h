@@ -11,7 +11,7 @@
 
 namespace baton::training {
 
-/// What a model came to on data.
+/// The result of a model on data.
 struct Evaluation {
   std::int64_t step = 0;  // of the training, at which it was made
   std::int64_t samples = 0;
@@ -38,7 +38,7 @@ class Forward {
   /// Runs the next step of the feed, or the one that `seek` says.
   void run();
   void seek(std::int64_t step) { executor_.continue_from(step); }
-  /// What the last step gave: for each sample of the batch the model's output, row-major. Of all ranks, rank by rank the same.
+  /// The output of the last step: for each sample of the batch the model's output, row-major. It is the same on all ranks.
   std::vector<float> outputs() const;
   /// The same of one position of the first sample alone.
   std::vector<float> scores_at(std::int64_t position) const;

@@ -57,12 +57,12 @@ class Job {
   const strategy::Request& request() const { return request_; }
   std::uint64_t seed() const { return static_cast<std::uint64_t>(spec_.seed); }
   std::int64_t samples() const { return spec_.samples; }
-  /// What it is trained on; null if that is random numbers.
+  /// The training data; null for random numbers.
   const JobData* data() const { return data_.get(); }
   exec::DataOptions data_options() const {
     return {.seed = seed(), .samples = samples(), .feed = data_ ? &data_->training() : nullptr};
   }
-  /// What the program that made it gave itself.
+  /// What the calling program supplied itself.
   const Own& own() const { return own_; }
   /// The strategy: the one that the specification names, or the program's own.
   const strategy::Strategy& strategy() const;
@@ -103,8 +103,8 @@ class Job {
   std::unique_ptr<JobData> data_;
 };
 
-/// What the devices of a job could compute at most per second, in its precision, by the data sheets of clusters/; nothing if
-/// those do not know one of them, as the cores of this machine.
+/// The peak rate of a job's devices together, in its precision, by the data sheets of clusters/; nullopt if one of them has no
+/// data sheet there, as the cores of this machine.
 std::optional<double> peak_flops(const Job& job);
 
 }  // namespace baton::training

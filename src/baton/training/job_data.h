@@ -54,7 +54,7 @@ class JobData {
           const std::optional<data::Parts>& own = {});
 
   const SampleFeed& training() const { return *training_; }
-  /// What to evaluate on: what `text` names, or where that is empty the test part of the data. Null if there is none.
+  /// The data to evaluate on: what `text` names, or the test part of the data if that is empty. Null if there is none.
   std::unique_ptr<SampleFeed> evaluation(const std::string& text) const;
 
  private:

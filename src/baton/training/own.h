@@ -16,7 +16,8 @@
 
 namespace baton::training {
 
-/// What a program gives to a job itself, because no field names it. Each replaces what the specification says; empty: that holds.
+/// Parts of a job that a program supplies itself, because no field can name them. Each replaces what the specification says, if it
+/// is not empty.
 struct Own {
   std::shared_ptr<const model::Model> model;
   std::optional<strategy::Strategy> strategy;

@@ -25,14 +25,14 @@ constexpr double allowed_across_devices = 1e-4;
 
 std::int64_t whole_number(const Json& result, const char* key) {
   if (!result.contains(key) || !result[key].is_number_integer()) {
-    throw usage_error("the result has no {}, so that it cannot be done again: it is no result of train --json", key);
+    throw usage_error("the result has no {}, so it cannot be repeated: it is not a result of train --json", key);
   }
   return result[key].get<std::int64_t>();
 }
 
 std::vector<double> losses_in(const Json& result) {
   if (!result.contains(key::losses.name) || !result[key::losses.name].is_array()) {
-    throw usage_error("the result has no losses, so that there is nothing to compare: it is no result of train --json");
+    throw usage_error("the result has no losses, so there is nothing to compare: it is not a result of train --json");
   }
   std::vector<double> losses;
   for (const Json& loss : result[key::losses.name]) {
@@ -43,7 +43,7 @@ std::vector<double> losses_in(const Json& result) {
 
 JobSpec spec_in(const Json& result) {
   if (!result.contains(key::settings.name) || !result[key::settings.name].is_object()) {
-    throw usage_error("the result has no settings, so that it cannot be done again: it is no result of train --json");
+    throw usage_error("the result has no settings, so it cannot be repeated: it is not a result of train --json");
   }
   JobSpec spec;
   for (const auto& [name, value] : result[key::settings.name].items()) {
@@ -61,7 +61,7 @@ void require_consistent(const Json& result, const JobSpec& spec, std::size_t los
     throw usage_error("the result was simulated on {}, and a simulation has no losses", spec.cluster);
   }
   if (whole_number(result, key::steps_before.name) != 0) {
-    throw usage_error("the result continues a checkpoint after {} steps: only a run from its first step can be done again",
+    throw usage_error("the result continues a checkpoint after {} steps: only a run from its first step can be repeated",
                       whole_number(result, key::steps_before.name));
   }
   if (const std::int64_t steps = whole_number(result, key::steps.name); steps < 1 || static_cast<std::size_t>(steps) != losses) {
@@ -124,12 +124,12 @@ std::string choose_devices(const Json& result, JobSpec& spec) {
 std::string Recomputed::sentence() const {
   const std::string of = steps == 1 ? "the loss of its step" : fmt::format("the losses of all {} steps", steps);
   if (differing == 0) {
-    return fmt::format("Yes: {} are the same bit by bit when the training is done again.", of);
+    return fmt::format("Yes: {} are the same bit by bit when the training is repeated.", of);
   }
   const std::string by = fmt::format("{} of {} losses have other bits, from step {} on, by at most {:.2g} of their size", differing,
                                      steps, first, worst);
   if (allowed == 0) {
-    return fmt::format("No: {} when the training is done again, and they should be the same bit by bit.", by);
+    return fmt::format("No: {} when the training is repeated, and they should be the same bit by bit.", by);
   }
   return fmt::format("{}: {}; {} {:g} is allowed, because {}.", agrees() ? "Yes" : "No", by, agrees() ? "up to" : "only", allowed,
                      why_allowed);
@@ -138,7 +138,7 @@ std::string Recomputed::sentence() const {
 Recomputed recompute(const Json& result, const cluster::Machine& machine,
                      const std::function<bool(std::int64_t, std::int64_t)>& go_on) {
   if (!result.is_object()) {
-    throw usage_error("this is no result of train --json");
+    throw usage_error("this is not a result of train --json");
   }
   const std::vector<double> claimed = losses_in(result);
   JobSpec spec = spec_in(result);

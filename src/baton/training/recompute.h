@@ -8,7 +8,7 @@
 
 namespace baton::training {
 
-/// How the losses of a result compare with those of the same training done again here.
+/// How the losses of a result compare with those of the same training, repeated here.
 struct Recomputed {
   std::int64_t steps = 0;
   std::int64_t differing = 0;  // steps whose losses have other bits
@@ -21,9 +21,9 @@ struct Recomputed {
   std::string sentence() const;
 };
 
-/// Trains again what a result of `train --json` says it is of, with its seed, its steps and its settings. Results of CPUs have to
-/// have the same bits; so have those of a GPU if there is one of its kind here, and otherwise they may differ by 1e-4. A usage
-/// error says what the result lacks, or why it cannot be done again. `go_on` is told how many steps are done; false: stop.
+/// Repeats the training of a result of `train --json`, with its seed, its steps and its settings. Results of CPUs must have the
+/// same bits; so must those of a GPU if this machine has one of its kind, and otherwise they may differ by 1e-4. A usage
+/// error says what the result lacks, or why it cannot be repeated. `go_on` gets the number of steps done; false: stop.
 Recomputed recompute(const job::Json& result, const cluster::Machine& machine,
                      const std::function<bool(std::int64_t done, std::int64_t of)>& go_on = {});
 

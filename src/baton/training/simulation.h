@@ -27,7 +27,7 @@ class Simulation {
 
   trace::StepTrace step() const { return step(what_if_); }
   trace::StepTrace step(const WhatIf& what_if) const;
-  /// What the job says would be otherwise.
+  /// The changes of the job's --what-if.
   const WhatIf& what_if() const { return what_if_; }
   /// The formula of the times and where they come from.
   std::string cost_origin() const;
@@ -45,7 +45,7 @@ using job::Sensitivity;
 using job::stands_for;
 using job::written_out;
 
-/// Each knob turned to twice as good, the one that gains most first.
+/// Each knob made twice as good, one at a time; the one that gains most comes first.
 std::vector<Sensitivity> sensitivities(const Simulation& simulation, Nanoseconds step);
 
 }  // namespace baton::training

@@ -23,12 +23,13 @@ namespace baton::training {
 /// simulated: then one step stands for all, and there are no losses.
 class Training {
  public:
-  /// Makes the plan of a job where that is not what its strategy compiles to.
+  /// Makes the plan of a job that is not compiled from its strategy.
   using Planner = std::function<plan::Plan(const Job& job)>;
 
-  /// Compiles and verifies the plan and takes the memory; a usage error says why it cannot be run. `progress` is told of
-  /// what a simulation of this machine has to time first.
-  /// Among several ranks all make one and call the same in the same order; each has losses and step times, 0 has the rest too.
+  /// Compiles and verifies the plan and takes the memory; a usage error says why it cannot be run. `progress` is
+  /// called while a simulation of this machine times its tasks first.
+  /// With several ranks all construct one and call the same functions in the same order; each has losses and step times, rank 0
+  /// also has the rest.
   Training(const JobSpec& spec, const cluster::Machine& machine, const measure::Calibration::Progress& progress = {},
            ranks::World* world = nullptr, const Planner& planner = {}, Own own = {});
 
@@ -43,19 +44,19 @@ class Training {
 
   /// Steps done before the first run: those of the checkpoint that it continued from.
   std::int64_t steps_before() const { return steps_before_; }
-  /// Takes the memory that saving and restoring need, so that neither fails for want of it; a usage error if a device's limit has
-  /// no room for it, or if no checkpoint of the model could be read again.
+  /// Allocates the memory that saving and restoring need, so that neither can fail for lack of it; a usage error if that exceeds a
+  /// device's limit, or if a checkpoint of the model could not be read back.
   void make_room_for_checkpoints();
-  /// What a checkpoint of the state as it is now holds.
+  /// The contents of a checkpoint of the current state.
   checkpoint::Tensors tensors() const;
   checkpoint::Metadata metadata() const;
   /// Weights and optimizer state as they are now, tensor by tensor, as `checkpoint::for_each_tensor` has it.
   std::string save(const std::function<void(std::span<const std::byte> tensor)>& visit) const;
-  /// Goes on from a checkpoint, whatever strategy it was saved under; a usage error says why it cannot. Returns what the run was
-  /// given then and is given otherwise now, in words.
+  /// Continues from a checkpoint, whatever strategy it was saved under; a usage error says why it cannot. Returns in words which
+  /// settings differ from those of the checkpoint's run.
   std::vector<std::string> restore(const checkpoint::TensorReader& source);
 
-  /// Evaluates the weights as they are now, and keeps the result; nothing if `go_on` says no.
+  /// Evaluates the weights as they are now, and keeps the result; stops without a result if `go_on` returns false.
   std::optional<Evaluation> evaluate(Forward& forward, const SampleFeed& feed,
                                      const std::function<bool(std::int64_t done, std::int64_t of)>& go_on = {});
   const std::vector<Evaluation>& evaluations() const { return evaluations_; }
@@ -75,7 +76,7 @@ class Training {
   std::int64_t warmup() const { return warmup_; }
   /// What a step does and moves on all devices, those that were folded away among them.
   const plan::Totals& totals() const { return totals_; }
-  /// Its flops, also where they are more than 64 bits hold.
+  /// Its flops, even if they exceed 64 bits.
   double flops() const { return flops_; }
   /// By device, summed over the traced steps, and how long those took together.
   const std::vector<trace::DeviceTime>& device_times() const { return study_->device_times(); }
@@ -85,12 +86,12 @@ class Training {
   std::int64_t traced_steps() const { return study_->traced_steps(); }
   /// Of the traced steps' critical paths, by kind of segment.
   const std::array<Nanoseconds, trace::PathSegment::kinds>& path() const { return study_->path(); }
-  /// How devices came to collectives, in the mean over the traced steps; empty if fewer than two devices meet.
+  /// When devices arrived at collectives, on average over the traced steps; empty if fewer than two devices meet.
   std::vector<findings::ArrivalStats> arrival_stats() const { return study_->arrival_stats(); }
   const job::Study& study() const { return *study_; }
   /// What rounding to 16-bit types did, over all steps.
   const std::vector<exec::RoundingTally>& roundings() const { return roundings_; }
-  /// Whether its 16-bit format is rounded to, and not computed in.
+  /// Whether its 16-bit format is emulated by rounding.
   bool emulated() const;
   /// The current state of the loss scaler; nullopt if the loss is not scaled.
   std::optional<op::ScaleState> scaler() const { return scaler_; }

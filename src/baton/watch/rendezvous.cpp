@@ -23,7 +23,7 @@ constexpr int nap_milliseconds = 100;
 
 Nanoseconds deadline() { return now() + Nanoseconds(longest_seconds * 1'000'000'000); }
 
-/// What rank 0 says of itself. Whoever knows the token is of this run.
+/// The address of rank 0, and a token: a peer that knows it belongs to this run.
 struct Invitation {
   std::uint64_t token = 0;
   std::uint16_t port = 0;
@@ -51,7 +51,7 @@ Invitation unpack(const std::string& words) {
   for (std::uint32_t a = 0; a < count && unpacker.good(); ++a) {
     invitation.addresses.push_back(unpacker.take_text());
   }
-  check(unpacker.good(), "rank 0 said where it is in words that cannot be read");
+  check(unpacker.good(), "the address that rank 0 sent cannot be read");
   return invitation;
 }
 

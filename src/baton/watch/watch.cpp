@@ -359,8 +359,8 @@ class Watch::HeartbeatThread {
     peer.snapshot = snapshot;
   }
 
-  /// Whether a rank that has no tasks computes all the same, for itself and not to see whether its waiting is over. Of the time
-  /// since it was last asked a fiftieth is enough: others may be on its core. Who ends has nothing left to compute.
+  /// Whether a rank without tasks still computes, apart from polling. A fiftieth of the time since the last check is enough,
+  /// because others may use its core. A rank that is ending has nothing left to compute.
   bool works(Peer& peer, const ranks::ProgressSnapshot& snapshot, Nanoseconds time) const {
     if (time - peer.earlier_at < interval_ * 2) {
       return false;
@@ -488,7 +488,7 @@ class Watch::HeartbeatThread {
     }
   }
 
-  /// Before all have a plan: who is to blame where all start and some do not come.
+  /// Before all have a plan: which ranks cause the stall if all are starting and some do not arrive.
   std::optional<StallDiagnosis::Stall> at_start(std::span<const ranks::ProgressSnapshot> snapshots,
                                                 const std::vector<int>& away) const {
     const bool all_start = std::all_of(snapshots.begin(), snapshots.end(), [](const ranks::ProgressSnapshot& snapshot) {
@@ -567,7 +567,7 @@ class Watch::HeartbeatThread {
       case LostRank::Cause::closed:
         return fmt::format("{} is gone: it was killed, or ended without a word", name_of(lost.rank));
       case LostRank::Cause::silent:
-        return fmt::format("{} has not been heard of for {}: it is stopped, or its host or network is gone", name_of(lost.rank),
+        return fmt::format("{} has not been heard from for {}: it is stopped, or its host or network is gone", name_of(lost.rank),
                            seconds(lost.since));
       case LostRank::Cause::hung:
         return lost.rank < 0
@@ -613,7 +613,7 @@ class Watch::HeartbeatThread {
     for (const LostRank& lost : lost_) {
       text += lost.rank < 0 ? ""
                             : fmt::format("  rank {} {}{}\n", lost.rank, say(lost.rank),
-                                          lost.cause == LostRank::Cause::hung ? "" : ", when last heard of");
+                                          lost.cause == LostRank::Cause::hung ? "" : ", when last heard from");
     }
     std::size_t lines = 0;
     std::size_t left_out = 0;
@@ -641,7 +641,7 @@ class Watch::HeartbeatThread {
   std::shared_ptr<const ranks::RankProgress> progress_;
   std::function<void(const Ending&)> over_;
   Nanoseconds interval_;  // from beat to beat
-  Nanoseconds limit_;     // of silence: a little less than the patience, since it was heard of a little before
+  Nanoseconds limit_;     // of silence: a little less than the patience, since it was heard from a little before
                           // it fell silent
   Socket wake_;
   std::vector<Peer> peers_;     // by rank; on rank 0 its own snapshot too, on others only rank 0

@@ -163,10 +163,10 @@ TEST_F(Safetensors, TakesNothingThatTheFormatDoesNotHave) {
     return usage_sentence([&] { read_archive(folder_ / "h.safetensors"); });
   };
   const std::string good = R"("dtype": "F32", "shape": [1], "data_offsets": [0, 4])";
-  EXPECT_TRUE(says(said(R"({"__metadata__": 3, "a": {)" + good + "}}"), "remarks are no texts"));
-  EXPECT_TRUE(says(said(R"({"__metadata__": "x"})"), "remarks are no texts"));
-  EXPECT_TRUE(says(said(R"({"__metadata__": {"x": 3}})"), "remarks are no texts"));
-  EXPECT_TRUE(says(said(R"({"__metadata__": {"x": {}}})"), "remarks are no texts"));
+  EXPECT_TRUE(says(said(R"({"__metadata__": 3, "a": {)" + good + "}}"), "metadata is not text"));
+  EXPECT_TRUE(says(said(R"({"__metadata__": "x"})"), "metadata is not text"));
+  EXPECT_TRUE(says(said(R"({"__metadata__": {"x": 3}})"), "metadata is not text"));
+  EXPECT_TRUE(says(said(R"({"__metadata__": {"x": {}}})"), "metadata is not text"));
   EXPECT_TRUE(says(said(R"({"__metadata__": {"x": "1", "x": "2"}})"), "twice"));
   EXPECT_TRUE(says(said(R"({"a": {)" + good + R"(}, "a": {"dtype": "F32", "shape": [0], "data_offsets": [4, 4]}})"), "a twice"));
   EXPECT_TRUE(says(said(R"({"a": {)" + good + R"(, "more": 1}})"), "entry of a"));

@@ -557,7 +557,7 @@ TEST(DpVsDdp, TheTableComparesDeviceZeroWithTheOthers) {
 TEST(DpVsDdp, TheBottleneckHasBytesMemoryAndBusyShares) {
   const std::string said = answer("dp-vs-ddp", "hw1/4/Q1", two_strategies(6, 4, 90, 4));
   EXPECT_TRUE(says(said, "On 4 devices: 90 B pass through it, 30 B through others (3.00 times), 90 B under DDP;"));
-  EXPECT_TRUE(says(said, "it holds 30.0 MiB against 10.0 MiB. There it computes for 90.0 % of the step, the others for 50.0 %."));
+  EXPECT_TRUE(says(said, "it holds 30.0 MiB, others 10.0 MiB. There it computes for 90.0 % of the step, the others for 50.0 %."));
   EXPECT_TRUE(says(answer("dp-vs-ddp", "hw1/4/Q1", two_strategies(6, 4, 30, 2)), "(equal: one sends, one receives)"));
   EXPECT_TRUE(says(said, "The std of step times is 2.0 % of the median, DDP's 2.0 %"));
   EXPECT_TRUE(says(answer("dp-vs-ddp", "hw1/4/Q1", simulated(two_strategies(6, 4))), "Simulated step times do not vary"));
@@ -799,7 +799,7 @@ TEST(Delay, LargeNoiseShowsNoEffect) {
     row["time_low_ns"] = 0.5 * row["time_per_step_ns"].get<double>();
     row["time_high_ns"] = 2 * row["time_per_step_ns"].get<double>();
   }
-  EXPECT_TRUE(says(answer("delay", "hw1/5A/Q1", rows), "By the law towards 1, but beyond the noise nothing shows"));
+  EXPECT_TRUE(says(answer("delay", "hw1/5A/Q1", rows), "By the formula it moves towards 1, but noise hides it"));
   EXPECT_TRUE(says(answer("delay", "hw1/5A/Q2", rows), "by the formula, but noise hides it"));
   // s₀ = 90 % of 20 ms: (18 + 20) / 40 is 95.0 % with 20 ms; 38 of 41 ms on two give 85.4 %.
   EXPECT_TRUE(says(answer("delay", "hw1/5A/Q3", rows), "points apart, since steps did not grow by exactly d"));
@@ -1109,7 +1109,7 @@ std::vector<Json> in_micro_batches(double ms_in_32, std::int64_t peak_in_32, con
 
 TEST(Accumulate, TimeAndMemoryAreThoseOfTheRows) {
   EXPECT_TRUE(says(findings("accumulate", in_micro_batches(6, 4 << 20, {1.0, 0.5})),
-                   "in 32 micro-batches instead of 1 takes 6.00 ms instead of 4.00 ms per step (1.50 times) and needs "
+                   "into 32 micro-batches instead of 1 takes 6.00 ms instead of 4.00 ms per step (1.50 times) and needs "
                    "4.00 MiB instead of 8.00 MiB"));
 }
 
@@ -1148,9 +1148,9 @@ std::vector<Json> in_both_precisions(std::int64_t mixed_peak, bool emulated, dou
 
 TEST(Accumulate, EachPrecisionIsComparedWithItself) {
   const std::string all = findings("accumulate", in_both_precisions(5 << 20, true, 0.5002));
-  EXPECT_TRUE(says(all, "Working the batch off in 32 micro-batches instead of 1 takes 6.00 ms instead of 4.00 ms"));
+  EXPECT_TRUE(says(all, "Splitting the batch into 32 micro-batches instead of 1 takes 6.00 ms instead of 4.00 ms"));
   EXPECT_TRUE(
-      says(all, "In mixed precision, working the batch off in 32 micro-batches instead of 1 takes 12.0 ms instead of 12.0 ms"));
+      says(all, "In mixed precision, splitting the batch into 32 micro-batches instead of 1 takes 12.0 ms instead of 12.0 ms"));
   EXPECT_TRUE(says(all, "The losses agree to 0 relative after ten steps: accumulation changes the order of sums, not"));
   EXPECT_TRUE(
       says(all, "The losses agree to 0.0004 relative after ten steps there: accumulation changes the order of sums and how often"));

@@ -232,7 +232,8 @@ TEST(Phrases, WhatWasTrainedListsWhatDiffers) {
 TEST(OtherProcessesFinding, SaysBesideHowManyRowsOthersWorkedAndHowMuchAtMost) {
   EXPECT_EQ(other_processes_finding({{{"others_share", 0.02}}, {{"time_per_step_ns", 5}}}), "");
   const std::string said = other_processes_finding({{{"others_share", 0.25}}, {{"others_share", 0.5}}, {{"others_share", 0.02}}});
-  EXPECT_NE(said.find("beside 2 of 3 rows other processes used up to 50.0 % of its cores"), std::string::npos) << said;
+  EXPECT_NE(said.find("while 2 of 3 rows were measured, other processes used up to 50.0 % of its cores"), std::string::npos)
+      << said;
 }
 
 }  // namespace

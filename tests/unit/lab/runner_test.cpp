@@ -57,7 +57,7 @@ TEST(Points, ANumberThatIsNoneOfSomethingIsRefused) {
     AxisValues values;
     parse_axis_values(set, values);
     EXPECT_TRUE(
-        says(usage_sentence([&] { points(experiment_by_id("idle"), Preset::quick, values); }), "is no whole number above 0"))
+        says(usage_sentence([&] { points(experiment_by_id("idle"), Preset::quick, values); }), "takes whole numbers above 0"))
         << set;
   }
 }
@@ -102,10 +102,10 @@ TEST(Points, ValuesThatAnAxisCannotHaveAreRefusedBeforeAnythingRuns) {
     });
   };
   EXPECT_TRUE(says(refused("strong-scaling", "devices=1,3,x"),
-                   "axis devices of experiment strong-scaling counts something, and x is no whole"));
-  EXPECT_TRUE(says(refused("depth", "depth=banana"), "banana is no whole number above 0"));
-  EXPECT_TRUE(says(refused("delay", "delay_ms=soon"), "takes numbers that are not negative, and 'soon' is none"));
-  EXPECT_TRUE(says(refused("delay", "delay_ms=-5"), "takes numbers that are not negative"));
+                   "axis devices of experiment strong-scaling takes whole numbers above 0, but has 'x'"));
+  EXPECT_TRUE(says(refused("depth", "depth=banana"), "takes whole numbers above 0, but has 'banana'"));
+  EXPECT_TRUE(says(refused("delay", "delay_ms=soon"), "takes numbers of at least 0, but has 'soon'"));
+  EXPECT_TRUE(says(refused("delay", "delay_ms=-5"), "takes numbers of at least 0"));
   EXPECT_TRUE(says(refused("strong-scaling", "model=banana"), "banana"));
   EXPECT_TRUE(says(refused("comm-vs-compute", "case=bigxdeep"), "unknown model 'bigxdeep'"));
   EXPECT_TRUE(says(refused("comm-vs-compute", "case=4x0"), "DEPTH of the case 4x0 is"));
@@ -113,10 +113,10 @@ TEST(Points, ValuesThatAnAxisCannotHaveAreRefusedBeforeAnythingRuns) {
   EXPECT_TRUE(says(refused("timing", "run=again"), "unknown run 'again'"));
   EXPECT_TRUE(says(refused("memory", "case=banana"), "banana"));
   EXPECT_TRUE(says(refused("profile", "optimizer=banana"), "unknown optimizer 'banana'"));
-  EXPECT_TRUE(says(refused("profile", "lr=high"), "'high' is none"));
+  EXPECT_TRUE(says(refused("profile", "lr=high"), "has 'high'"));
   EXPECT_TRUE(says(refused("profile", "link=banana"), "banana"));
   EXPECT_TRUE(says(refused("timing", "seed=3"), "has no axis 'seed'"));
-  EXPECT_TRUE(says(refused("strong-scaling", "strategy=dp"), "and chooses that of train's flags itself"));
+  EXPECT_TRUE(says(refused("strong-scaling", "strategy=dp"), "and sets that option of train itself"));
   EXPECT_TRUE(says(refused("matrix-power", "batch=4"), "has no axis 'batch'"));
 }
 

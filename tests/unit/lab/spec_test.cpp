@@ -50,9 +50,9 @@ TEST(Spec, TheSpeedupIsOverTheBaselineAmongRowsThatAgreeInTheOtherAxes) {
 
 TEST(Spec, ABaselineThatIsNoRowIsRefused) {
   const std::string axes = "[axes]\nbatch = [8, 16]\n[baseline]\n";
-  EXPECT_TRUE(says(usage_sentence([&] { parse_spec(axes + "batch = 4\n", "mine"); }), "batch 4, which is none"));
+  EXPECT_TRUE(says(usage_sentence([&] { parse_spec(axes + "batch = 4\n", "mine"); }), "batch 4, which is not one"));
   EXPECT_TRUE(
-      says(usage_sentence([&] { parse_spec(axes + "strategy = 'dp'\n", "mine"); }), "'strategy', which is none of its axes"));
+      says(usage_sentence([&] { parse_spec(axes + "strategy = 'dp'\n", "mine"); }), "'strategy', which is not one of its axes"));
 }
 
 TEST(Spec, ItsQuestionIsWhatTheExperimentIsAbout) {

@@ -207,7 +207,7 @@ TEST(Watch, AKilledRankEndsAllOthersWithinTwoSecondsAndRankZeroNamesItsTaskAndWh
   const plan::Plan plan = make_plan(4);
   EXPECT_EQ(text.find("rank 2 (pid "), 0U) << text;
   EXPECT_NE(text.find("\n  rank 2 was in " + plan.describe(plan.lane(DeviceId(2), plan::Lane::compute)[0]) +
-                      " of step 0, when last heard of\n"),
+                      " of step 0, when last heard from\n"),
             std::string::npos)
       << text;
   for (const int rank : {0, 1, 3}) {

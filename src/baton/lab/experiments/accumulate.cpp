@@ -49,10 +49,9 @@ void compare_counts(const std::vector<Record>& rows, std::vector<std::string>& s
   const std::string precision = text(whole, key::precision);
   const bool plain = precision == "fp32";
   sentences.push_back(fmt::format(
-      "{}orking the batch off in {} micro-batches instead of {} takes {} instead of {} per step ({:.2f} times) and needs {} "
-      "instead of {} at "
-      "the peak{}.",
-      plain ? "W" : fmt::format("In {} precision, w", precision), text(least, key::micro_batches), text(whole, key::micro_batches),
+      "{}plitting the batch into {} micro-batches instead of {} takes {} instead of {} per step ({:.2f} times) and needs {} "
+      "instead of {} at the peak{}.",
+      plain ? "S" : fmt::format("In {} precision, s", precision), text(least, key::micro_batches), text(whole, key::micro_batches),
       to_text(time_of(least)), to_text(time_of(whole)), number(least, key::time_per_step_ns) / number(whole, key::time_per_step_ns),
       size(least), size(whole),
       number(least, key::peak_bytes) > number(whole, key::peak_bytes)
@@ -133,7 +132,7 @@ Experiment accumulate() {
           .part = "A",
           .title = "Gradient accumulation",
           .task =
-              "The batch is worked off in {micro_batches} micro-batches with one update, with and without mixed precision (fp16 "
+              "The batch is split into {micro_batches} micro-batches with one update, with and without mixed precision (fp16 "
               "with "
               "loss scaling). On a CPU it is emulated: its times say nothing about 16-bit hardware.",
           .questions = {{"", "What does each save and cost?", saves_and_costs}},

@@ -235,7 +235,8 @@ std::vector<std::string> causes(const Record& small, double computing, double mo
   return list;
 }
 
-/// How long communication takes beside computing says who is more efficient, but for what computing hides.
+/// The ratio of communication to computing decides which case is more efficient, except for what computing hides: says so if
+/// the efficiencies are the other way round.
 std::string what_is_hidden(const Record& small, const Record& large, bool told, double small_weight, double large_weight) {
   const bool larger = number(large, key::efficiency) > number(small, key::efficiency);
   if (!told || std::abs(large_weight / std::max(1e-9, small_weight) - 1) < 0.02 || larger == (large_weight < small_weight)) {
@@ -379,7 +380,7 @@ std::string message_law(const std::vector<Record>& rows) {
   const std::vector<double>& sizes = fitted->sizes;
   if (!fitted->holds()) {
     return fmt::format(
-        "No law is fitted to the messages: over {} sizes a latency and a bandwidth would {}; bench collectives measures them.",
+        "No formula is fitted to the messages: over {} sizes a latency and a bandwidth would {}; bench collectives measures them.",
         sizes.size(),
         fit.alpha_ns < 0 ? "come out with a latency below zero"
         : fit.beta <= 0  ? "come out with times that do not grow with the size"

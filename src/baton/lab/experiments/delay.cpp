@@ -113,8 +113,7 @@ std::string how_it_changes(const std::vector<Record>& rows, const std::vector<Re
                                  : "It degrades non-linearly";
 }
 
-/// The law of the step, and what was found: a sleep lasts as long as it lasts, so another slope than 1 is due to the rest of the
-/// step.
+/// What the delay does to the step. A sleep cannot be shortened, so a slope other than 1 comes from the rest of the step.
 std::string law_of_the_step(const std::vector<Record>& wide) {
   const findings::Line line = step_line(wide);
   const std::string found = on_the_step(wide);
@@ -136,7 +135,7 @@ std::string affects_scaling(const std::vector<Record>& rows) {
   const double near = std::abs(after - 1) - std::abs(before - 1);
   const bool told = told_apart(rows, wide);
   return fmt::format("{}: from {} to {} ms the speedup of {} over {} goes from {} to {}{}. {}.",
-                     !told                    ? "By the law towards 1, but beyond the noise nothing shows"
+                     !told                    ? "By the formula it moves towards 1, but noise hides it"
                      : near < 0 && before > 1 ? "It takes the speedup away"
                      : near < 0               ? "It brings the speedup nearer to 1, which hides what splitting costs here"
                                               : "It moves the speedup away from 1, which a delay alone does not explain",

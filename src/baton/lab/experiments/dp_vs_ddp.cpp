@@ -126,9 +126,8 @@ std::string bottleneck(const std::vector<Record>& rows) {
   const double others = number(timed.dp, key::busy_others);
   return fmt::format(
       "Because device 0 owns everything: it scatters inputs, copies parameters out, gathers outputs, reduces gradients and updates "
-      "alone. On {}: {} pass through it, {} through others ({}), {} under DDP; it holds {} against {}. {} it computes for {} of "
-      "the "
-      "step, the others for {}{}{}. {}.",
+      "alone. On {}: {} pass through it, {} through others ({}), {} under DDP; it holds {}, others {}. {} it computes for {} of "
+      "the step, the others for {}{}{}. {}.",
       devices_text(both.dp[key::devices]), to_text(bytes_of(both.dp, key::through_device_0)),
       to_text(bytes_of(both.dp, key::through_others)),
       ratio < 1.01 && number(both.dp, key::devices) == 2 ? "equal: one sends, one receives" : ratio_text(ratio) + " times",

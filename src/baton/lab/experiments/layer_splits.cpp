@@ -304,14 +304,15 @@ std::string the_rule(const std::vector<Record>& rows) {
     lawful = lawful && expected == each;
     all += fmt::format("{}{} on {}", all.empty() ? "" : "; ", counts_text(row), devices_text(row[key::devices]));
   }
-  return lawful ? fmt::format(
-                      "Block i goes to GPU i·n/depth, rounded down, with n GPUs found at start: contiguous runs that differ by at "
-                      "most one block. Here: {}.",
-                      all)
-                : fmt::format(
-                      "Contiguous runs of blocks, as even as can be: {}. The rule i·n/depth, rounded down, gives runs of the same "
-                      "lengths in another order.",
-                      all);
+  return lawful
+             ? fmt::format(
+                   "Block i goes to GPU i·n/depth, rounded down, with n GPUs found at start: contiguous runs that differ by at "
+                   "most one block. Here: {}.",
+                   all)
+             : fmt::format(
+                   "Contiguous runs of blocks, as even as possible: {}. The rule i·n/depth, rounded down, gives runs of the same "
+                   "lengths in another order.",
+                   all);
 }
 
 /// "2.00, 1.00 KiB": amounts as a cell of a table has them, with their unit once if all have the same.

@@ -200,7 +200,7 @@ void ComputeLaw::track(TaskId id, BufferId buffer) {
   State& state = ledger_.state(buffer);
   if (ledger_.plan()[buffer].role != Role::statistic) {
     return ledger_.breach(Rule::update, {id},
-                          fmt::format("{} keeps statistics in {}, which is none", ledger_.name(id), ledger_.name(buffer)));
+                          fmt::format("{} keeps statistics in {}, which holds none", ledger_.name(id), ledger_.name(buffer)));
   }
   if (!state.terms.add(samples())) {
     return ledger_.breach(Rule::update, {id},

@@ -16,10 +16,10 @@ def arguments():
     parser.add_argument("--delay-ms", type=float, help="the length of each delay instead")
     #: end
     #: if layers
-    parser.add_argument("--gpus", type=int, default=DEVICES, help="use only so many of the GPUs")
+    parser.add_argument("--gpus", type=int, default=DEVICES, help="use only this many of the GPUs")
     #: end
     #: if dp
-    parser.add_argument("--gpus", type=int, help="use only so many of the GPUs")
+    parser.add_argument("--gpus", type=int, help="use only this many of the GPUs")
     #: end
     args = parser.parse_args()
     for name, value in vars(args).items():

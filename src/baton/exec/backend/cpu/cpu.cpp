@@ -160,7 +160,7 @@ class CheckFiniteKernel final : public Kernel {
   std::vector<std::atomic<bool>> broken_;
 };
 
-/// Adds up squares block by block, so that the sum is the same whoever takes which block.
+/// Adds up squares block by block, so that the sum does not depend on which member takes which block.
 class SquaredSumKernel final : public Kernel {
  public:
   SquaredSumKernel(const Plan& plan, const Task& task, Addresses addresses) : addresses_(std::move(addresses)) {

@@ -90,7 +90,7 @@ double squared_sum(DType type, const std::byte* values, std::int64_t count);
 void dropout(const op::DropoutMask& mask, const op::ElementPlaces& places, float factor, const float* x, float* y,
              std::int64_t begin, std::int64_t end);
 
-/// Rows [begin, end) of `width` elements; one partial loss a row. `scale` multiplies dy and not the loss.
+/// Rows [begin, end) of `width` elements; one partial loss per row. `scale` multiplies dy and not the loss.
 void mean_squared_error(const float* y, const float* target, double* loss, float* dy, std::int64_t begin, std::int64_t end,
                         std::int64_t width, double elements, double scale);
 /// `all_rows` of the whole operand. With `parts`, scores are those from `first` on, and `terms` are what all parts made of theirs.

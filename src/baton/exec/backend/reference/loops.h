@@ -214,7 +214,7 @@ struct Loops {
   double scores_of(std::size_t q, std::size_t k, const Head& head, std::int64_t t, std::int64_t seen,
                    std::vector<double>& scores) const;
   void operator()(const op::Attention& attention) const;
-  /// The softmax is made again from q and k, in double precision, and not from what the forward wrote.
+  /// The softmax is recomputed from q and k, in double precision, not from what the forward wrote.
   void operator()(const op::AttentionBackward& attention) const;
 
   // Images: image_loops.h.

@@ -101,7 +101,7 @@ void RankMeeting::work() {
       continue;
     }
     if (const Rounding rounding = std::get<Operation>(nodes_[number].what).run(); rounding.values > 0) {
-      rounding_.add(rounding);  // before its end, behind which it may be asked for
+      rounding_.add(rounding);  // before its end, after which it may be asked for
     }
     complete(number);
     head = head_.load(std::memory_order_acquire);

@@ -49,9 +49,9 @@ class MeetingBuilder {
   const MemberMemory& memory(std::size_t member) const { return *members_[member].memory; }
   std::size_t bytes(const Chunk& chunk) const { return static_cast<std::size_t>(chunk.count * size_of(type_)); }
 
-  /// The part that `member` gives to the one who sums,
+  /// The part that `member` gives to the member that sums,
   int part_tag(std::size_t member) const { return next_tag_ + static_cast<int>(member); }
-  /// and what that one, or the only one who has it, gives to each rank.
+  /// and what that member, or the only one that has it, gives to each rank.
   int result_tag() const { return next_tag_ + static_cast<int>(members_.size()); }
 
   std::size_t send(int rank, int tag, std::byte* from, const Chunk& chunk, After after = {}) {
