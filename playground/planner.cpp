@@ -17,8 +17,8 @@
 #include "baton/cluster/blueprint.h"
 #include "baton/cluster/catalogue.h"
 #include "baton/findings/fits.h"
-#include "baton/job/held.h"
 #include "baton/job/json.h"
+#include "baton/job/memory_by_purpose.h"
 #include "baton/job/scenario.h"
 #include "baton/job/sentences.h"
 #include "baton/job/step_json.h"
@@ -194,9 +194,9 @@ Json grid_json(const strategy::Request& request) {
 
 Json memory_json(const job::Scenario& scenario) {
   Json list = Json::array();
-  const std::vector<job::Held> held = job::held_at_the_fullest(scenario.laid().plan);
+  const std::vector<job::MemoryByPurpose> held = job::memory_at_peak(scenario.laid().plan);
   for (std::size_t d = 0; d < held.size(); ++d) {
-    const job::Held& one = held[d];
+    const job::MemoryByPurpose& one = held[d];
     list.push_back({{"parameters", one.parameters},
                     {"gradients", one.gradients},
                     {"states", one.states},

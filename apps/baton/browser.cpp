@@ -80,7 +80,7 @@ void print_page(const std::string& browser, const fs::path& page, const fs::path
     words.push_back(word);
   }
   const exercise::Ended ended = exercise::run_command(words, longest_print_seconds, 0, asked_to_stop);
-  end_if_asked();
+  throw_if_stop_requested();
   if (ended.code != 0 || !fs::exists(pdf)) {
     throw failure("{} could not print {} as PDF{}", browser, page.string(),
                   ended.late ? fmt::format(" within {} s", longest_print_seconds) : "");

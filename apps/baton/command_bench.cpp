@@ -136,7 +136,7 @@ void bench_collectives(BenchWords words, int& exit_code) {
       },
       &world());
   bar.reset();
-  interrupt.wind_up();
+  interrupt.begin_saving();
   const int stopped = interrupt.exit_code_anywhere(world());
   exit_code = stopped;
   measure::MeasuredLinks links;

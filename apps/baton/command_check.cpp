@@ -58,7 +58,7 @@ void check_one(const CheckWords& words, int& exit_code) {
   const exercise::Submission submission = exercise::submission_at(words.path, given);
   const auto seed = static_cast<std::uint64_t>(
       parse_integer(words.seed.empty() ? "0" : words.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()));
-  call_if_stopped([] { exercise::remove_workshop(); });
+  call_if_stopped([] { exercise::remove_build_folder(); });
   const exercise::Verdict verdict = exercise::mark(submission, seed, limits_of(words));
   if (json != "-") {
     const std::string text = exercise::to_text(verdict);

@@ -89,7 +89,7 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
                                                                               return !world().alone() || !interrupt.asked();
                                                                             });
   bar.clear();
-  interrupt.wind_up();
+  interrupt.begin_saving();
   if (!evaluation) {
     exit_code = interrupt.exit_code();
     fmt::print(stderr, "baton: interrupted before all batches were evaluated\n");

@@ -187,7 +187,7 @@ void fit(FitWords words) {
       return !interrupt.asked();
     });
     bar.reset();
-    interrupt.wind_up();
+    interrupt.begin_saving();
     if (words.json != "-") {
       print_list(list, words, top);
     }

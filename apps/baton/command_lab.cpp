@@ -343,7 +343,7 @@ class LabRun {
         measure(one, bar, interrupt);
       }
     }
-    interrupt.wind_up();
+    interrupt.begin_saving();
     if (interrupt.asked() && store_->experiments().empty()) {
       fmt::print(stderr, "baton: interrupted before a point was measured; {} holds no results\n", printable(folder_.string()));
       return interrupt.exit_code();

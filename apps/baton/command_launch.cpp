@@ -299,7 +299,7 @@ class Supervisor {
       }
       const End end = explain(code);
       if (code == interrupted_exit_code) {
-        say("{} after {}{}", end.words, took, how_to_go_on());
+        say("{} after {}{}", end.words, took, resume_hint());
         return code;
       }
       if (!end.again) {
@@ -307,7 +307,7 @@ class Supervisor {
         return code;
       }
       if (attempt == restarts_) {
-        say("{} after {}; that was the last of {} attempts{}", end.words, took, restarts_ + 1, how_to_go_on());
+        say("{} after {}; that was the last of {} attempts{}", end.words, took, restarts_ + 1, resume_hint());
         return code;
       }
       say("{} after {}", end.words, took);
@@ -325,7 +325,7 @@ class Supervisor {
 
   bool was_told() const {
     if (told != 0) {
-      say("ended by SIG{}{}", sigabbrev_np(told), how_to_go_on());
+      say("ended by SIG{}{}", sigabbrev_np(told), resume_hint());
     }
     return told != 0;
   }
@@ -367,7 +367,7 @@ class Supervisor {
   }
 
   /// For a user whose run has ended before its last step.
-  std::string how_to_go_on() const {
+  std::string resume_hint() const {
     if (!folder_) {
       return "; train has no --checkpoint, so nothing is kept";
     }

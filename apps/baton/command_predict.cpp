@@ -50,7 +50,7 @@ void predict(PredictWords words, int& exit_code) {
         return !interrupt.asked();
       });
   bar.clear();
-  interrupt.wind_up();
+  interrupt.begin_saving();
   const lab::Result result = lab::conclude(experiment, points, std::move(records), command_line(), lab::Preset::quick);
   if (words.json != "-") {
     fmt::print("{}", report::to_terminal(result));

@@ -111,7 +111,7 @@ void search(SearchWords words, int& exit_code) {
     return !interrupt.asked();
   });
   bar.reset();
-  interrupt.wind_up();
+  interrupt.begin_saving();
   if (result.ranked.empty() && !result.complete) {
     fmt::print(stderr, "baton: interrupted before a split was simulated\n");
     exit_code = interrupt.exit_code();

@@ -76,7 +76,7 @@ std::int64_t write_tokens(const TokensOutput& output, const data::Tokenizer& tok
       read(bytes);
     });
   }
-  const Keeping keeping;
+  const SaveGuard keeping;
   writer.commit();
   return writer.count();
 }

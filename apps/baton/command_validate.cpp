@@ -151,7 +151,7 @@ void validate(ValidateWords words, int& exit_code) {
                                                                           return !interrupt.asked();
                                                                         });
   bar.reset();
-  interrupt.wind_up();
+  interrupt.begin_saving();
   const bool prints = words.out != "-" && words.errors != "-" && words.page != "-";
   if (prints) {
     const auto simulated = std::count_if(points.begin(), points.end(),

@@ -58,7 +58,7 @@ constexpr Nanoseconds stopped_farewell(150'000'000);
 /// Says what each rank has to say at its end, if all of them end now; false if they do not. Of equal sentences rank 0 says one.
 bool end_together(const std::string& sentence, Nanoseconds patience) {
   // A launcher ends the ranks that are left with a signal, as soon as the first has ended: all that is to be said is said here.
-  static const Keeping ending;
+  static const SaveGuard ending;
   const auto words = opened->gather_errors(sentence, patience);
   for (std::size_t r = 0; words && r < words->size() && opened->rank() == 0; ++r) {
     if (r == 0 || (*words)[r] != sentence) {

@@ -137,7 +137,7 @@ void watch_for_signals(bool several_ranks) {
 
 bool Interrupt::asked() const { return asked_to_stop(); }
 
-void Interrupt::wind_up() const { winding_up = asked_to_stop(); }
+void Interrupt::begin_saving() const { winding_up = asked_to_stop(); }
 
 int Interrupt::exit_code() const { return 128 + (first_signal == 0 ? SIGINT : first_signal.load()); }
 
@@ -150,8 +150,8 @@ int Interrupt::exit_code_anywhere(ranks::World& world) const {
   return code;
 }
 
-Keeping::Keeping() { ++kept_now; }
-Keeping::~Keeping() { --kept_now; }
+SaveGuard::SaveGuard() { ++kept_now; }
+SaveGuard::~SaveGuard() { --kept_now; }
 
 PipeWrite::PipeWrite() { ++pipe_writes; }
 PipeWrite::~PipeWrite() { --pipe_writes; }

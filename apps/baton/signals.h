@@ -19,7 +19,7 @@ class Interrupt {
  public:
   bool asked() const;
   /// The command has stopped working. If it was asked to, it now has the time it needs to save its results.
-  void wind_up() const;
+  void begin_saving() const;
   /// 128 plus the number of the first signal.
   int exit_code() const;
   /// That of a rank that was asked, the same for all, which call it together; 0 if none was.
@@ -27,12 +27,12 @@ class Interrupt {
 };
 
 /// While it lives, something is being saved that a first signal must not interrupt.
-class Keeping {
+class SaveGuard {
  public:
-  Keeping();
-  ~Keeping();
-  Keeping(const Keeping&) = delete;
-  Keeping& operator=(const Keeping&) = delete;
+  SaveGuard();
+  ~SaveGuard();
+  SaveGuard(const SaveGuard&) = delete;
+  SaveGuard& operator=(const SaveGuard&) = delete;
 };
 
 /// While it lives, a result is written to a pipe or a device, whose reader decides how long that takes. If it takes long, a first

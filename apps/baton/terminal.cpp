@@ -53,7 +53,7 @@ void ProgressBar::clear() {
 
 void write_output(const std::string& path, const std::string& text) {
   const Destination to = path == "-" ? Destination{path, STDOUT_FILENO} : destination_of(path);
-  std::optional<Keeping> keeping;
+  std::optional<SaveGuard> keeping;
   std::optional<PipeWrite> pipe_write;
   if (to.descriptor >= 0 || to.written_into) {
     pipe_write.emplace();

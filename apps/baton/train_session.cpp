@@ -34,7 +34,7 @@ std::optional<std::size_t> first_broken(const std::vector<double>& losses) {
 }
 
 /// How to continue a run that ended early.
-std::string how_to_go_on(const TrainWords& words, const Saving& saving) {
+std::string resume_hint(const TrainWords& words, const Saving& saving) {
   if (saving.last().empty()) {
     return "";
   }
@@ -42,10 +42,10 @@ std::string how_to_go_on(const TrainWords& words, const Saving& saving) {
 }
 
 /// What is kept of a run that ends in the middle of a step.
-std::string what_stands(const TrainWords& words, const Saving& saving) {
+std::string what_is_saved(const TrainWords& words, const Saving& saving) {
   return saving.last().empty() ? "nothing is saved"
                                : fmt::format("the checkpoint of step {} is kept: {}{}", saving.saved_step(),
-                                             printable(saving.last()), how_to_go_on(words, saving));
+                                             printable(saving.last()), resume_hint(words, saving));
 }
 
 /// Which rank runs the device; empty if there is only one.
@@ -223,7 +223,7 @@ int TrainSession::train() {
   announce();
   interrupt_.emplace();
   bar_.emplace("training", left_, speaks_ && !words_.quiet, "steps");
-  say_if_stopped(what_stands(words_, *saving_));
+  say_if_stopped(what_is_saved(words_, *saving_));
   const measure::OtherProcesses others;
   if (evaluates_first_) {
     evaluate(run_.steps_before());
@@ -232,7 +232,7 @@ int TrainSession::train() {
   }
   while (steps_done() < left_ && !enough_ && train_stretch()) {
     guard_checkpoint(saving_->last());
-    say_if_stopped(what_stands(words_, *saving_));
+    say_if_stopped(what_is_saved(words_, *saving_));
   }
   print_lines(lines_->finish());
   const double others_share = world().alone()  // ranks are others to each other
@@ -243,7 +243,7 @@ int TrainSession::train() {
     exit_code_ = asked_ != 0 ? asked_ : interrupt_->exit_code();
     if (speaks_) {
       fmt::print(stderr, "baton: interrupted after {} of {} steps; the results below are of these steps{}\n", steps_done(), left_,
-                 how_to_go_on(words_, *saving_));
+                 resume_hint(words_, *saving_));
     }
   }
   if (to_stdout_) {
@@ -322,7 +322,7 @@ bool TrainSession::train_stretch() {
   const std::int64_t begin = steps_done();
   const std::int64_t stretch = evaluating_->stretch(saving_->stretch(left_ - begin), run_.steps_before() + begin);
   run_stretch(stretch);
-  interrupt_->wind_up();
+  interrupt_->begin_saving();
   // Whichever rank was interrupted, all have ended after the same step.
   asked_ = interrupt_->exit_code_anywhere(world());
   enough_ = steps_done() < begin + stretch || asked_ != 0;
@@ -363,7 +363,7 @@ void TrainSession::run_stretch(std::int64_t stretch) {
     bar_->clear();
     // Ranks may have noticed different numbers of steps, and say the same.
     const std::string after = world().alone() ? fmt::format(", after {} of {}", run_.steps_before() + whole, length_.steps) : "";
-    throw Stopped(fmt::format("stopped in the middle of a step{}; {}", after, what_stands(words_, *saving_)));
+    throw Stopped(fmt::format("stopped in the middle of a step{}; {}", after, what_is_saved(words_, *saving_)));
   }
 }
 
@@ -381,7 +381,7 @@ void TrainSession::evaluate(std::int64_t step) {
   } catch (const Stopped&) {
     check(interrupt_->asked(), "an evaluation was stopped without an interrupt");
   }
-  interrupt_->wind_up();
+  interrupt_->begin_saving();
   bar_->clear();
   if (!evaluation) {
     exit_code_ = interrupt_->exit_code();

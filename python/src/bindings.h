@@ -17,7 +17,7 @@ namespace py = pybind11;
 /// A job as Python gives it: the settings, and what no field names.
 struct Setup {
   job::JobSpec spec;
-  training::Own own;
+  training::JobOverrides own;
 };
 
 /// This machine, looked at once.

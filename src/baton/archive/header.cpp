@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 // What stands for a tensor or a remark in memory is longer than the shortest text that asks for it, so there
 // is an end to both.
 constexpr std::size_t most_tensors = 250'000;
-constexpr std::size_t most_remarks = 1'000;
+constexpr std::size_t most_metadata = 1'000;
 constexpr std::size_t most_axes = 64;
 constexpr std::uint64_t most_elements = std::uint64_t{1} << 48;
 
@@ -53,11 +53,11 @@ class Reader : public nlohmann::json_sax<Json> {
   }
 
   bool string(string_t& text) override {
-    if (state_ == ParserState::remarks && !remark_.empty()) {
-      if (header_.metadata.size() == most_remarks) {
-        return fail(fmt::format("it has more than {} entries of metadata", most_remarks));
+    if (state_ == ParserState::remarks && !metadata_key_.empty()) {
+      if (header_.metadata.size() == most_metadata) {
+        return fail(fmt::format("it has more than {} entries of metadata", most_metadata));
       }
-      if (!header_.metadata.emplace(std::exchange(remark_, {}), std::move(text)).second) {
+      if (!header_.metadata.emplace(std::exchange(metadata_key_, {}), std::move(text)).second) {
         return fail("it makes a remark twice");
       }
       return true;
@@ -98,8 +98,8 @@ class Reader : public nlohmann::json_sax<Json> {
       return true;
     }
     if (state_ == ParserState::remarks) {
-      remark_ = std::move(name);
-      return !remark_.empty() || fail("it has an entry of metadata without a name");
+      metadata_key_ = std::move(name);
+      return !metadata_key_.empty() || fail("it has an entry of metadata without a name");
     }
     constexpr std::array<std::pair<std::string_view, ParserState>, 3> fields{
         {{"dtype", ParserState::type}, {"shape", ParserState::shape}, {"data_offsets", ParserState::offsets}}};
@@ -157,7 +157,7 @@ class Reader : public nlohmann::json_sax<Json> {
   bool in_list_ = false;
   int offsets_ = 0;              // of the two, this many are known
   std::array<bool, 3> known_{};  // which fields of the entry there were
-  std::string remark_;
+  std::string metadata_key_;
   std::string wrong_;
 };
 

@@ -37,7 +37,7 @@ void add_name(Checksum& sum, const std::string& name, const TensorInfo& tensor) 
   sum.begin(tensor.size());
 }
 
-void add_remarks(Checksum& sum, const Metadata& metadata) {
+void add_metadata(Checksum& sum, const Metadata& metadata) {
   for (const auto& [key, value] : metadata) {
     if (key != checksum_key) {
       sum.add(key);
@@ -97,7 +97,7 @@ void ArchiveWriter::append(std::span<const std::byte> bytes) {
 
 void ArchiveWriter::commit() {
   check(next_ == tensors_.end(), "a checkpoint without {}", next_ == tensors_.end() ? "" : next_->first);
-  add_remarks(sum_, metadata_);
+  add_metadata(sum_, metadata_);
   const std::string sum = sum_.text();
   file_.overwrite(checksum_at_, std::as_bytes(std::span(sum)));
   file_.commit();
@@ -185,7 +185,7 @@ std::string ArchiveReader::checksum() const {
       sum.go_on(run);
     }
   }
-  add_remarks(sum, metadata_);
+  add_metadata(sum, metadata_);
   return sum.text();
 }
 

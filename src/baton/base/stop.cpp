@@ -21,7 +21,7 @@ bool asked_to_stop_at_once() { return asked.load(std::memory_order_relaxed) == S
 
 void forget_stop() { asked = Stop::none; }
 
-void end_if_asked() {
+void throw_if_stop_requested() {
   if (asked_to_stop()) {
     throw Stopped();
   }

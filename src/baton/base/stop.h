@@ -32,6 +32,6 @@ class Stopped : public std::exception {
 };
 
 /// Throws `Stopped` if a stop was requested.
-void end_if_asked();
+void throw_if_stop_requested();
 
 }  // namespace baton

@@ -24,9 +24,9 @@ fs::path& workshop_now() {
 }
 
 /// A folder that is gone with this value.
-class Workshop {
+class BuildFolder {
  public:
-  Workshop() {
+  BuildFolder() {
     std::string pattern = (fs::temp_directory_path() / "baton-check-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) {
       throw failure("no folder can be made in {}", fs::temp_directory_path().string());
@@ -34,9 +34,9 @@ class Workshop {
     folder_ = pattern;
     workshop_now() = folder_;
   }
-  ~Workshop() { remove_workshop(); }
-  Workshop(const Workshop&) = delete;
-  Workshop& operator=(const Workshop&) = delete;
+  ~BuildFolder() { remove_build_folder(); }
+  BuildFolder(const BuildFolder&) = delete;
+  BuildFolder& operator=(const BuildFolder&) = delete;
 
   const fs::path& folder() const { return folder_; }
 
@@ -110,7 +110,7 @@ Submission submission_at(const fs::path& path, const Exercise* given) {
 }
 
 Verdict mark(const Submission& submission, std::uint64_t seed, const Limits& limits) {
-  const Workshop workshop;
+  const BuildFolder workshop;
   Verdict verdict{.exercise = submission.exercise->name, .seed = seed, .confined = can_filter()};
   const std::string answer = read_file(submission.file, "the answer", most_answer);
   const Built built = build(*submission.exercise, answer, workshop.folder());
@@ -128,7 +128,7 @@ Verdict mark(const Submission& submission, std::uint64_t seed, const Limits& lim
   return verdict;
 }
 
-void remove_workshop() {
+void remove_build_folder() {
   if (!workshop_now().empty()) {
     std::error_code ignored;
     fs::remove_all(workshop_now(), ignored);

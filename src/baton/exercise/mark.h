@@ -45,7 +45,7 @@ Submission submission_at(const std::filesystem::path& path, const Exercise* give
 Verdict mark(const Submission& submission, std::uint64_t seed, const Limits& limits);
 
 /// Removes the folder in which a submission is built: the process is about to end in the middle.
-void remove_workshop();
+void remove_build_folder();
 
 job::Json to_json(const Verdict& verdict);
 /// A usage error if it is not valid.

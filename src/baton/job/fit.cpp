@@ -125,7 +125,7 @@ Fit laid_out(const JobSpec& given, Unfolded unfolded) {
       },
       unfolded);
   Fit fit{.spec = given, .name = name_of(request), .devices = {}, .limit = imagine(spec).devices()[0].memory};
-  const std::vector<Held> held = held_at_the_fullest(laid.plan);
+  const std::vector<MemoryByPurpose> held = memory_at_peak(laid.plan);
   for (std::size_t d = 0; d < held.size(); ++d) {
     fit.devices.push_back({.device = laid.plan.devices()[d], .copies = laid.copies(), .peak = laid.peak[d], .held = held[d]});
   }

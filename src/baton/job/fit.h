@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "baton/job/choice.h"
-#include "baton/job/held.h"
+#include "baton/job/memory_by_purpose.h"
 #include "baton/job/reserved.h"
 #include "baton/job/spec.h"
 
@@ -16,7 +16,7 @@ struct DeviceMemory {
   std::string device;
   std::int64_t copies = 1;  // devices of the cluster that it stands for
   Bytes peak;               // what the plan lays out: what `plan` and `simulate` show
-  Held held;                // of that, by cause, at the moment when most is alive
+  MemoryByPurpose held;     // of that, by cause, at the moment when most is alive
   /// The rest of the peak: memory that cannot be shared because lanes run side by side, and gaps between buffers.
   Bytes apart() const { return Bytes(peak.count - held.sum()); }
 };

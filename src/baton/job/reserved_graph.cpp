@@ -134,12 +134,13 @@ class Builder {
   std::map<std::size_t, std::size_t> ordinal_;
 };
 
-void decide(LayerGraph& graph, Keeping keeping, bool unread) {
+void decide(LayerGraph& graph, KeptActivations keeping, bool unread) {
   std::vector<bool> wanted(graph.values.size(), false);  // by the policy
   std::size_t products = 0;
   for (const LayerGraph::Node& node : graph.nodes) {
     products += node.product ? 1 : 0;
-    const bool keeps = keeping == Keeping::selected && (node.attention || node.scatters || (node.product && products % 2 == 1));
+    const bool keeps = keeping == KeptActivations::selected &&
+                       (node.attention || node.scatters || (node.product && products % 2 == 1));
     for (const std::size_t value : node.writes) {
       wanted[value] = keeps;
     }
@@ -148,7 +149,7 @@ void decide(LayerGraph& graph, Keeping keeping, bool unread) {
   for (const LayerGraph::Node& node : graph.nodes) {
     for (const std::size_t value : node.backward_reads) {
       needed[value] = true;
-      wanted[value] = wanted[value] || keeping == Keeping::all;
+      wanted[value] = wanted[value] || keeping == KeptActivations::all;
     }
   }
   for (std::size_t n = graph.nodes.size(); n-- > 0;) {  // what is recomputed, and from what
@@ -171,7 +172,7 @@ void decide(LayerGraph& graph, Keeping keeping, bool unread) {
 std::int64_t LayerGraph::elements() const { return std::accumulate(parameters.begin(), parameters.end(), std::int64_t{0}); }
 
 LayerGraph layer_graph(const model::Model& model, std::size_t first_block, std::size_t end_block, const Shares& shares,
-                       Keeping keeping, bool unread) {
+                       KeptActivations keeping, bool unread) {
   Builder builder(model, shares);
   for (std::size_t block = first_block; block < end_block; ++block) {
     builder.block(block);

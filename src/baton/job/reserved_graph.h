@@ -47,10 +47,10 @@ struct LayerGraph {
 /// Which values are kept is decided as PyTorch decides it: all that gradients are computed from; of a layer that is recomputed its
 /// input alone; with selective checkpointing op by op the results of attention, of every second product of the layer and of
 /// collectives that scatter.
-enum class Keeping : std::uint8_t { all, selected, input };
+enum class KeptActivations : std::uint8_t { all, selected, input };
 
 LayerGraph layer_graph(const model::Model& model, std::size_t first_block, std::size_t end_block, const Shares& shares,
-                       Keeping keeping, bool unread);
+                       KeptActivations keeping, bool unread);
 
 /// The blocks of one layer lie together: their names begin alike. The first block of each group, and after them the end.
 std::vector<std::size_t> layers_of(const model::Model& model);

@@ -53,7 +53,7 @@ class Candidates {
         result.complete = false;
         return;
       }
-      end_if_asked();
+      throw_if_stop_requested();
       if (const std::optional<std::string> why = pricer.refused(group.tp, group.sp)) {
         ++result.considered;
         ++result.refused;
@@ -187,13 +187,14 @@ class Candidates {
 };
 
 /// On devices that hold anything: whether the memory it takes is there is asked afterwards.
-Found simulate_all(const job::JobSpec& shown, const cluster::Machine& machine, const training::Own& own, job::Unfolded unfolded) {
+Found simulate_all(const job::JobSpec& shown, const cluster::Machine& machine, const training::JobOverrides& own,
+                   job::Unfolded unfolded) {
   job::JobSpec spec = shown;
   spec.memory = job::ample_memory;
   const training::Job job(spec, machine, nullptr, own);
   const auto limits = [&](const plan::Plan& plan) { return job.limits(plan); };
   const job::LaidOutPlan laid = job::lay_out(job.request(), job.strategy(), job.fold_beyond(), limits, unfolded);
-  end_if_asked();
+  throw_if_stop_requested();
   const trace::StepTrace step = training::Simulation(job, laid.plan, laid.stands_for).step();
   job::Study study(laid.plan, laid.copies(), trace::Origin::simulated);
   study.add(step);
@@ -213,7 +214,8 @@ T extended(T at_few, T at_more, double factor) {
 }
 
 /// Of a step of very many micro-batches two with fewer are simulated: from one full pipeline on each further one adds the same.
-Found simulate(const Candidate& candidate, const job::JobSpec& shared, const cluster::Machine& machine, const training::Own& own) {
+Found simulate(const Candidate& candidate, const job::JobSpec& shared, const cluster::Machine& machine,
+               const training::JobOverrides& own) {
   const Choice& choice = candidate.choice;
   job::JobSpec spec = job::spec_of(choice, shared);
   spec.fold = job::Fold::always;
@@ -272,7 +274,7 @@ void refuse_choices(const job::JobSpec& spec) {
 /// Simulates candidates, two at a time, and keeps what came of them.
 class Trials {
  public:
-  Trials(const job::JobSpec& shared, const cluster::Machine& machine, const training::Own& own, Candidates& candidates,
+  Trials(const job::JobSpec& shared, const cluster::Machine& machine, const training::JobOverrides& own, Candidates& candidates,
          const SearchProgress& progress, SearchResult& result)
       : shared_(shared), machine_(machine), own_(own), candidates_(candidates), progress_(progress), result_(result) {}
 
@@ -329,7 +331,7 @@ class Trials {
 
   const job::JobSpec& shared_;
   const cluster::Machine& machine_;
-  const training::Own& own_;
+  const training::JobOverrides& own_;
   Candidates& candidates_;
   const SearchProgress& progress_;
   SearchResult& result_;
@@ -406,7 +408,7 @@ void SearchResult::note_too_large(double bytes) {
 }
 
 SearchResult search(const job::JobSpec& shared, const cluster::Machine& machine, const SearchProgress& progress,
-                    const training::Own& own) {
+                    const training::JobOverrides& own) {
   refuse_choices(shared);
   if (own.strategy || own.schedule) {
     throw usage_error("a search chooses strategy and schedule itself: give yours to a simulation");

@@ -52,7 +52,7 @@ using SearchProgress = std::function<bool(std::size_t done, std::size_t total)>;
 /// model, batch, cluster, devices, optimizer; a usage error names a field that it sets although the search chooses it. `own` may
 /// hold a model and costs.
 SearchResult search(const job::JobSpec& shared, const cluster::Machine& machine, const SearchProgress& progress = {},
-                    const training::Own& own = {});
+                    const training::JobOverrides& own = {});
 
 /// Whether the fastest split beats one device, and by how much; empty if one device was not reached.
 std::string against_one_device(const SearchResult& result);

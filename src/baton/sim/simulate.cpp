@@ -179,7 +179,7 @@ class Simulator::Walk {
         break;
       }
       start_ready();
-      end_if_asked();
+      throw_if_stop_requested();
     }
     check(ended_ == nodes_.size(), "{} of {} tasks wait for one another for ever", nodes_.size() - ended_, nodes_.size());
     step.duration = Nanoseconds(0);

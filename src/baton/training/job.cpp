@@ -36,7 +36,7 @@ cluster::Cluster make_cluster(const JobSpec& spec, const cluster::Machine& machi
 }
 
 /// A strategy of the program's own has no name that a specification could have.
-JobSpec without_strategy(JobSpec spec, const Own& own) {
+JobSpec without_strategy(JobSpec spec, const JobOverrides& own) {
   if (own.strategy) {
     spec.strategy.clear();
   }
@@ -44,7 +44,7 @@ JobSpec without_strategy(JobSpec spec, const Own& own) {
 }
 
 /// A model that leaves its vocabulary open takes that of the data.
-JobSpec with_vocabulary(JobSpec spec, const Own& own) {
+JobSpec with_vocabulary(JobSpec spec, const JobOverrides& own) {
   if (own.model || !model::lacks_vocabulary(spec.model) || (!own.data && (spec.data.empty() || data::is_random(spec.data)))) {
     return spec;
   }
@@ -77,10 +77,10 @@ const std::vector<JobField>& job_fields() {
 
 const JobField* find_field(std::string_view name) { return job::find_field(job_fields(), name); }
 
-Job::Job(const JobSpec& given, cluster::Machine machine, ranks::World* world, Own own)
+Job::Job(const JobSpec& given, cluster::Machine machine, ranks::World* world, JobOverrides own)
     : Job(Ready{}, with_vocabulary(with_software(given), own), std::move(machine), world, std::move(own)) {}
 
-Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, ranks::World* world, Own own)
+Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, ranks::World* world, JobOverrides own)
     : spec_(spec),
       own_(std::move(own)),
       world_(world),

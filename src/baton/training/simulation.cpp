@@ -7,7 +7,7 @@
 #include "baton/cost/scaled.h"
 #include "baton/job/setup.h"
 #include "baton/measure/wake_up.h"
-#include "baton/sim/crowded.h"
+#include "baton/sim/memory_contention.h"
 
 namespace baton::training {
 
@@ -24,7 +24,7 @@ Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor st
     calibration_ = std::make_unique<measure::Calibration>(job.machine(), job.cluster(), job.backend());
     keys_.emplace(calibration_->keys(plan, job.cluster()));
     calibration_->measure(plan, *keys_, job.cluster(), job.backend(), false, progress);
-    end_if_asked();
+    throw_if_stop_requested();
   } else {
     require_rates(job);
   }

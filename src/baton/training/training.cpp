@@ -34,7 +34,7 @@ bool same_value(const std::string& a, const std::string& b) {
 }  // namespace
 
 Training::Training(const JobSpec& spec, const cluster::Machine& machine, const measure::Calibration::Progress& progress,
-                   ranks::World* world, const Planner& planner, Own own)
+                   ranks::World* world, const Planner& planner, JobOverrides own)
     : job_(std::make_unique<Job>(spec, machine, world, std::move(own))) {
   if (job_->simulated()) {
     open_simulation(progress, planner);
@@ -53,7 +53,7 @@ Training::Training(const JobSpec& spec, const cluster::Machine& machine, const m
 }
 
 void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& executor) {
-  if (const Own& own = job.own(); own.weights) {
+  if (const JobOverrides& own = job.own(); own.weights) {
     const Bytes size = checkpoint::room_for(checkpoint::tensors_of(plan));
     std::vector<std::byte> room(static_cast<std::size_t>(size.count));
     checkpoint::restore_weights(plan, executor, *own.weights, room);

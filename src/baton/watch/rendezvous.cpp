@@ -24,14 +24,14 @@ constexpr int nap_milliseconds = 100;
 Nanoseconds deadline() { return now() + Nanoseconds(longest_seconds * 1'000'000'000); }
 
 /// The address of rank 0, and a token: a peer that knows it belongs to this run.
-struct Invitation {
+struct RendezvousAddress {
   std::uint64_t token = 0;
   std::uint16_t port = 0;
   std::string host;
   std::vector<std::string> addresses;
 };
 
-std::string pack(const Invitation& invitation) {
+std::string pack(const RendezvousAddress& invitation) {
   ranks::Packer packer;
   packer.add(invitation.token).add(invitation.port).add_text(invitation.host);
   packer.add(static_cast<std::uint32_t>(invitation.addresses.size()));
@@ -41,9 +41,9 @@ std::string pack(const Invitation& invitation) {
   return packer.bytes();
 }
 
-Invitation unpack(const std::string& words) {
+RendezvousAddress unpack(const std::string& words) {
   ranks::Unpacker unpacker(words);
-  Invitation invitation;
+  RendezvousAddress invitation;
   invitation.token = unpacker.take<std::uint64_t>();
   invitation.port = unpacker.take<std::uint16_t>();
   invitation.host = unpacker.take_text();
@@ -134,7 +134,7 @@ class Host {
   int missing_;
 };
 
-Connection reach(const Invitation& invitation, int rank) {
+Connection reach(const RendezvousAddress& invitation, int rank) {
   std::vector<Connection> tries;
   std::string list;
   for (const std::string& address : invitation.addresses) {
@@ -178,11 +178,11 @@ Connection reach(const Invitation& invitation, int rank) {
 std::vector<PeerConnection> rendezvous(int rank, int size, const std::function<std::string(const std::string& words)>& broadcast) {
   if (rank == 0) {
     const Listening listening = listen_anywhere();
-    const Invitation invitation{random_token(), listening.port, host_name(), own_addresses()};
+    const RendezvousAddress invitation{random_token(), listening.port, host_name(), own_addresses()};
     broadcast(pack(invitation));
     return Host(invitation.token, size).receive_all(listening);
   }
-  const Invitation invitation = unpack(broadcast({}));
+  const RendezvousAddress invitation = unpack(broadcast({}));
   std::vector<PeerConnection> met(static_cast<std::size_t>(size));
   met[0] = {reach(invitation, rank), fmt::format("rank 0 (on {})", invitation.host)};
   return met;

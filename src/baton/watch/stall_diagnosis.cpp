@@ -96,8 +96,8 @@ std::vector<int> StallDiagnosis::not_gathered(std::span<const ranks::ProgressSna
   return ranks;
 }
 
-StallDiagnosis::Held StallDiagnosis::held(std::span<const ranks::ProgressSnapshot> snapshots, int rank) const {
-  Held held;
+StallDiagnosis::RunningTasks StallDiagnosis::held(std::span<const ranks::ProgressSnapshot> snapshots, int rank) const {
+  RunningTasks held;
   held.gathering = snapshots[static_cast<std::size_t>(rank)].gatherings % 2 == 1;
   for (std::size_t d = 0; d < rank_of_.size(); ++d) {
     for (std::size_t lane = 0; rank_of_[d] == rank && lane < plan::lane_count; ++lane) {
@@ -132,7 +132,7 @@ std::string StallDiagnosis::describe(std::span<const ranks::ProgressSnapshot> sn
     return watch::describe(activity);
   }
   const std::int64_t step = step_of(snapshots, rank);
-  const Held held = this->held(snapshots, rank);
+  const RunningTasks held = this->held(snapshots, rank);
   if (!held.working.empty()) {
     const TaskId task = held.working.front();
     const bool meeting = plan::meeting_of(plan_[task]).valid();

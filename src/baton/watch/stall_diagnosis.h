@@ -51,12 +51,12 @@ class StallDiagnosis {
   std::vector<int> not_gathered(std::span<const ranks::ProgressSnapshot> snapshots, int rank) const;
 
   /// The running tasks of a rank: those that wait for no other rank, and those that wait.
-  struct Held {
+  struct RunningTasks {
     std::vector<TaskId> working;
     std::vector<TaskId> waiting;
     bool gathering = false;
   };
-  Held held(std::span<const ranks::ProgressSnapshot> snapshots, int rank) const;
+  RunningTasks held(std::span<const ranks::ProgressSnapshot> snapshots, int rank) const;
   Nanoseconds work_allowance(std::span<const ranks::ProgressSnapshot> snapshots, DeviceId device, Nanoseconds patience) const;
   Nanoseconds crossing_allowance(std::span<const ranks::ProgressSnapshot> snapshots) const;
   Nanoseconds longest_pause(std::span<const ranks::ProgressSnapshot> snapshots) const;

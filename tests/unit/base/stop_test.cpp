@@ -7,11 +7,11 @@ namespace {
 
 TEST(Stop, IsAskedForByDegreesAndNeverTakenBack) {
   EXPECT_FALSE(asked_to_stop());
-  end_if_asked();
+  throw_if_stop_requested();
   ask_to_stop(Stop::after_the_step);
   EXPECT_TRUE(asked_to_stop());
   EXPECT_FALSE(asked_to_stop_at_once());
-  EXPECT_THROW(end_if_asked(), Stopped);
+  EXPECT_THROW(throw_if_stop_requested(), Stopped);
   ask_to_stop(Stop::at_once);
   ask_to_stop(Stop::after_the_step);
   EXPECT_TRUE(asked_to_stop_at_once());

@@ -38,7 +38,7 @@ std::int64_t cause(const Reserved& reserved, const std::string& name) {
   return -1;
 }
 
-LayerGraph layer(Keeping keeping, bool unread, Shares shares = {.rows = 2, .tp = 1, .sp = false}) {
+LayerGraph layer(KeptActivations keeping, bool unread, Shares shares = {.rows = 2, .tp = 1, .sp = false}) {
   return layer_graph(model::parse_model(small_llama), 1, 3, shares, keeping, unread);
 }
 std::int64_t kept_bytes(const LayerGraph& graph) {
@@ -49,20 +49,20 @@ std::int64_t kept_bytes(const LayerGraph& graph) {
 // Bytes of 512 positions of 512 features in 16 bits.
 constexpr std::int64_t stream = 512 * 512 * 2;
 
-TEST(Reserved, OfALayerThatIsRecomputedItsInputIsKept) { EXPECT_EQ(kept_bytes(layer(Keeping::input, false)), stream); }
+TEST(Reserved, OfALayerThatIsRecomputedItsInputIsKept) { EXPECT_EQ(kept_bytes(layer(KeptActivations::input, false)), stream); }
 
 TEST(Reserved, SelectiveCheckpointingKeepsEverySecondProductAndAttention) {
   // The input, queries, values (half as wide), attention with its sums in float32, and the first product of the gate.
   const std::int64_t read = stream + stream + stream / 2 + stream + 512 * 8 * 4 + 2 * stream;
-  EXPECT_EQ(kept_bytes(layer(Keeping::selected, false)), read);
-  EXPECT_EQ(kept_bytes(layer(Keeping::selected, true)), read + stream) << "and the last product, which no gradient reads";
+  EXPECT_EQ(kept_bytes(layer(KeptActivations::selected, false)), read);
+  EXPECT_EQ(kept_bytes(layer(KeptActivations::selected, true)), read + stream) << "and the last product, which no gradient reads";
 }
 
 TEST(Reserved, TensorRanksKeepTheirPartOfALayer) {
-  const std::int64_t alone = kept_bytes(layer(Keeping::selected, false));
-  const LayerGraph divided = layer(Keeping::selected, false, {.rows = 2, .tp = 4, .sp = true});
-  EXPECT_EQ(layer(Keeping::input, false, {.rows = 2, .tp = 4, .sp = true}).elements() * 4,
-            layer(Keeping::input, false).elements() + 3 * 2 * 512)
+  const std::int64_t alone = kept_bytes(layer(KeptActivations::selected, false));
+  const LayerGraph divided = layer(KeptActivations::selected, false, {.rows = 2, .tp = 4, .sp = true});
+  EXPECT_EQ(layer(KeptActivations::input, false, {.rows = 2, .tp = 4, .sp = true}).elements() * 4,
+            layer(KeptActivations::input, false).elements() + 3 * 2 * 512)
       << "gains of norms are whole";
   // Behind each half stands the part of a sum that was scattered; that of the second is read by nobody.
   EXPECT_EQ(kept_bytes(divided), alone / 4 + stream / 4);

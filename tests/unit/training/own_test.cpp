@@ -1,10 +1,9 @@
-#include "baton/training/own.h"
-
 #include "baton/data/arrays.h"
 #include "baton/model/zoo.h"
 #include "baton/schedule/run.h"
 #include "baton/strategy/passes.h"
 #include "baton/strategy/training_step.h"
+#include "baton/training/overrides.h"
 #include "baton/training/training.h"
 #include "support/machine.h"
 #include "support/usage_sentence.h"
@@ -26,7 +25,7 @@ JobSpec small_words() {
   return spec;
 }
 
-std::vector<double> losses(const JobSpec& spec, Own own = {}) {
+std::vector<double> losses(const JobSpec& spec, JobOverrides own = {}) {
   Training run(spec, small_machine(), {}, nullptr, {}, std::move(own));
   run.run(3, 0);
   return run.losses();
@@ -45,28 +44,28 @@ plan::Draft dealt(const strategy::Request& request) {
   return strategy::add_updates(strategy::add_transfers(std::move(draft)), request.step.optimizer);
 }
 
-TEST(Own, AModelReplacesTheOneThatTheWordsName) {
+TEST(JobOverrides, AModelReplacesTheOneThatTheWordsName) {
   JobSpec spec = small_words();
   const std::vector<double> by_name = losses(spec);
   spec.model = "no model at all";
-  Own own;
+  JobOverrides own;
   own.model = std::make_shared<const model::Model>(model::parse_model("mlp:dim=8,depth=4"));
   EXPECT_EQ(losses(spec, own), by_name);
 }
 
-TEST(Own, AStrategyReplacesTheOneThatTheWordsName) {
+TEST(JobOverrides, AStrategyReplacesTheOneThatTheWordsName) {
   JobSpec spec = small_words();
   spec.strategy = "layers";
-  Own own;
+  JobOverrides own;
   own.strategy = strategy::Strategy{"dealt", "blocks are dealt out in turn", dealt};
   EXPECT_EQ(losses(spec, own), losses(spec));
   EXPECT_EQ(Job(spec, small_machine(), nullptr, own).request().strategy, "dealt");
 }
 
-TEST(Own, AScheduleIsAskedForThePipelineOfTheWords) {
+TEST(JobOverrides, AScheduleIsAskedForThePipelineOfTheWords) {
   JobSpec spec = small_words();
   spec.micro_batches = 3;
-  Own own;
+  JobOverrides own;
   std::vector<std::int64_t> asked;
   own.schedule = [&](const schedule::Pipeline& pipeline) {
     asked = {pipeline.devices, pipeline.chunks, pipeline.micro_batches};
@@ -78,9 +77,9 @@ TEST(Own, AScheduleIsAskedForThePipelineOfTheWords) {
   EXPECT_EQ(asked, (std::vector<std::int64_t>{2, 1, 3}));
 }
 
-TEST(Own, CostsAreThoseOfTheSimulatedTasks) {
+TEST(JobOverrides, CostsAreThoseOfTheSimulatedTasks) {
   JobSpec spec = spec_on("ideal", "single", "1");
-  Own own;
+  JobOverrides own;
   own.duration = [](const plan::Plan&, TaskId) { return Nanoseconds(1000); };
   own.duration_origin = "a microsecond each";
   Training run(spec, small_machine(), {}, nullptr, {}, own);

@@ -114,7 +114,7 @@ std::string how_it_changes(const std::vector<Record>& rows, const std::vector<Re
 }
 
 /// What the delay does to the step. A sleep cannot be shortened, so a slope other than 1 comes from the rest of the step.
-std::string law_of_the_step(const std::vector<Record>& wide) {
+std::string effect_on_the_step(const std::vector<Record>& wide) {
   const findings::Line line = step_line(wide);
   const std::string found = on_the_step(wide);
   if (std::abs(line.slope - 1) <= 0.05) {
@@ -141,7 +141,7 @@ std::string affects_scaling(const std::vector<Record>& rows) {
                                               : "It moves the speedup away from 1, which a delay alone does not explain",
                      text(wide.front(), key::delay_ms), text(wide.back(), key::delay_ms), devices_text(wide.back()[key::devices]),
                      text(wide.back(), key::base_devices), ratio_text(before), ratio_text(after), origin_mark(wide),
-                     law_of_the_step(wide));
+                     effect_on_the_step(wide));
 }
 
 std::string linear_or_not(const std::vector<Record>& rows) {

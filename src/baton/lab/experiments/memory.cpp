@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "baton/base/error.h"
-#include "baton/job/held.h"
+#include "baton/job/memory_by_purpose.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
@@ -23,7 +23,7 @@ class MemoryMeasurement final : public TrainMeasurement {
     for (std::size_t d = 0; d < plan.devices().size(); ++d) {
       fullest = training().peak()[d] > training().peak()[fullest] ? d : fullest;
     }
-    const job::Held held = job::held_at_the_fullest(plan)[fullest];
+    const job::MemoryByPurpose held = job::memory_at_peak(plan)[fullest];
     record.set(key::used, plan.devices().size());
     record.set(key::parameters_bytes, Bytes(held.parameters));
     record.set(key::gradients_bytes, Bytes(held.gradients));

@@ -28,7 +28,7 @@ double rate_of(op::Op op) {
 
 }  // namespace
 
-void ComputeLaw::judge(TaskId id, const Task& task, const op::Op& op) {
+void ComputeRules::judge(TaskId id, const Task& task, const op::Op& op) {
   const op::Signature& signature = op::signature(op);
   const bool steps = op::takes_step(op);
   const std::size_t behind = operands_behind(op, signature, task);
@@ -57,14 +57,14 @@ void ComputeLaw::judge(TaskId id, const Task& task, const op::Op& op) {
   }
 }
 
-void ComputeLaw::not_the_models(TaskId id, const Task& task, std::span<const BufferId> reads) {
+void ComputeRules::not_the_models(TaskId id, const Task& task, std::span<const BufferId> reads) {
   ledger_.breach(Rule::value, {id},
                  fmt::format("{} makes {} of {}, which is not how the model makes it", ledger_.name(id),
                              ledger_.name(task.writes[0]), ledger_.names(reads)));
 }
 
 /// The derivation that a task carries out; nullptr if there is none.
-const Derivation* ComputeLaw::find(const Task& task, const op::Op& op, std::span<const BufferId> reads, bool steps) const {
+const Derivation* ComputeRules::find(const Task& task, const op::Op& op, std::span<const BufferId> reads, bool steps) const {
   LogicalTensor first = ledger_.held(task.writes[0]).tensor;
   if (steps) {
     if (first.kind != Tensor::parameter) {
@@ -89,11 +89,11 @@ const Derivation* ComputeLaw::find(const Task& task, const op::Op& op, std::span
 }
 
 /// Gives the signature's letters the indices that the operands hold.
-bool ComputeLaw::bind(TaskId id, const Task& task, const op::Signature& signature) {
+bool ComputeRules::bind(TaskId id, const Task& task, const op::Signature& signature) {
   static const op::Axes rows{"*"};
   indices_.clear();
   const auto one = [&](BufferId buffer, const op::Axes& axes) {
-    const Held& held = ledger_.held(buffer);
+    const DeclaredContent& held = ledger_.held(buffer);
     if (held.tensor.kind == Tensor::scaler) {
       return true;
     }
@@ -119,7 +119,7 @@ bool ComputeLaw::bind(TaskId id, const Task& task, const op::Signature& signatur
 }
 
 /// An op that tells indices apart by number must have been given the numbers of those that its operands hold.
-bool ComputeLaw::check_numbers(TaskId id, const op::Op& op, const op::Signature& signature) {
+bool ComputeRules::check_numbers(TaskId id, const op::Op& op, const op::Signature& signature) {
   if (signature.numbered == 0) {
     return true;
   }
@@ -137,7 +137,7 @@ bool ComputeLaw::check_numbers(TaskId id, const op::Op& op, const op::Signature&
 }
 
 /// Samples that an op takes together are all there. (One that takes all it is given computes what that gives.)
-bool ComputeLaw::check_groups(TaskId id, const op::Op& op) {
+bool ComputeRules::check_groups(TaskId id, const op::Op& op) {
   const std::int64_t together = op::samples_together(op);
   indices_.each([&](char letter, std::span<const Indices::Bound> bounds) {
     const Range& samples = bounds[0].range;
@@ -150,8 +150,8 @@ bool ComputeLaw::check_groups(TaskId id, const op::Op& op) {
   return !ledger_.broken();
 }
 
-void ComputeLaw::write(TaskId id, const Task& task, const op::Op& op, const op::Signature& signature, const Derivation& derivation,
-                       bool steps) {
+void ComputeRules::write(TaskId id, const Task& task, const op::Op& op, const op::Signature& signature,
+                         const Derivation& derivation, bool steps) {
   for (std::size_t w = 0; w < task.writes.size() && !ledger_.broken(); ++w) {
     TermBox box(derivation.use[w]);
     bool all = true;
@@ -185,7 +185,7 @@ void ComputeLaw::write(TaskId id, const Task& task, const op::Op& op, const op::
 }
 
 /// Which samples the task that is judged has.
-TermBox ComputeLaw::samples() const {
+TermBox ComputeRules::samples() const {
   TermBox box;
   indices_.each([&](char letter, std::span<const Indices::Bound> bounds) {
     if (letter == 'b') {
@@ -196,7 +196,7 @@ TermBox ComputeLaw::samples() const {
 }
 
 /// A statistic takes each sample once, those that its device has.
-void ComputeLaw::track(TaskId id, BufferId buffer) {
+void ComputeRules::track(TaskId id, BufferId buffer) {
   State& state = ledger_.state(buffer);
   if (ledger_.plan()[buffer].role != Role::statistic) {
     return ledger_.breach(Rule::update, {id},
@@ -210,7 +210,7 @@ void ComputeLaw::track(TaskId id, BufferId buffer) {
 }
 
 /// Puts terms into a buffer: in place of what it held, or added to it.
-void ComputeLaw::put(TaskId id, BufferId buffer, const LogicalTensor& made, const TermBox& box, bool all, bool adds, bool steps) {
+void ComputeRules::put(TaskId id, BufferId buffer, const LogicalTensor& made, const TermBox& box, bool all, bool adds, bool steps) {
   const std::uint32_t uses = ledger_.derivations().uses(made);
   if (steps) {
     if (!all || uses != 1) {
@@ -237,19 +237,19 @@ void ComputeLaw::put(TaskId id, BufferId buffer, const LogicalTensor& made, cons
 }
 
 /// A linear op of terms of one sum: a copy, or the sum of several.
-void ComputeLaw::add_up(TaskId id, const Task& task) {
+void ComputeRules::add_up(TaskId id, const Task& task) {
   const BufferId target = task.writes[0];
-  const Held& held = ledger_.held(target);
+  const DeclaredContent& held = ledger_.held(target);
   State sum;
   bool all = false;
   for (std::size_t i = 0; i < task.reads.size(); ++i) {
-    const Held& read = ledger_.held(task.reads[i]);
+    const DeclaredContent& read = ledger_.held(task.reads[i]);
     const State& state = ledger_.state(task.reads[i]);
     if (state.updated) {
       ledger_.readable(id, task.reads[i]);
       return;
     }
-    Held same = read;
+    DeclaredContent same = read;
     same.tensor = held.tensor;
     const std::vector<std::uint32_t> passed = ledger_.derivations().passed_terms(held.tensor, read.tensor);
     if (!(same == held) || (read.tensor != held.tensor && (passed.empty() || !state.complete))) {

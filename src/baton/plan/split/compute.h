@@ -7,9 +7,9 @@ namespace baton::plan {
 
 /// The rules of ops: a task is one of the derivations that the graph allows, its operands' indices agree with the op's
 /// signature, and what it writes are the terms of the sum that it has.
-class ComputeLaw {
+class ComputeRules {
  public:
-  explicit ComputeLaw(Ledger& ledger) : ledger_(ledger) {}
+  explicit ComputeRules(Ledger& ledger) : ledger_(ledger) {}
 
   void judge(TaskId id, const Task& task, const op::Op& op);
 

@@ -60,7 +60,7 @@ bool Ledger::open() {
   return true;
 }
 
-void Ledger::hold_rows(Held& held, const BatchRows& rows, const Shape& shape) {
+void Ledger::hold_rows(DeclaredContent& held, const BatchRows& rows, const Shape& shape) {
   held.tensor = {Tensor::value, rows.value.value};
   for (std::size_t d = 0; d < shape.rank(); ++d) {
     ranges_.push_back(d == rows.axis  ? Range{rows.begin, rows.end}
@@ -72,7 +72,7 @@ void Ledger::hold_rows(Held& held, const BatchRows& rows, const Shape& shape) {
 
 bool Ledger::hold(BufferId id) {
   const Buffer& buffer = plan_[id];
-  Held& held = held_.emplace_back();
+  DeclaredContent& held = held_.emplace_back();
   if (const auto* part = std::get_if<ParameterPart>(&buffer.content)) {
     ParameterPart& known = parameters_[part->ordinal];
     if (known.name.empty()) {
@@ -116,7 +116,7 @@ bool Ledger::hold(BufferId id) {
 
 /// Whether what it is said to hold has the buffer's shape and lies in the whole.
 bool Ledger::fits(BufferId id) {
-  const Held& held = held_[id.index()];
+  const DeclaredContent& held = held_[id.index()];
   if (held.at.empty()) {
     return true;
   }
@@ -174,7 +174,7 @@ std::string Ledger::name(const LogicalTensor& tensor) const {
 }
 
 std::string Ledger::name(BufferId id) const {
-  const Held& held = held_[id.index()];
+  const DeclaredContent& held = held_[id.index()];
   std::string text = fmt::format("b{} ({}", id.value, name(held.tensor));
   for (std::size_t d = 0; d < held.at.size(); ++d) {
     text += fmt::format("{}{}:{}", d == 0 ? " at " : ", ", held.at[d].begin, held.at[d].end);

@@ -15,12 +15,12 @@
 namespace baton::plan {
 
 /// What a buffer is said to hold.
-struct Held {
+struct DeclaredContent {
   LogicalTensor tensor;
   std::span<const Range> at;  // by dimension of the whole
   Range piece;                // elements of that, as they lie in memory; empty: all
   std::int64_t parts = 1;     // of a loss's terms: of this many parts of the scores
-  bool operator==(const Held& other) const {
+  bool operator==(const DeclaredContent& other) const {
     return tensor == other.tensor && piece == other.piece && parts == other.parts &&
            std::equal(at.begin(), at.end(), other.at.begin(), other.at.end());
   }
@@ -46,7 +46,7 @@ class Ledger {
   const Plan& plan() const { return plan_; }
   const Graph& graph() const { return graph_; }
   const Derivations& derivations() const { return derivations_; }
-  const Held& held(BufferId id) const { return held_[id.index()]; }
+  const DeclaredContent& held(BufferId id) const { return held_[id.index()]; }
   State& state(BufferId id) { return states_[id.index()]; }
   /// The samples of a value that ops with statistics of it have read on a device.
   Terms& samples(DeviceId device, const LogicalTensor& value) { return samples_[{device, value.id}]; }
@@ -75,7 +75,7 @@ class Ledger {
  private:
   std::size_t count_parameters();
   bool hold(BufferId id);
-  void hold_rows(Held& held, const BatchRows& rows, const Shape& shape);
+  void hold_rows(DeclaredContent& held, const BatchRows& rows, const Shape& shape);
   bool fits(BufferId id);
   std::string name(const LogicalTensor& tensor) const;
 
@@ -88,9 +88,9 @@ class Ledger {
   std::vector<DeviceId> scalers_;
   std::vector<ParameterPart> parameters_;  // by ordinal: the first that was met
   Derivations derivations_;
-  std::vector<Range> ranges_;  // those that no buffer's content has itself
-  std::vector<Held> held_;     // by buffer
-  std::vector<State> states_;  // likewise
+  std::vector<Range> ranges_;          // those that no buffer's content has itself
+  std::vector<DeclaredContent> held_;  // by buffer
+  std::vector<State> states_;          // likewise
   std::map<std::pair<DeviceId, std::uint32_t>, Terms> samples_;
 };
 

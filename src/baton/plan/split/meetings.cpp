@@ -13,7 +13,7 @@ using Tensor = LogicalTensor::Tensor;
 
 }  // namespace
 
-void MeetingLaw::judge(std::span<const TaskId> members) {
+void MeetingRules::judge(std::span<const TaskId> members) {
   const Plan& plan = ledger_.plan();
   members_.assign(members.size(), TaskId());
   for (const TaskId id : members) {
@@ -42,7 +42,7 @@ void MeetingLaw::judge(std::span<const TaskId> members) {
 }
 
 /// Finds the members that are parts beside each other; false if one of them is there without the other.
-bool MeetingLaw::find_parts() {
+bool MeetingRules::find_parts() {
   parts_.clear();
   if (alike_parts_ <= 2) {
     return true;
@@ -65,12 +65,12 @@ bool MeetingLaw::find_parts() {
 }
 
 /// How many members the meeting has when all parts are there.
-std::size_t MeetingLaw::size() const {
+std::size_t MeetingRules::size() const {
   return parts_.empty() ? members_.size() : parts_.size() * static_cast<std::size_t>(alike_parts_);
 }
 
 /// Adds the terms that parts bring of which the plan has none; false if they do not continue the first two, or count twice.
-bool MeetingLaw::add_further_parts(Terms& sum) {
+bool MeetingRules::add_further_parts(Terms& sum) {
   for (const auto& [first, second] : parts_) {
     for (std::int64_t k = 2; k < alike_parts_; ++k) {
       const std::optional<Terms> further = ledger_.state(summands_[first])
@@ -87,7 +87,7 @@ bool MeetingLaw::add_further_parts(Terms& sum) {
 }
 
 /// All members bring, or take, the same part of the same tensor.
-bool MeetingLaw::alike(std::size_t slot) {
+bool MeetingRules::alike(std::size_t slot) {
   const BufferId first = brought(0, slot);
   for (std::size_t rank = 1; rank < members_.size(); ++rank) {
     const BufferId own = brought(rank, slot);
@@ -102,7 +102,7 @@ bool MeetingLaw::alike(std::size_t slot) {
 }
 
 /// The sum of what the members bring; false: something counts twice.
-bool MeetingLaw::sum_of(std::size_t slot, State& sum) {
+bool MeetingRules::sum_of(std::size_t slot, State& sum) {
   summands_.clear();
   for (std::size_t rank = 0; rank < members_.size(); ++rank) {
     const BufferId buffer = brought(rank, slot);
@@ -126,7 +126,7 @@ bool MeetingLaw::sum_of(std::size_t slot, State& sum) {
 }
 
 /// Buffers that say which term of a sum they hold say it as the collective takes them.
-bool MeetingLaw::check_terms(std::size_t slot) {
+bool MeetingRules::check_terms(std::size_t slot) {
   for (std::size_t rank = 0; rank < members_.size(); ++rank) {
     const BufferId buffer = brought(rank, slot);
     const auto* part = std::get_if<ValuePart>(&ledger_.plan()[buffer].content);
@@ -140,7 +140,7 @@ bool MeetingLaw::check_terms(std::size_t slot) {
   return true;
 }
 
-void MeetingLaw::meet_whole(const MoveRule& rule, std::size_t slot, double rate) {
+void MeetingRules::meet_whole(const MoveRule& rule, std::size_t slot, double rate) {
   State result;
   if (!rule.sums) {
     result = ledger_.state(brought(0, slot));
@@ -157,10 +157,10 @@ void MeetingLaw::meet_whole(const MoveRule& rule, std::size_t slot, double rate)
 }
 
 /// A sum that is applied to a parameter and not kept.
-void MeetingLaw::apply(TaskId id, std::size_t slot, const State& sum, double rate) {
+void MeetingRules::apply(TaskId id, std::size_t slot, const State& sum, double rate) {
   const Task& task = ledger_.plan()[id];
   const BufferId parameter = task.writes[slot];
-  Held wanted = ledger_.held(task.reads[slot]);
+  DeclaredContent wanted = ledger_.held(task.reads[slot]);
   const bool gradient = wanted.tensor.kind == Tensor::parameter_gradient;
   wanted.tensor.kind = Tensor::parameter;
   if (!gradient || !(ledger_.held(parameter) == wanted)) {
@@ -179,9 +179,9 @@ void MeetingLaw::apply(TaskId id, std::size_t slot, const State& sum, double rat
 }
 
 /// Which elements of a whole buffer a piece is, as they lie in memory; none: it is no run of them.
-std::optional<Range> MeetingLaw::run_of(BufferId piece, BufferId whole) const {
-  const Held& part = ledger_.held(piece);
-  const Held& all = ledger_.held(whole);
+std::optional<Range> MeetingRules::run_of(BufferId piece, BufferId whole) const {
+  const DeclaredContent& part = ledger_.held(piece);
+  const DeclaredContent& all = ledger_.held(whole);
   if (part.piece.size() > 0 || all.piece.size() > 0) {
     const bool same = std::equal(part.at.begin(), part.at.end(), all.at.begin(), all.at.end());
     return same && all.piece.size() == 0 ? std::optional(part.piece) : std::nullopt;
@@ -206,7 +206,7 @@ std::optional<Range> MeetingLaw::run_of(BufferId piece, BufferId whole) const {
   return run;
 }
 
-void MeetingLaw::meet_pieces(const MoveRule& rule, std::size_t slot, bool accumulate) {
+void MeetingRules::meet_pieces(const MoveRule& rule, std::size_t slot, bool accumulate) {
   State sum;
   if (rule.sums && !sum_of(slot, sum)) {
     return;
@@ -238,7 +238,7 @@ void MeetingLaw::meet_pieces(const MoveRule& rule, std::size_t slot, bool accumu
 }
 
 /// Whether a piece is of what the others have, and of the elements that fall to its member.
-bool MeetingLaw::take_piece(TaskId id, BufferId piece, BufferId all, Range own) {
+bool MeetingRules::take_piece(TaskId id, BufferId piece, BufferId all, Range own) {
   if (ledger_.held(piece).tensor != ledger_.held(all).tensor || run_of(piece, all) != own) {
     ledger_.breach(Rule::value, {id},
                    fmt::format("{} takes {} for elements {}:{} of {}", ledger_.name(id), ledger_.name(piece), own.begin, own.end,
@@ -247,7 +247,7 @@ bool MeetingLaw::take_piece(TaskId id, BufferId piece, BufferId all, Range own) 
   return !ledger_.broken();
 }
 
-void MeetingLaw::put_piece(TaskId id, BufferId piece, const State& sum, bool adds) {
+void MeetingRules::put_piece(TaskId id, BufferId piece, const State& sum, bool adds) {
   State& state = ledger_.state(piece);
   if (!adds) {
     state = sum;
@@ -261,13 +261,13 @@ void MeetingLaw::put_piece(TaskId id, BufferId piece, const State& sum, bool add
 }
 
 /// Each member brings the terms that its part of the scores contributes to a loss; together they must be those of all scores.
-void MeetingLaw::gather_terms(std::size_t slot) {
+void MeetingRules::gather_terms(std::size_t slot) {
   State all;
   summands_.clear();
   for (std::size_t rank = 0; rank < members_.size(); ++rank) {
     const BufferId piece = pieces(ledger_.plan()[members_[rank]])[next_[rank]++];
     summands_.push_back(piece);
-    Held wanted = ledger_.held(brought(rank, slot));
+    DeclaredContent wanted = ledger_.held(brought(rank, slot));
     wanted.parts = 1;
     if (!(ledger_.held(piece) == wanted)) {
       return ledger_.breach(Rule::value, {members_[rank]},

@@ -11,9 +11,9 @@ namespace baton::plan {
 
 /// The rules of transfers and collectives: members hold the same part of the same tensor, pieces are those that fall to them, and
 /// no term of a sum comes twice.
-class MeetingLaw {
+class MeetingRules {
  public:
-  MeetingLaw(Ledger& ledger, std::int64_t alike_parts) : ledger_(ledger), alike_parts_(alike_parts) {}
+  MeetingRules(Ledger& ledger, std::int64_t alike_parts) : ledger_(ledger), alike_parts_(alike_parts) {}
 
   void judge(std::span<const TaskId> members);
 

@@ -33,7 +33,7 @@ std::int64_t elements(std::span<const Range> at) {
 
 /// How many elements of a parameter some parts of it have. If the plan has the first two of a row of alike parts, these count for
 /// all of the row.
-std::int64_t NormLaw::covered(const std::vector<BufferId>& parts) const {
+std::int64_t NormRules::covered(const std::vector<BufferId>& parts) const {
   std::int64_t count = 0;
   for (const BufferId part : parts) {
     count += elements(ledger_.held(part).at);
@@ -41,8 +41,8 @@ std::int64_t NormLaw::covered(const std::vector<BufferId>& parts) const {
   if (alike_parts_ <= 2 || parts.size() != 2) {
     return count;
   }
-  const Held& first = ledger_.held(parts[0]);
-  const Held& second = ledger_.held(parts[1]);
+  const DeclaredContent& first = ledger_.held(parts[0]);
+  const DeclaredContent& second = ledger_.held(parts[1]);
   for (std::size_t d = 0; d < first.at.size(); ++d) {
     const std::optional<Range> last = continued(first.at[d], second.at[d], alike_parts_ - 1);
     if (!last || last->end > ledger_.whole(first.tensor)[d]) {
@@ -53,14 +53,14 @@ std::int64_t NormLaw::covered(const std::vector<BufferId>& parts) const {
 }
 
 /// Finds the parts that parameters are held in; false if they are not parts of one division.
-bool NormLaw::list_parts(TaskId id) {
+bool NormRules::list_parts(TaskId id) {
   if (std::exchange(listed_, true)) {
     return true;
   }
   const Plan& plan = ledger_.plan();
   std::map<std::uint32_t, std::vector<BufferId>> parts;
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
-    const Held& held = ledger_.held(BufferId(b));
+    const DeclaredContent& held = ledger_.held(BufferId(b));
     if (held.tensor.kind != Tensor::parameter || !plan.buffers()[b].persistent || plan.buffers()[b].role == Role::statistic) {
       continue;
     }
@@ -83,13 +83,13 @@ bool NormLaw::list_parts(TaskId id) {
   return true;
 }
 
-std::string NormLaw::name(const Counted& counted) const {
+std::string NormRules::name(const Counted& counted) const {
   return fmt::format("the gradient of {}, elements {}:{}", ledger_.name(holder_[counted.part]), counted.elements.begin,
                      counted.elements.end);
 }
 
 /// Brings a count into order; false if something is in it twice.
-bool NormLaw::join(TaskId id, Count& count) const {
+bool NormRules::join(TaskId id, Count& count) const {
   std::sort(count.begin(), count.end(), [](const Counted& a, const Counted& b) {
     return std::tie(a.part, a.elements.begin) < std::tie(b.part, b.elements.begin);
   });
@@ -108,7 +108,7 @@ bool NormLaw::join(TaskId id, Count& count) const {
   return true;
 }
 
-void NormLaw::judge_sum(TaskId id, const Task& task) {
+void NormRules::judge_sum(TaskId id, const Task& task) {
   if (!list_parts(id)) {
     return;
   }
@@ -119,7 +119,7 @@ void NormLaw::judge_sum(TaskId id, const Task& task) {
   }
   Count count;
   for (const BufferId buffer : task.reads) {
-    const Held& held = ledger_.held(buffer);
+    const DeclaredContent& held = ledger_.held(buffer);
     const auto part = part_of_.find({held.tensor.id, indices(held.at)});
     if (held.tensor.kind != Tensor::parameter_gradient || part == part_of_.end()) {
       return ledger_.breach(Rule::value, {id},
@@ -137,7 +137,7 @@ void NormLaw::judge_sum(TaskId id, const Task& task) {
   }
 }
 
-void NormLaw::judge_meeting(std::span<const TaskId> members) {
+void NormRules::judge_meeting(std::span<const TaskId> members) {
   const Plan& plan = ledger_.plan();
   const TaskId first = members[0];
   Count sum;
@@ -160,7 +160,7 @@ void NormLaw::judge_meeting(std::span<const TaskId> members) {
   }
 }
 
-bool NormLaw::check_whole(TaskId id, BufferId buffer) const {
+bool NormRules::check_whole(TaskId id, BufferId buffer) const {
   const auto own = counts_.find(buffer);
   if (ledger_.held(buffer).tensor.kind != Tensor::squared_norm || own == counts_.end()) {
     ledger_.breach(Rule::update, {id},

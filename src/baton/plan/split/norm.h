@@ -12,10 +12,10 @@ namespace baton::plan {
 
 /// The rules of the norm that gradients are clipped by: of every parameter each part is counted once, and what an update reads
 /// counts all of them. Parts are those in which the parameters are held from step to step.
-class NormLaw {
+class NormRules {
  public:
   /// With more than two alike parts the plan has the first two, which are counted as all (`Limits::alike_parts`).
-  NormLaw(Ledger& ledger, std::int64_t alike_parts) : ledger_(ledger), alike_parts_(alike_parts) {}
+  NormRules(Ledger& ledger, std::int64_t alike_parts) : ledger_(ledger), alike_parts_(alike_parts) {}
 
   /// A device adds up the squares of some gradients.
   void judge_sum(TaskId id, const Task& task);

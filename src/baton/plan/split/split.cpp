@@ -143,7 +143,7 @@ class Split {
 
   /// Which rows a loss is of.
   TermBox rows_of(BufferId loss) const {
-    const Held& held = ledger_.held(loss);
+    const DeclaredContent& held = ledger_.held(loss);
     TermBox rows;
     for (std::size_t d = 0; d < held.at.size(); ++d) {
       rows.add({held.at[d], ledger_.whole(held.tensor)[d]});
@@ -155,10 +155,10 @@ class Split {
   std::int64_t alike_parts_;
   const Ordering& ordering_;
   Ledger ledger_;
-  ComputeLaw compute_;
-  NormLaw norm_;
-  UpdateLaw updates_;
-  MeetingLaw meetings_;
+  ComputeRules compute_;
+  NormRules norm_;
+  UpdateRules updates_;
+  MeetingRules meetings_;
   bool loads_ = false;  // rows of the next step
 };
 

@@ -14,7 +14,7 @@ using Tensor = LogicalTensor::Tensor;
 
 }  // namespace
 
-void UpdateLaw::judge(TaskId id, const Task& task, const Update& update) {
+void UpdateRules::judge(TaskId id, const Task& task, const Update& update) {
   const std::optional<op::Optimizer>& optimizer = ledger_.graph().optimizer;
   if (optimizer && update.optimizer != *optimizer) {
     return ledger_.breach(Rule::update, {id}, fmt::format("{} takes another step than the plan's optimizer", ledger_.name(id)));
@@ -29,7 +29,7 @@ void UpdateLaw::judge(TaskId id, const Task& task, const Update& update) {
   for (std::size_t i = 0; i < task.writes.size(); ++i) {
     const std::size_t p = i < n ? i : (i - n) / slots;
     const BufferId gradient = task.reads[p];
-    Held wanted = ledger_.held(gradient);
+    DeclaredContent wanted = ledger_.held(gradient);
     const bool is_gradient = wanted.tensor.kind == Tensor::parameter_gradient;
     wanted.tensor.kind = i < n ? Tensor::parameter : Tensor::state;
     wanted.tensor.slot = i < n ? 0 : static_cast<std::uint32_t>((i - n) % slots);
@@ -57,7 +57,7 @@ void UpdateLaw::judge(TaskId id, const Task& task, const Update& update) {
   }
 }
 
-void UpdateLaw::judge_count(TaskId id, const Task& task) {
+void UpdateRules::judge_count(TaskId id, const Task& task) {
   for (const BufferId buffer : task.reads) {
     if (!ledger_.readable(id, buffer)) {
       return;
@@ -77,14 +77,14 @@ void UpdateLaw::judge_count(TaskId id, const Task& task) {
 }
 
 /// Whether the count of what is not finite is that of all devices.
-bool UpdateLaw::counts_all(TaskId id, BufferId buffer) {
+bool UpdateRules::counts_all(TaskId id, BufferId buffer) {
   if (ledger_.held(buffer).tensor.kind != Tensor::non_finite || !ledger_.state(buffer).complete) {
     ledger_.breach(Rule::sum, {id}, fmt::format("{} does not read the count of gradients of all devices", ledger_.name(id)));
   }
   return !ledger_.broken();
 }
 
-void UpdateLaw::judge_adjustment(TaskId id, const Task& task) {
+void UpdateRules::judge_adjustment(TaskId id, const Task& task) {
   State& state = ledger_.state(task.writes[0]);
   if (counts_all(id, task.reads[0]) && std::exchange(state.updated, true)) {
     ledger_.breach(Rule::update, {id}, fmt::format("{} adjusts the loss scale a second time", ledger_.name(id)));

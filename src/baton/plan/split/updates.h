@@ -10,9 +10,9 @@ namespace baton::plan {
 
 /// The rules of updates and of the loss scale: parameters are updated once, by complete gradients; a scale that losses are
 /// multiplied by is taken back, and adjusted by the count of all devices.
-class UpdateLaw {
+class UpdateRules {
  public:
-  UpdateLaw(Ledger& ledger, const NormLaw& norm) : ledger_(ledger), norm_(norm) {}
+  UpdateRules(Ledger& ledger, const NormRules& norm) : ledger_(ledger), norm_(norm) {}
 
   void judge(TaskId id, const Task& task, const Update& update);
   /// A device counts its gradients that are not finite.
@@ -24,7 +24,7 @@ class UpdateLaw {
   bool counts_all(TaskId id, BufferId buffer);
 
   Ledger& ledger_;
-  const NormLaw& norm_;
+  const NormRules& norm_;
   std::map<DeviceId, std::vector<BufferId>> counted_;  // by a device's check for what is not finite
 };
 

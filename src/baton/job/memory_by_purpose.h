@@ -9,7 +9,7 @@ namespace baton::job {
 
 /// The memory of one device by purpose, at the moment when most is alive, as if its tasks ran one after the other. A plan needs
 /// more, because lanes run side by side.
-struct Held {
+struct MemoryByPurpose {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
   std::int64_t states = 0;
@@ -21,6 +21,6 @@ struct Held {
 };
 
 /// By device. Walks the tasks in the order of the plan; a buffer is there from the first task that touches it to the last.
-std::vector<Held> held_at_the_fullest(const plan::Plan& plan);
+std::vector<MemoryByPurpose> memory_at_peak(const plan::Plan& plan);
 
 }  // namespace baton::job

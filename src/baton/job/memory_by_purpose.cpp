@@ -1,11 +1,11 @@
-#include "baton/job/held.h"
+#include "baton/job/memory_by_purpose.h"
 
 #include <algorithm>
 
 namespace baton::job {
 namespace {
 
-std::int64_t& part_of(Held& held, const plan::Buffer& buffer) {
+std::int64_t& part_of(MemoryByPurpose& held, const plan::Buffer& buffer) {
   const bool parameter = std::holds_alternative<plan::ParameterPart>(buffer.content);
   switch (buffer.role) {
     case plan::Role::parameter:
@@ -28,7 +28,7 @@ std::int64_t& part_of(Held& held, const plan::Buffer& buffer) {
 
 }  // namespace
 
-std::vector<Held> held_at_the_fullest(const plan::Plan& plan) {
+std::vector<MemoryByPurpose> memory_at_peak(const plan::Plan& plan) {
   const std::size_t never = plan.tasks().size();
   std::vector<std::size_t> first(plan.buffers().size(), never);
   std::vector<std::size_t> last(plan.buffers().size(), 0);
@@ -45,24 +45,24 @@ std::vector<Held> held_at_the_fullest(const plan::Plan& plan) {
       last[b] = i;
     });
   }
-  std::vector<Held> now(plan.devices().size());
+  std::vector<MemoryByPurpose> now(plan.devices().size());
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const plan::Buffer& buffer = plan.buffers()[b];
     if (buffer.persistent && first[b] != never) {
       part_of(now[buffer.device.index()], buffer) += buffer.size().count;
     }
   }
-  std::vector<Held> fullest = now;
+  std::vector<MemoryByPurpose> fullest = now;
   for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
     const plan::Task& task = plan.tasks()[i];
-    Held& held = now[task.device.index()];
+    MemoryByPurpose& held = now[task.device.index()];
     touched(task, [&](std::size_t b) {
       if (first[b] == i && !plan.buffers()[b].persistent) {
         part_of(held, plan.buffers()[b]) += plan.buffers()[b].size().count;
         first[b] = never;  // once
       }
     });
-    if (Held& most = fullest[task.device.index()]; held.sum() + task.workspace.count > most.sum()) {
+    if (MemoryByPurpose& most = fullest[task.device.index()]; held.sum() + task.workspace.count > most.sum()) {
       most = held;
       most.other += task.workspace.count;
     }

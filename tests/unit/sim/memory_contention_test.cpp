@@ -1,4 +1,4 @@
-#include "baton/sim/crowded.h"
+#include "baton/sim/memory_contention.h"
 
 #include <gtest/gtest.h>
 
