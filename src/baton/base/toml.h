@@ -29,8 +29,8 @@ namespace baton {
 
 namespace baton {
 
-/// The text's root. A usage error, in which `what` names the text, if it is not TOML, is larger, or has keys of so
-/// many parts that a recursive walk would exhaust the stack.
+/// The text's root. A usage error, in which `what` names the text, if it is not TOML, is larger, or has keys with
+/// more parts than a recursive walk has stack for.
 toml::table parse_toml(std::string_view text, std::string_view what);
 
 }  // namespace baton

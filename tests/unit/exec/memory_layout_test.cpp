@@ -63,7 +63,7 @@ TEST(MemoryLayout, OfTheCpuBackendIsWhatTestsWithoutABackendTakeForIt) {
   const auto cpu = make_cpu_backend();
   const plan::Target stand_in{.layout = test::tiled_weights};
   for (const char* text : {"mlp:7-12-20-5", "gpt:depth=2,heads=2,dim=8,context=4,vocab=11", "cnn:4-6,image=12,channels=2,classes=4",
-                           "llama:depth=1,heads=2,dim=8,context=4,vocab=11"}) {
+                           "llama:depth=1,heads=4,kv-heads=2,dim=16,hidden=24,context=4,vocab=11"}) {
     const model::Model model = model::parse_model(text);
     const plan::Plan plan = compile(model, {"tensor", 2}, stand_in);
     std::size_t tiled = 0;
