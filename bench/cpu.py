@@ -142,6 +142,9 @@ class AllReduce:
     cores: int = 2
     slow: bool = False
 
+    def batch(self):
+        return None
+
     def flops(self):
         return None
 
@@ -171,10 +174,10 @@ CASES = [
     Step("1024x2, speed-up of ddp on 2 devices over one of 1 core", 1024, 2, "cpu:0,1", 2, 60, 15, [], "ddp", True),
     CnnStep("cnn 32-64, one device of 1 core", 0, 0, "cpu:0-0", 1, 30, 5, ONE),
     CnnStep("cnn 32-64, one device of 2 cores", 0, 0, "cpu:0-1", 2, 30, 5, TWO),
-    GptStep("gpt of 4 layers, one device of 1 core", 128, 4, "cpu:0-0", 1, 30, 5, ONE),
-    GptStep("gpt of 4 layers, one device of 2 cores", 128, 4, "cpu:0-1", 2, 30, 5, TWO),
-    GptStep("gpt of 6 layers, one device of 1 core", 384, 6, "cpu:0-0", 1, 5, 1, ONE, heads=6, context=256, samples=8),
-    GptStep("gpt of 6 layers, one device of 2 cores", 384, 6, "cpu:0-1", 2, 5, 1, TWO, heads=6, context=256, samples=8),
+    GptStep("gpt 4x128, context 64, one device of 1 core", 128, 4, "cpu:0-0", 1, 30, 5, ONE),
+    GptStep("gpt 4x128, context 64, one device of 2 cores", 128, 4, "cpu:0-1", 2, 30, 5, TWO),
+    GptStep("gpt 6x384, context 256, one device of 1 core", 384, 6, "cpu:0-0", 1, 5, 1, ONE, slow=True, heads=6, context=256, samples=8),
+    GptStep("gpt 6x384, context 256, one device of 2 cores", 384, 6, "cpu:0-1", 2, 5, 1, TWO, slow=True, heads=6, context=256, samples=8),
     AllReduce("all-reduce 64 MB, 2 devices, against gloo", 64 << 20),
     AllReduce("all-reduce 64 MB, 2 devices, against the bare loop", 64 << 20, bare=True),
 ]
@@ -317,11 +320,11 @@ def main():
             summary = summarise(rounds)
         except Failed as reason:
             rounds, summary = [], {"reason": str(reason)}
-        results.append({"case": case.name, **summary, "rounds": rounds})
+        results.append({"case": case.name, "batch": case.batch(), **summary, "rounds": rounds})
         print(table_row(case.name, summary), flush=True)
     if bench.json:
         model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line), "unknown")
-        machine = {"processor": model, "cores": len(os.sched_getaffinity(0)), "batch": BATCH}
+        machine = {"processor": model, "cores": len(os.sched_getaffinity(0))}
         partial = pathlib.Path(bench.json + ".partial")
         partial.write_text(json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
         partial.replace(bench.json)

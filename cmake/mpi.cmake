@@ -1,4 +1,4 @@
-# Ranks need MPI; without it, a small file replaces it that reports this when several ranks are started.
+# Ranks need MPI. Without it a small file is compiled instead, which says so when several ranks are started.
 option(BATON_MPI "Build with MPI where it is found" ON)
 
 # Adds MPI, or its absence, to a layer.

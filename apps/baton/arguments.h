@@ -11,7 +11,7 @@ namespace baton::app {
 /// not in their values.
 std::vector<std::string> arguments(int argc, char** argv);
 
-/// Words appear again in results, which are UTF-8, and on the terminal: a usage error names a word that cannot.
+/// Words appear again in results, which are UTF-8, and on the terminal: a usage error names a word that cannot be shown there.
 void require_text(int argc, char** argv);
 
 /// A usage error if there is no such command.

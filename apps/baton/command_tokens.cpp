@@ -76,7 +76,7 @@ std::int64_t write_tokens(const TokensOutput& output, const data::Tokenizer& tok
       read(bytes);
     });
   }
-  const SaveGuard keeping;
+  const SaveGuard guard;
   writer.commit();
   return writer.count();
 }

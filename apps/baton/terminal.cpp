@@ -53,12 +53,12 @@ void ProgressBar::clear() {
 
 void write_output(const std::string& path, const std::string& text) {
   const Destination to = path == "-" ? Destination{path, STDOUT_FILENO} : destination_of(path);
-  std::optional<SaveGuard> keeping;
+  std::optional<SaveGuard> guard;
   std::optional<PipeWrite> pipe_write;
   if (to.descriptor >= 0 || to.written_into) {
     pipe_write.emplace();
   } else {
-    keeping.emplace();
+    guard.emplace();
   }
   if (path == "-") {
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {

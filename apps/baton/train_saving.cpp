@@ -131,7 +131,7 @@ std::string Saving::best() const {
 
 std::string Saving::write(const std::function<std::unique_ptr<checkpoint::ArchiveWriter>()>& begin,
                           const std::function<void(checkpoint::ArchiveWriter&)>& finish) {
-  const SaveGuard keeping;
+  const SaveGuard guard;
   std::unique_ptr<checkpoint::ArchiveWriter> writer;
   std::exception_ptr failed;  // on rank 0, which goes on for the others' sake
   const auto attempt = [&](const auto& action) {

@@ -1,5 +1,6 @@
 """A training step in plain PyTorch on CPU: Linear+ReLU blocks and mean squared error, or with --cnn two convolutions of 32 and
-64 channels on 28×28 and cross entropy, both with SGD 0.01; or with --gpt a GPT-2 of any size with AdamW. Prints one JSON object.
+64 channels on 28×28 and cross entropy, both with SGD 0.01; or with --gpt a GPT-2 of any size,
+cross entropy and AdamW 0.001. Prints one JSON object.
 
     /usr/bin/python3 bench/peers/torch_step.py --dim 1024 --depth 2 --batch 64 --threads 1 --cores 0
     /usr/bin/python3 bench/peers/torch_step.py --dim 1024 --depth 2 --batch 64 --threads 2
@@ -28,7 +29,7 @@ def gpt(torch, options):
             super().__init__()
             self.norm, self.attention, self.projection = nn.LayerNorm(dim), nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
             self.feed = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 4 * dim), nn.GELU("tanh"), nn.Linear(4 * dim, dim))
-            self.register_buffer("later", torch.ones(context, context, dtype=torch.bool).triu(1))
+            self.later = torch.ones(context, context, dtype=torch.bool).triu(1)
 
         def attend(self, q, k, v):
             if hasattr(functional, "scaled_dot_product_attention"):
@@ -88,7 +89,7 @@ def train(torch, options, rank, ranks):
     times, losses = [], []
     for _ in range(options.warmup + options.steps):
         start = time.perf_counter_ns()
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=True)
         loss = criterion(model(x), target)
         loss.backward()
         optimizer.step()

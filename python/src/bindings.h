@@ -17,7 +17,7 @@ namespace py = pybind11;
 /// A job as Python gives it: the settings, and what no field names.
 struct Setup {
   job::JobSpec spec;
-  training::JobOverrides own;
+  training::JobOverrides overrides;
 };
 
 /// This machine, looked at once.

@@ -18,7 +18,9 @@ namespace {
 class CompiledPlan {
  public:
   explicit CompiledPlan(const Setup& setup)
-      : job_(setup.spec, machine(), nullptr, setup.own), plan_(job_.compile()), verdict_(plan::verify(plan_, job_.limits(plan_))) {}
+      : job_(setup.spec, machine(), nullptr, setup.overrides),
+        plan_(job_.compile()),
+        verdict_(plan::verify(plan_, job_.limits(plan_))) {}
 
   const training::Job& job() const { return job_; }
   const plan::Plan& plan() const { return plan_; }

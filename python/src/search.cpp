@@ -34,7 +34,8 @@ std::string search(const Setup& setup, const py::object& progress) {
     return answer.is_none() || answer.cast<bool>();
   };
   return outside([&] {
-    const predict::SearchResult result = predict::search(setup.spec, machine(), told ? tell : predict::SearchProgress(), setup.own);
+    const predict::SearchResult result = predict::search(setup.spec, machine(), told ? tell : predict::SearchProgress(),
+                                                         setup.overrides);
     Json ranked = Json::array();
     for (const predict::Found& one : result.ranked) {
       ranked.push_back(found_json(one));

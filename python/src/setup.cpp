@@ -30,19 +30,19 @@ schedule::Grid to_grid(const py::handle& given) {
 }
 
 void set_model(Setup& setup, const std::shared_ptr<model::Model>& model, const std::map<std::string, py::array>& weights) {
-  setup.own.model = model;
-  setup.own.weights = weights.empty() ? nullptr : to_source(weights);
+  setup.overrides.model = model;
+  setup.overrides.weights = weights.empty() ? nullptr : to_source(weights);
 }
 
 void set_schedule(Setup& setup, py::object callable) {
-  setup.own.schedule = [held = shared(std::move(callable))](const schedule::Pipeline& pipeline) {
+  setup.overrides.schedule = [held = shared(std::move(callable))](const schedule::Pipeline& pipeline) {
     const py::gil_scoped_acquire acquire;
     return to_grid((*held)(pipeline.devices, pipeline.chunks, pipeline.micro_batches));
   };
 }
 
 void set_costs(Setup& setup, py::object callable, const std::string& origin) {
-  setup.own.duration = [held = shared(std::move(callable))](const plan::Plan& plan, TaskId task) {
+  setup.overrides.duration = [held = shared(std::move(callable))](const plan::Plan& plan, TaskId task) {
     const py::gil_scoped_acquire acquire;
     const py::object given = (*held)(py::cast(TaskView(plan, task)));
     const auto seconds = given.cast<double>();
@@ -51,7 +51,7 @@ void set_costs(Setup& setup, py::object callable, const std::string& origin) {
     }
     return Nanoseconds(std::llround(seconds * 1e9));
   };
-  setup.own.duration_origin = origin;
+  setup.overrides.duration_origin = origin;
 }
 
 void set_data(Setup& setup, const py::array& inputs, const std::optional<py::array>& targets) {
@@ -59,8 +59,8 @@ void set_data(Setup& setup, const py::array& inputs, const std::optional<py::arr
   if (targets) {
     wanted.push_back(to_tensor("the array of targets", *targets));
   }
-  setup.own.data = data::Parts{.train = data::arrays_source(to_tensor("the array of inputs", inputs), std::move(wanted)),
-                               .test = nullptr};
+  setup.overrides.data = data::Parts{.train = data::arrays_source(to_tensor("the array of inputs", inputs), std::move(wanted)),
+                                     .test = nullptr};
 }
 
 py::list fields() {
@@ -103,7 +103,7 @@ void bind_setup(py::module_& module) {
           },
           "All settings, by the names of their flags.")
       .def(
-          "model_name", [](const Setup& setup) { return setup.own.model ? setup.own.model->name() : setup.spec.model; },
+          "model_name", [](const Setup& setup) { return setup.overrides.model ? setup.overrides.model->name() : setup.spec.model; },
           "What its model is called.")
       .def("set_model", &set_model, py::arg("model"), py::arg("weights"), "A model of the user's own, and its weights by name.")
       .def("set_schedule", &set_schedule, py::arg("callable"), "A schedule: callable(devices, chunks, micro_batches) gives rows.")
@@ -113,8 +113,8 @@ void bind_setup(py::module_& module) {
           "without_data",
           [](const Setup& setup) {
             Setup other = setup;
-            other.own.data.reset();
-            other.own.weights.reset();
+            other.overrides.data.reset();
+            other.overrides.weights.reset();
             other.spec.data = job::JobSpec{}.data;
             return other;
           },

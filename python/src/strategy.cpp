@@ -77,21 +77,21 @@ Draft all_reduce_gradients(const Draft& draft, const RequestView& view) {
 }
 
 void set_strategy(Setup& setup, py::object callable, const std::string& name, const std::string& summary) {
-  setup.own.strategy = strategy::Strategy{name, summary, [held = shared(std::move(callable)), name](const Request& request) {
-                                            const py::gil_scoped_acquire acquire;
-                                            RequestView view(request);
-                                            struct Ending {
-                                              RequestView& view;
-                                              ~Ending() { view.end(); }
-                                            } const ending{view};
-                                            const py::object given = (*held)(py::cast(view));
-                                            if (!py::isinstance<Draft>(given)) {
-                                              throw usage_error(
-                                                  "strategy {} gives a {}, but must give a draft, as training_step does", name,
-                                                  std::string(py::str(py::type::of(given).attr("__name__"))));
-                                            }
-                                            return given.cast<const Draft&>();
-                                          }};
+  setup.overrides.strategy = strategy::Strategy{name, summary, [held = shared(std::move(callable)), name](const Request& request) {
+                                                  const py::gil_scoped_acquire acquire;
+                                                  RequestView view(request);
+                                                  struct Ending {
+                                                    RequestView& view;
+                                                    ~Ending() { view.end(); }
+                                                  } const ending{view};
+                                                  const py::object given = (*held)(py::cast(view));
+                                                  if (!py::isinstance<Draft>(given)) {
+                                                    throw usage_error(
+                                                        "strategy {} gives a {}, but must give a draft, as training_step does",
+                                                        name, std::string(py::str(py::type::of(given).attr("__name__"))));
+                                                  }
+                                                  return given.cast<const Draft&>();
+                                                }};
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ using training::Training;
 /// A training, or the simulation of a step. Python holds it as long as an array that shows its memory.
 class Run {
  public:
-  explicit Run(const Setup& setup) : training_(setup.spec, machine(), {}, nullptr, {}, setup.own) {}
+  explicit Run(const Setup& setup) : training_(setup.spec, machine(), {}, nullptr, {}, setup.overrides) {}
 
   Training& training() { return training_; }
   const Training& training() const { return training_; }

@@ -14,15 +14,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What stands for a tensor or a remark in memory is longer than the shortest text that asks for it, so there
-// is an end to both.
+// A tensor or a metadata entry takes more memory than the shortest text that asks for it, so the number of both is limited.
 constexpr std::size_t most_tensors = 250'000;
 constexpr std::size_t most_metadata = 1'000;
 constexpr std::size_t most_axes = 64;
 constexpr std::uint64_t most_elements = std::uint64_t{1} << 48;
 
 /// Where in the header the next event stands.
-enum class ParserState { before, top, remarks, entry, type, shape, offsets, ignored };
+enum class ParserState { before, top, metadata, entry, type, shape, offsets, ignored };
 
 class Reader : public nlohmann::json_sax<Json> {
  public:
@@ -53,12 +52,12 @@ class Reader : public nlohmann::json_sax<Json> {
   }
 
   bool string(string_t& text) override {
-    if (state_ == ParserState::remarks && !metadata_key_.empty()) {
+    if (state_ == ParserState::metadata && !metadata_key_.empty()) {
       if (header_.metadata.size() == most_metadata) {
-        return fail(fmt::format("it has more than {} entries of metadata", most_metadata));
+        return fail(fmt::format("it has more than {} metadata entries", most_metadata));
       }
       if (!header_.metadata.emplace(std::exchange(metadata_key_, {}), std::move(text)).second) {
-        return fail("it makes a remark twice");
+        return fail("it has the same metadata entry twice");
       }
       return true;
     }
@@ -86,7 +85,7 @@ class Reader : public nlohmann::json_sax<Json> {
     if (state_ == ParserState::top) {
       opening_ = true;
       if (name == "__metadata__") {
-        state_ = ParserState::remarks;
+        state_ = ParserState::metadata;
         return true;
       }
       if (header_.entries.size() == most_tensors) {
@@ -97,9 +96,9 @@ class Reader : public nlohmann::json_sax<Json> {
       known_ = {};
       return true;
     }
-    if (state_ == ParserState::remarks) {
+    if (state_ == ParserState::metadata) {
       metadata_key_ = std::move(name);
-      return !metadata_key_.empty() || fail("it has an entry of metadata without a name");
+      return !metadata_key_.empty() || fail("it has a metadata entry without a name");
     }
     constexpr std::array<std::pair<std::string_view, ParserState>, 3> fields{
         {{"dtype", ParserState::type}, {"shape", ParserState::shape}, {"data_offsets", ParserState::offsets}}};
@@ -145,9 +144,9 @@ class Reader : public nlohmann::json_sax<Json> {
     return false;
   }
   bool unsuitable() {
-    return state_ == ParserState::before    ? fail("its header is not JSON that begins with {")
-           : state_ == ParserState::remarks ? fail("its metadata is not text")
-                                            : fail(fmt::format("its entry of {} is not one", entry().name.substr(0, 200)));
+    return state_ == ParserState::before     ? fail("its header is not JSON that begins with {")
+           : state_ == ParserState::metadata ? fail("its metadata is not text")
+                                             : fail(fmt::format("its entry of {} is not one", entry().name.substr(0, 200)));
   }
   Entry& entry() { return header_.entries.back(); }
 

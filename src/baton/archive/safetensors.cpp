@@ -29,7 +29,7 @@ constexpr std::uint64_t longest_header = 100'000'000;  // as other readers have 
 constexpr const char* checksum_key = "baton.checksum";
 constexpr std::size_t most_at_once = std::size_t{1} << 20;
 
-/// Over all that the file holds: tensors with their names, types and shapes, and what is remarked beside them.
+/// Over all that the file holds: tensors with their names, types and shapes, and the metadata.
 void add_name(Checksum& sum, const std::string& name, const TensorInfo& tensor) {
   sum.add(name);
   sum.add(tensor.dtype.name());

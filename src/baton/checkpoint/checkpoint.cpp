@@ -181,7 +181,7 @@ bool is_finite(const TensorInfo& info, std::span<const std::byte> bytes) {
   return info.dtype == DType::f32 ? all_finite(0.0F) : info.dtype == DType::f64 ? all_finite(0.0) : true;
 }
 
-std::string remark(const TensorReader& source, const std::string& key) {
+std::string metadata_value(const TensorReader& source, const std::string& key) {
   const auto found = source.metadata().find(key);
   if (found == source.metadata().end()) {
     throw usage_error("the checkpoint does not say its {}, so it is not one of a training run", key);
@@ -249,11 +249,11 @@ std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& execut
 }
 
 Progress restore(const plan::Plan& plan, exec::Executor& executor, const TensorReader& source, std::span<std::byte> room) {
-  Progress progress{.step = parse_integer(remark(source, "step"), "the checkpoint's step", 0, std::int64_t{1} << 48),
-                    .seed = static_cast<std::uint64_t>(parse_integer(remark(source, "seed"), "the checkpoint's seed", 0,
+  Progress progress{.step = parse_integer(metadata_value(source, "step"), "the checkpoint's step", 0, std::int64_t{1} << 48),
+                    .seed = static_cast<std::uint64_t>(parse_integer(metadata_value(source, "seed"), "the checkpoint's seed", 0,
                                                                      std::numeric_limits<std::int64_t>::max())),
-                    .model = remark(source, "model"),
-                    .optimizer = remark(source, "optimizer")};
+                    .model = metadata_value(source, "model"),
+                    .optimizer = metadata_value(source, "optimizer")};
   for (const auto& [key, value] : source.metadata()) {
     if (key.starts_with(setting_prefix)) {
       progress.settings[key.substr(setting_prefix.size())] = value;

@@ -7,7 +7,8 @@
 
 namespace baton::cuda {
 
-/// Reads clocks, power, memory and utilization of a GPU by NVML, which is opened at run time; without it, readings have no samples.
+/// Reads clocks, power, temperature, memory and utilization of a GPU by NVML, which is opened at run time. Without it, readings
+/// have no samples.
 class Monitor {
  public:
   /// `ordinal` is the GPU's number in CUDA.

@@ -48,7 +48,7 @@ class Slice {
   void write(BufferId id, std::size_t begin, std::span<const std::byte> bytes);
   void continue_from(std::int64_t steps);
 
-  /// Reads the gauges of each GPU here.
+  /// One monitor for each GPU here.
   std::vector<Monitor> monitors() const;
   /// Waits until all devices have stopped. Their failures were thrown before, or no longer matter.
   void synchronize() const noexcept;

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr Bytes most_answer(std::int64_t{1} << 20);
 
 /// Of the one submission that a process marks; empty if there is none. Read by the thread that ends the process.
-fs::path& workshop_now() {
+fs::path& current_build_folder() {
   static fs::path folder;
   return folder;
 }
@@ -32,7 +32,7 @@ class BuildFolder {
       throw failure("no folder can be made in {}", fs::temp_directory_path().string());
     }
     folder_ = pattern;
-    workshop_now() = folder_;
+    current_build_folder() = folder_;
   }
   ~BuildFolder() { remove_build_folder(); }
   BuildFolder(const BuildFolder&) = delete;
@@ -110,10 +110,10 @@ Submission submission_at(const fs::path& path, const Exercise* given) {
 }
 
 Verdict mark(const Submission& submission, std::uint64_t seed, const Limits& limits) {
-  const BuildFolder workshop;
+  const BuildFolder build_folder;
   Verdict verdict{.exercise = submission.exercise->name, .seed = seed, .confined = can_filter()};
   const std::string answer = read_file(submission.file, "the answer", most_answer);
-  const Built built = build(*submission.exercise, answer, workshop.folder());
+  const Built built = build(*submission.exercise, answer, build_folder.folder());
   verdict.trouble = built.complaint;
   // Without a program every case fails, and the parts with their points are known all the same.
   Session session(built.program, seed, limits);
@@ -129,9 +129,9 @@ Verdict mark(const Submission& submission, std::uint64_t seed, const Limits& lim
 }
 
 void remove_build_folder() {
-  if (!workshop_now().empty()) {
+  if (!current_build_folder().empty()) {
     std::error_code ignored;
-    fs::remove_all(workshop_now(), ignored);
+    fs::remove_all(current_build_folder(), ignored);
   }
 }
 

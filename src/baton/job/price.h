@@ -108,8 +108,8 @@ class Pricer {
   std::map<UnitKey, Unit> units_;
   std::map<PipeKey, Pipe> pipes_;
   std::map<std::int64_t, std::vector<std::int64_t>> stages_;
-  /// Micro-batches that a device keeps at once, as a share of all its stages: between forward and backward, and between the two
-  /// halves of the backward.
+  /// How many micro-batches a device keeps at once: between forward and backward, and between the two halves of the backward. One
+  /// that only some of its stages keep counts in part.
   using Moments = std::vector<std::pair<double, double>>;
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, Moments> moments_;
 };

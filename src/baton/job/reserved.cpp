@@ -47,9 +47,9 @@ class Ledger {
     Cause cause_;
     cost::CachingAllocator::Block block_;
   };
-  using MemoryByPurpose = std::shared_ptr<Piece>;
+  using Allocation = std::shared_ptr<Piece>;
 
-  MemoryByPurpose take(std::int64_t bytes, Cause cause, Stream stream = compute) {
+  Allocation take(std::int64_t bytes, Cause cause, Stream stream = compute) {
     return std::make_shared<Piece>(*this, bytes, cause, stream);
   }
   void forget_the_most() {
@@ -73,17 +73,17 @@ class Ledger {
   std::array<std::int64_t, causes> fullest_{};
   std::int64_t most_used_ = 0;
 };
-using MemoryByPurpose = Ledger::MemoryByPurpose;
+using Allocation = Ledger::Allocation;
 
 /// Parameters that FSDP gathers and sums together: of a layer, or of all that is in no layer.
 struct Group {
   std::vector<std::int64_t> elements;
   std::vector<std::int64_t> gathered_bytes;
-  std::vector<MemoryByPurpose> own;    // this device's pieces in float32, and the optimizer's states of them
-  std::vector<MemoryByPurpose> whole;  // gathered
-  std::vector<MemoryByPurpose> whole_gradients;
-  std::vector<MemoryByPurpose> summed;  // of several micro-batches, in float32
-  MemoryByPurpose gradient;             // this device's piece
+  std::vector<Allocation> own;    // this device's pieces in float32, and the optimizer's states of them
+  std::vector<Allocation> whole;  // gathered
+  std::vector<Allocation> whole_gradients;
+  std::vector<Allocation> summed;  // of several micro-batches, in float32
+  Allocation gradient;             // this device's piece
 
   std::int64_t total() const {
     std::int64_t sum = 0;
@@ -95,7 +95,7 @@ struct Group {
 };
 
 /// What a micro-batch leaves in one layer for its backward.
-using Kept = std::map<std::size_t, MemoryByPurpose>;
+using Kept = std::map<std::size_t, Allocation>;
 
 struct Layer {
   LayerGraph graph;
@@ -108,8 +108,8 @@ struct Stage {
   bool first = false;
   bool last = false;
   std::vector<Group> groups;  // the first of those outside of layers
-  std::map<std::int32_t, MemoryByPurpose> output;
-  std::map<std::int32_t, std::vector<MemoryByPurpose>> scores;
+  std::map<std::int32_t, Allocation> output;
+  std::map<std::int32_t, std::vector<Allocation>> scores;
   std::int32_t backwards = 0;
 };
 
@@ -175,7 +175,7 @@ class Replay {
     for (const std::int64_t one : group.gathered_bytes) {
       bytes += one;
     }
-    const MemoryByPurpose buffer = axes_.dp > 1 ? ledger_.take(bytes, gathered, gather) : nullptr;
+    const Allocation buffer = axes_.dp > 1 ? ledger_.take(bytes, gathered, gather) : nullptr;
     for (const std::int64_t one : group.gathered_bytes) {
       group.whole.push_back(ledger_.take(one, gathered));
     }
@@ -184,7 +184,7 @@ class Replay {
 
   void forward(Stage& stage, std::int32_t micro_batch) {
     unshard(stage.groups[0]);
-    MemoryByPurpose stream;
+    Allocation stream;
     for (std::size_t i = 0; i < stage.layers.size(); ++i) {
       Layer& layer = stage.layers[i];
       Group& group = stage.groups[layer.group];
@@ -203,10 +203,10 @@ class Replay {
   }
 
   /// Returns what the layer gives.
-  MemoryByPurpose forward(Layer& layer, std::int32_t micro_batch, MemoryByPurpose input) {
+  Allocation forward(Layer& layer, std::int32_t micro_batch, Allocation input) {
     const LayerGraph& graph = layer.graph;
     Kept& keeps = layer.kept[micro_batch];
-    std::map<std::size_t, MemoryByPurpose> live;
+    std::map<std::size_t, Allocation> live;
     std::vector<std::size_t> last_reader(graph.values.size(), 0);
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
       for (const std::size_t value : graph.nodes[n].reads) {
@@ -233,11 +233,11 @@ class Replay {
   }
 
   /// F.cross_entropy: scores as float32, and the logarithm of their softmax, which is kept.
-  void score(Stage& stage, std::int32_t micro_batch, MemoryByPurpose scores) {
+  void score(Stage& stage, std::int32_t micro_batch, Allocation scores) {
     const std::int64_t wide = 2 * stage.layers.back().graph.values[stage.layers.back().graph.output].bytes;
-    MemoryByPurpose as_float = ledger_.take(wide, loss);
+    Allocation as_float = ledger_.take(wide, loss);
     scores.reset();
-    const MemoryByPurpose shifted = axes_.tp > 1 ? ledger_.take(wide, loss) : nullptr;
+    const Allocation shifted = axes_.tp > 1 ? ledger_.take(wide, loss) : nullptr;
     if (axes_.tp > 1) {
       ledger_.take(wide, loss);  // the exponential
     }
@@ -248,7 +248,7 @@ class Replay {
   }
 
   void backward(Stage& stage, std::int32_t micro_batch, bool last_time) {
-    MemoryByPurpose gradient;
+    Allocation gradient;
     if (stage.last) {
       gradient = loss_gradient(stage, micro_batch);
     } else {
@@ -275,9 +275,9 @@ class Replay {
     }
   }
 
-  MemoryByPurpose loss_gradient(Stage& stage, std::int32_t micro_batch) {
+  Allocation loss_gradient(Stage& stage, std::int32_t micro_batch) {
     const std::int64_t narrow = stage.layers.back().graph.values[stage.layers.back().graph.output].bytes;
-    std::vector<MemoryByPurpose> wide;
+    std::vector<Allocation> wide;
     const double count = axes_.tp > 1 ? software_.loss_gradients_divided : software_.loss_gradients;
     for (int i = 0; i < static_cast<int>(count); ++i) {
       wide.push_back(ledger_.take(2 * narrow, loss));
@@ -288,9 +288,9 @@ class Replay {
   }
 
   /// Takes the gradient of what the layer gives, and returns that of what it is given.
-  MemoryByPurpose backward(Layer& layer, Group& group, std::int32_t micro_batch, MemoryByPurpose output_gradient) {
+  Allocation backward(Layer& layer, Group& group, std::int32_t micro_batch, Allocation output_gradient) {
     const LayerGraph& graph = layer.graph;
-    std::map<std::size_t, MemoryByPurpose> values = std::move(layer.kept[micro_batch]);
+    std::map<std::size_t, Allocation> values = std::move(layer.kept[micro_batch]);
     layer.kept.erase(micro_batch);
     for (std::size_t v = 0; v < graph.values.size(); ++v) {
       if (graph.values[v].remade) {
@@ -303,7 +303,7 @@ class Replay {
         first_reader[value] = n;
       }
     }
-    std::map<std::size_t, MemoryByPurpose> flow{{graph.output, std::move(output_gradient)}};
+    std::map<std::size_t, Allocation> flow{{graph.output, std::move(output_gradient)}};
     for (std::size_t n = graph.nodes.size(); n-- > 0;) {
       const LayerGraph::Node& node = graph.nodes[n];
       for (std::size_t i = 0; i < node.reads.size(); ++i) {
@@ -312,8 +312,8 @@ class Replay {
           continue;
         }
         const bool same = std::find(node.passed_on.begin(), node.passed_on.end(), i) != node.passed_on.end();
-        MemoryByPurpose made = same ? flow[node.writes[0]] : ledger_.take(graph.values[value].bytes, passing);
-        MemoryByPurpose& sum = flow[value];
+        Allocation made = same ? flow[node.writes[0]] : ledger_.take(graph.values[value].bytes, passing);
+        Allocation& sum = flow[value];
         sum = sum ? ledger_.take(graph.values[value].bytes, passing) : std::move(made);
       }
       for (const std::size_t parameter : node.parameters) {
@@ -345,7 +345,7 @@ class Replay {
     }
     if (at_once || last_time) {
       pending_sum_ = axes_.dp > 1 ? ledger_.take(4 * group.total(), gradients) : nullptr;  // the one before is freed only now
-      const MemoryByPurpose piece = ledger_.take(4 * group.total() / axes_.dp, gradients, scatter);
+      const Allocation piece = ledger_.take(4 * group.total() / axes_.dp, gradients, scatter);
       group.gradient = group.gradient ? group.gradient : piece;
       group.summed.clear();
       group.whole.clear();
@@ -362,7 +362,7 @@ class Replay {
         }
       }
     }
-    std::vector<MemoryByPurpose> copies;
+    std::vector<Allocation> copies;
     for (int c = 0; c < static_cast<int>(software_.update_copies); ++c) {
       for (Stage& stage : stages_) {
         for (Group& group : stage.groups) {
@@ -377,9 +377,9 @@ class Replay {
   const cost::Reserves& software_;
   const strategy::Axes& axes_;
   Ledger ledger_;
-  std::vector<MemoryByPurpose> received_;
-  MemoryByPurpose last_gathered_;
-  MemoryByPurpose pending_sum_;
+  std::vector<Allocation> received_;
+  Allocation last_gathered_;
+  Allocation pending_sum_;
   std::vector<Stage> stages_;
 };
 

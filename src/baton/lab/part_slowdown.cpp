@@ -126,7 +126,7 @@ std::optional<std::string> calibrated_part_slowdown(const plan::Plan& plan, cons
   }
   const double ratio = static_cast<double>(found->beside.count) / static_cast<double>(found->alone.count);
   return fmt::format(
-      "The computing of a step on one of {0} parts of the GPU takes {1} times as long while all work as while the others "
+      "The computation of a step on one of {0} parts of the GPU takes {1} times as long while all work as while the others "
       "rest{2}.",
       parts.size(), ratio_text(ratio),
       ratio < hardly ? ": they hardly slow each other down"

@@ -26,7 +26,7 @@ class Calibration {
 
   /// Called before each measurement; false: stop, keeping what was measured.
   using Progress = std::function<bool(std::size_t done, std::size_t total, const std::string& key)>;
-  /// Times each distinct task and meeting of the plan, whose keys are those of `keys`, that has no time yet (with `again`, all of
+  /// Times each distinct task and meeting of the plan, by its key in `keys`, that has no time yet (with `again`, all of
   /// them) and keeps the times. Tasks are timed twice: while other devices rest, and while all devices do the same. Returns how
   /// many were timed.
   ///
@@ -36,7 +36,7 @@ class Calibration {
   std::size_t measure(const plan::Plan& plan, const cost::TaskKeys& keys, const cluster::Cluster& cluster,
                       const exec::Backend& backend, bool again = false, const Progress& progress = {});
 
-  /// The key of the time that a step takes beside its tasks. It is that of the plan that was timed first, until all are timed
+  /// The key of the time that a step takes beside its tasks. The time is that of the plan that was timed first, until all are timed
   /// again.
   static constexpr std::string_view step_key = "step";
   /// The keys by which `measure` and `times` know the tasks of a plan.

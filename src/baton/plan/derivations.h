@@ -37,7 +37,7 @@ struct Derivation {
   op::Op op;
   std::vector<LogicalTensor> reads;
   std::vector<LogicalTensor> writes;
-  /// By written tensor: which of its terms this is, if the tensor is a sum over those who read the value or the parameter.
+  /// By written tensor: which of its terms this is, if the tensor is a sum over the ops that read the value or the parameter.
   std::vector<std::uint32_t> use;
 };
 

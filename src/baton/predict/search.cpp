@@ -45,7 +45,7 @@ class Candidates {
  public:
   Candidates(const training::Job& job, const SearchProgress& progress, SearchResult& result)
       : devices_(static_cast<std::int64_t>(job.cluster().size())), memory_(smallest_memory(job)) {
-    job::Pricer pricer(job.request(), job.what_if(), job.software(), job.own().duration);
+    job::Pricer pricer(job.request(), job.what_if(), job.software(), job.overrides().duration);
     const std::int64_t batch = job.request().step.global_batch;
     const std::vector<job::Group> groups = job::groups_of(job.model(), batch, devices_);
     for (const job::Group& group : groups) {
@@ -187,11 +187,11 @@ class Candidates {
 };
 
 /// On devices that hold anything: whether the memory it takes is there is asked afterwards.
-Found simulate_all(const job::JobSpec& shown, const cluster::Machine& machine, const training::JobOverrides& own,
+Found simulate_all(const job::JobSpec& shown, const cluster::Machine& machine, const training::JobOverrides& overrides,
                    job::Unfolded unfolded) {
   job::JobSpec spec = shown;
   spec.memory = job::ample_memory;
-  const training::Job job(spec, machine, nullptr, own);
+  const training::Job job(spec, machine, nullptr, overrides);
   const auto limits = [&](const plan::Plan& plan) { return job.limits(plan); };
   const job::LaidOutPlan laid = job::lay_out(job.request(), job.strategy(), job.fold_beyond(), limits, unfolded);
   throw_if_stop_requested();
@@ -215,7 +215,7 @@ T extended(T at_few, T at_more, double factor) {
 
 /// Of a step of very many micro-batches two with fewer are simulated: from one full pipeline on each further one adds the same.
 Found simulate(const Candidate& candidate, const job::JobSpec& shared, const cluster::Machine& machine,
-               const training::JobOverrides& own) {
+               const training::JobOverrides& overrides) {
   const Choice& choice = candidate.choice;
   job::JobSpec spec = job::spec_of(choice, shared);
   spec.fold = job::Fold::always;
@@ -223,13 +223,13 @@ Found simulate(const Candidate& candidate, const job::JobSpec& shared, const clu
   const auto unfolded = candidate.price.all_tasks > Candidates::most_tasks_of_one ? job::Unfolded::refused
                                                                                   : job::Unfolded::written_out;
   if (!shorter) {
-    return simulate_all(spec, machine, own, unfolded);
+    return simulate_all(spec, machine, overrides, unfolded);
   }
   const auto step_of = [&](std::int64_t count) {
     job::JobSpec fewer = spec;
     fewer.micro_batches = count;
     fewer.batch = shared.batch / choice.micro_batches * count;
-    return simulate_all(fewer, machine, own, unfolded);
+    return simulate_all(fewer, machine, overrides, unfolded);
   };
   const Found few = step_of(shorter->first);
   Found found = step_of(shorter->second);
@@ -274,9 +274,9 @@ void refuse_choices(const job::JobSpec& spec) {
 /// Simulates candidates, two at a time, and keeps what came of them.
 class Trials {
  public:
-  Trials(const job::JobSpec& shared, const cluster::Machine& machine, const training::JobOverrides& own, Candidates& candidates,
-         const SearchProgress& progress, SearchResult& result)
-      : shared_(shared), machine_(machine), own_(own), candidates_(candidates), progress_(progress), result_(result) {}
+  Trials(const job::JobSpec& shared, const cluster::Machine& machine, const training::JobOverrides& overrides,
+         Candidates& candidates, const SearchProgress& progress, SearchResult& result)
+      : shared_(shared), machine_(machine), overrides_(overrides), candidates_(candidates), progress_(progress), result_(result) {}
 
   /// False: somebody asked to stop.
   bool run(const std::vector<Candidate*>& list, std::size_t total) {
@@ -285,10 +285,11 @@ class Trials {
       return false;
     }
     std::vector<std::future<Found>> futures;
-    const auto policy = own_.duration ? std::launch::deferred : std::launch::async;  // a user's own code may not expect threads
+    const auto policy = overrides_.duration ? std::launch::deferred
+                                            : std::launch::async;  // a user's own code may not expect threads
     for (Candidate* one : list) {
       one->done = true;
-      futures.push_back(std::async(policy, [this, one] { return simulate(*one, shared_, machine_, own_); }));
+      futures.push_back(std::async(policy, [this, one] { return simulate(*one, shared_, machine_, overrides_); }));
     }
     bool stopped = false;
     for (std::size_t i = 0; i < list.size(); ++i) {
@@ -331,7 +332,7 @@ class Trials {
 
   const job::JobSpec& shared_;
   const cluster::Machine& machine_;
-  const training::JobOverrides& own_;
+  const training::JobOverrides& overrides_;
   Candidates& candidates_;
   const SearchProgress& progress_;
   SearchResult& result_;
@@ -339,7 +340,7 @@ class Trials {
   double fastest_ = 0;  // nanoseconds; 0: nothing fits yet
 };
 
-/// The best of every group first, then the best by prices that are corrected by those.
+/// The best of different groups first, then the best by prices that are corrected with the simulated times.
 void try_the_best(Candidates& candidates, Trials& trials, SearchResult& result) {
   using Of = Candidates::Of;
   constexpr std::size_t most_tried = 2 * Candidates::most_simulated;
@@ -408,12 +409,12 @@ void SearchResult::note_too_large(double bytes) {
 }
 
 SearchResult search(const job::JobSpec& shared, const cluster::Machine& machine, const SearchProgress& progress,
-                    const training::JobOverrides& own) {
+                    const training::JobOverrides& overrides) {
   refuse_choices(shared);
-  if (own.strategy || own.schedule) {
+  if (overrides.strategy || overrides.schedule) {
     throw usage_error("a search chooses strategy and schedule itself: give yours to a simulation");
   }
-  const training::Job job(shared, machine, nullptr, own);
+  const training::Job job(shared, machine, nullptr, overrides);
   if (!job.imagined()) {
     throw usage_error("a search simulates hundreds of splits: give it a cluster with --cluster");
   }
@@ -423,7 +424,7 @@ SearchResult search(const job::JobSpec& shared, const cluster::Machine& machine,
   result.devices = static_cast<std::int64_t>(job.cluster().size());
   try {
     Candidates candidates(job, progress, result);
-    Trials trials(shared, machine, own, candidates, progress, result);
+    Trials trials(shared, machine, overrides, candidates, progress, result);
     if (result.complete) {
       try_the_best(candidates, trials, result);
     }

@@ -47,12 +47,12 @@ struct SearchResult {
 using SearchProgress = std::function<bool(std::size_t done, std::size_t total)>;
 
 /// Prices every split of the job over the devices and over fewer (job/choice.h lists them), and simulates about 50: first the most
-/// promising by price for each division of the devices, then the best by prices that are corrected with the simulated times. If
-/// plans are small, every other split that could be faster than the fastest is simulated too. `shared` is what all have in common:
-/// model, batch, cluster, devices, optimizer; a usage error names a field that it sets although the search chooses it. `own` may
-/// hold a model and costs.
+/// promising by price of different divisions of the devices (in the first 20 tries), then the best by prices that are corrected
+/// with the simulated times. If plans are small, every other split that could be faster than the fastest is simulated too. `shared`
+/// is what all have in common: model, batch, cluster, devices, optimizer; a usage error names a field that it sets although the
+/// search chooses it. `overrides` may hold a model and costs.
 SearchResult search(const job::JobSpec& shared, const cluster::Machine& machine, const SearchProgress& progress = {},
-                    const training::JobOverrides& own = {});
+                    const training::JobOverrides& overrides = {});
 
 /// Whether the fastest split beats one device, and by how much; empty if one device was not reached.
 std::string against_one_device(const SearchResult& result);

@@ -13,16 +13,16 @@ constexpr int walks = 8;
 class Between final : public cost::CostModel {
  public:
   Between(const plan::Plan& plan, const cost::CostModel& alone, const cost::CostModel& beside)
-      : alone_(alone), beside_(beside), crowded_(plan.tasks().size(), 0), longer_(plan.tasks().size()) {}
+      : alone_(alone), beside_(beside), contended_(plan.tasks().size(), 0), longer_(plan.tasks().size()) {}
 
   /// The share of its time in which others were at work too.
-  void set_crowded(std::size_t task, double share) { crowded_[task] = share; }
+  void set_contended(std::size_t task, double share) { contended_[task] = share; }
   void set_longer(std::size_t task, Nanoseconds time) { longer_[task] = time; }
 
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override {
     const auto alone = static_cast<double>(alone_.duration(plan, task).count);
     const auto beside = static_cast<double>(beside_.duration(plan, task).count);
-    const double share = crowded_[task.index()];
+    const double share = contended_[task.index()];
     // In a moment alone it does 1/alone of its work, in one beside others 1/beside.
     return Nanoseconds(beside > 0 ? std::llround(alone / (1 - share + share * alone / beside)) : 0) + longer_[task.index()];
   }
@@ -32,7 +32,7 @@ class Between final : public cost::CostModel {
  private:
   const cost::CostModel& alone_;
   const cost::CostModel& beside_;
-  std::vector<double> crowded_;  // by task
+  std::vector<double> contended_;  // by task
   std::vector<Nanoseconds> longer_;
 };
 
@@ -71,7 +71,7 @@ void look_around(const plan::Plan& plan, const trace::StepTrace& step, Between& 
     for (std::size_t d = 0; d < work.size(); ++d) {
       sum += d == plan.tasks()[t].device.index() ? 0 : covered(work[d], event.start, event.end);
     }
-    between.set_crowded(t, static_cast<double>(sum) / static_cast<double>(time) / static_cast<double>(work.size() - 1));
+    between.set_contended(t, static_cast<double>(sum) / static_cast<double>(time) / static_cast<double>(work.size() - 1));
   }
 }
 

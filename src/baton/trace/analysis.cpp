@@ -136,7 +136,7 @@ std::vector<PathSegment> critical_path(const Plan& plan, const StepTrace& step) 
       upto = from;
     }
   };
-  TaskId next = at;  // what started after the gap after `at`
+  TaskId next = at;  // what started after the gap that follows `at`
   while (at.valid()) {
     add(PathSegment::SpentOn::overhead, next, end_of(at));
     const PathSegment::SpentOn kind = kind_of(plan[at]);

@@ -29,7 +29,7 @@ strategy::Request forward_of(const Job& job, const model::Model& model) {
   if (request.strategy == "dp" || (named != nullptr && named->zero > 0)) {
     request.strategy = "ddp";
   }
-  if (job.own().strategy) {  // which may build nothing but training steps
+  if (job.overrides().strategy) {  // which may build nothing but training steps
     request.strategy = "single";
     request.layout = {};
   }

@@ -36,20 +36,21 @@ cluster::Cluster make_cluster(const JobSpec& spec, const cluster::Machine& machi
 }
 
 /// A strategy of the program's own has no name that a specification could have.
-JobSpec without_strategy(JobSpec spec, const JobOverrides& own) {
-  if (own.strategy) {
+JobSpec without_strategy(JobSpec spec, const JobOverrides& overrides) {
+  if (overrides.strategy) {
     spec.strategy.clear();
   }
   return spec;
 }
 
 /// A model that leaves its vocabulary open takes that of the data.
-JobSpec with_vocabulary(JobSpec spec, const JobOverrides& own) {
-  if (own.model || !model::lacks_vocabulary(spec.model) || (!own.data && (spec.data.empty() || data::is_random(spec.data)))) {
+JobSpec with_vocabulary(JobSpec spec, const JobOverrides& overrides) {
+  if (overrides.model || !model::lacks_vocabulary(spec.model) ||
+      (!overrides.data && (spec.data.empty() || data::is_random(spec.data)))) {
     return spec;
   }
-  const data::Parts parts = own.data
-                                ? *own.data
+  const data::Parts parts = overrides.data
+                                ? *overrides.data
                                 : data::open(spec.data,
                                              {.tokenizer = spec.tokenizer, .given_tokenizer = {}, .token_type = spec.token_type});
   const data::Source& source = parts.train ? *parts.train : *parts.test;
@@ -77,32 +78,32 @@ const std::vector<JobField>& job_fields() {
 
 const JobField* find_field(std::string_view name) { return job::find_field(job_fields(), name); }
 
-Job::Job(const JobSpec& given, cluster::Machine machine, ranks::World* world, JobOverrides own)
-    : Job(Ready{}, with_vocabulary(with_software(given), own), std::move(machine), world, std::move(own)) {}
+Job::Job(const JobSpec& given, cluster::Machine machine, ranks::World* world, JobOverrides overrides)
+    : Job(Ready{}, with_vocabulary(with_software(given), overrides), std::move(machine), world, std::move(overrides)) {}
 
-Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, ranks::World* world, JobOverrides own)
+Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, ranks::World* world, JobOverrides overrides)
     : spec_(spec),
-      own_(std::move(own)),
+      overrides_(std::move(overrides)),
       world_(world),
       machine_(world == nullptr ? std::move(machine) : devices::share_of(machine, *world)),
-      model_(own_.model ? own_.model->with_seed(spec.seed) : job::make_model(spec)),
+      model_(overrides_.model ? overrides_.model->with_seed(spec.seed) : job::make_model(spec)),
       cluster_(make_cluster(spec, machine_, world)),
       backend_(devices::make_backend(devices::backend_for(cluster_.devices(), spec.backend))),
       software_(cost::software_by_name(spec.software)),
       fold_beyond_(job::fold_beyond(spec)),
-      request_(job::make_request(without_strategy(spec, own_), model_, cluster_,
+      request_(job::make_request(without_strategy(spec, overrides_), model_, cluster_,
                                  job::is_imagined(spec) ? job::imagined_target() : backend_->target())) {
   spec_.backend = backend_->name();
   spec_.loss = request_.step.loss;
-  if (own_.model) {
-    spec_.model = own_.model->name();
+  if (overrides_.model) {
+    spec_.model = overrides_.model->name();
   }
-  if (own_.strategy) {
-    spec_.strategy = request_.strategy = own_.strategy->name;
-  } else if (own_.schedule && spec_.strategy.empty()) {
+  if (overrides_.strategy) {
+    spec_.strategy = request_.strategy = overrides_.strategy->name;
+  } else if (overrides_.schedule && spec_.strategy.empty()) {
     request_.strategy = "product";
   }
-  if (own_.duration && !imagined()) {
+  if (overrides_.duration && !imagined()) {
     throw usage_error("a cost model of your own is for a simulated machine: name one with --cluster, \"ideal\" if none is meant");
   }
   take_schedule();
@@ -115,11 +116,11 @@ Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, ranks::
 }
 
 const strategy::Strategy& Job::strategy() const {
-  return own_.strategy ? *own_.strategy : strategy::strategy_by_name(request_.strategy);
+  return overrides_.strategy ? *overrides_.strategy : strategy::strategy_by_name(request_.strategy);
 }
 
 void Job::take_schedule() {
-  if (!own_.schedule) {
+  if (!overrides_.schedule) {
     return;
   }
   const strategy::NamedLayout* named = strategy().layout();
@@ -131,13 +132,14 @@ void Job::take_schedule() {
   const std::int64_t others = std::max<std::int64_t>(layout.dp, 1) * std::max<std::int64_t>(layout.tp, 1);
   layout.pp = layout.pp > 0 ? layout.pp : std::max<std::int64_t>(devices / others, 1);
   const std::int64_t pieces = layout.micro_batches > 0 ? layout.micro_batches : 2 * layout.pp;
-  layout.grid = own_.schedule({.devices = layout.pp, .chunks = std::max<std::int64_t>(layout.chunks, 1), .micro_batches = pieces});
+  layout.grid = overrides_.schedule(
+      {.devices = layout.pp, .chunks = std::max<std::int64_t>(layout.chunks, 1), .micro_batches = pieces});
   layout.schedule.clear();
   layout.chunks = 0;
 }
 
 void Job::open_data() {
-  if (!own_.data && (spec_.data.empty() || data::is_random(spec_.data))) {
+  if (!overrides_.data && (spec_.data.empty() || data::is_random(spec_.data))) {
     for (const JobField& field : job_fields()) {
       if (field.topic == job::Topic::data && field.name != "data" && field.given(spec_)) {
         throw usage_error("--{} says how data is read, and there is none: give some with --data", field.name);
@@ -151,7 +153,7 @@ void Job::open_data() {
   if (samples() > 0) {
     throw usage_error("--samples counts random samples, and --data brings its own: leave out one of them");
   }
-  data_ = std::make_unique<JobData>(spec_, model_, request_.step.loss, request_.step.global_batch, seed(), own_.data);
+  data_ = std::make_unique<JobData>(spec_, model_, request_.step.loss, request_.step.global_batch, seed(), overrides_.data);
   request_.step.loads_ahead = true;
 }
 

@@ -42,7 +42,7 @@ const JobField* find_field(std::string_view name);
 class Job {
  public:
   /// With several ranks every rank makes the job, and its devices are those of all ranks.
-  Job(const JobSpec& spec, cluster::Machine machine, ranks::World* world = nullptr, JobOverrides own = {});
+  Job(const JobSpec& spec, cluster::Machine machine, ranks::World* world = nullptr, JobOverrides overrides = {});
 
   Job(const Job&) = delete;  // the request refers to the model and the cluster
   Job& operator=(const Job&) = delete;
@@ -63,7 +63,7 @@ class Job {
     return {.seed = seed(), .samples = samples(), .feed = data_ ? &data_->training() : nullptr};
   }
   /// What the calling program supplied itself.
-  const JobOverrides& own() const { return own_; }
+  const JobOverrides& overrides() const { return overrides_; }
   /// The strategy: the one that the specification names, or the program's own.
   const strategy::Strategy& strategy() const;
   plan::Plan compile() const { return strategy::compile(request_, strategy()); }
@@ -86,12 +86,12 @@ class Job {
 
  private:
   struct Ready {};
-  Job(Ready ready, const JobSpec& spec, cluster::Machine machine, ranks::World* world, JobOverrides own);
+  Job(Ready ready, const JobSpec& spec, cluster::Machine machine, ranks::World* world, JobOverrides overrides);
   void take_schedule();
   void open_data();
 
   JobSpec spec_;
-  JobOverrides own_;
+  JobOverrides overrides_;
   ranks::World* world_;
   cluster::Machine machine_;
   model::Model model_;

@@ -12,7 +12,7 @@
 namespace baton::training {
 
 void require_rates(const Job& job) {
-  if (job.imagined() && !job.own().duration) {
+  if (job.imagined() && !job.overrides().duration) {
     job::require_rates(job.spec(), job.request(), job.software());
   }
 }
@@ -32,7 +32,7 @@ Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor st
 
 trace::StepTrace Simulation::step(const WhatIf& what_if) const {
   if (!calibration_) {
-    return job::imagined_step(plan_, job_.cluster(), stands_for_, what_if, job_.software(), job_.own().duration);
+    return job::imagined_step(plan_, job_.cluster(), stands_for_, what_if, job_.software(), job_.overrides().duration);
   }
   const cluster::Cluster cluster = changed(job_.cluster(), what_if);
   const std::string where = calibration_->where();
@@ -51,8 +51,8 @@ trace::StepTrace Simulation::step(const WhatIf& what_if) const {
 }
 
 std::string Simulation::cost_origin() const {
-  if (job_.own().duration) {
-    return job::changed_origin(job_.own().duration_origin, job_.spec());
+  if (job_.overrides().duration) {
+    return job::changed_origin(job_.overrides().duration_origin, job_.spec());
   }
   return calibration_ ? job::changed_origin(cost::Measured::origin_on(calibration_->where()), job_.spec())
                       : job::imagined_origin(job_.cluster(), job_.spec(), job_.software());

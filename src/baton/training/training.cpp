@@ -34,8 +34,8 @@ bool same_value(const std::string& a, const std::string& b) {
 }  // namespace
 
 Training::Training(const JobSpec& spec, const cluster::Machine& machine, const measure::Calibration::Progress& progress,
-                   ranks::World* world, const Planner& planner, JobOverrides own)
-    : job_(std::make_unique<Job>(spec, machine, world, std::move(own))) {
+                   ranks::World* world, const Planner& planner, JobOverrides overrides)
+    : job_(std::make_unique<Job>(spec, machine, world, std::move(overrides))) {
   if (job_->simulated()) {
     open_simulation(progress, planner);
   } else {
@@ -53,11 +53,11 @@ Training::Training(const JobSpec& spec, const cluster::Machine& machine, const m
 }
 
 void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& executor) {
-  if (const JobOverrides& own = job.own(); own.weights) {
+  if (const JobOverrides& overrides = job.overrides(); overrides.weights) {
     const Bytes size = checkpoint::room_for(checkpoint::tensors_of(plan));
     std::vector<std::byte> room(static_cast<std::size_t>(size.count));
-    checkpoint::restore_weights(plan, executor, *own.weights, room);
-  } else if (own.model) {
+    checkpoint::restore_weights(plan, executor, *overrides.weights, room);
+  } else if (overrides.model) {
     return;
   } else if (const std::optional<model::ModelPath> path = model::path_of(job.spec().model)) {
     checkpoint::load_pretrained(*path, job.model(), plan, executor, job.world());

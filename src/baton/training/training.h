@@ -23,7 +23,7 @@ namespace baton::training {
 /// simulated: then one step stands for all, and there are no losses.
 class Training {
  public:
-  /// Makes the plan of a job that is not compiled from its strategy.
+  /// Makes the plan of a job, in place of compiling its strategy.
   using Planner = std::function<plan::Plan(const Job& job)>;
 
   /// Compiles and verifies the plan and takes the memory; a usage error says why it cannot be run. `progress` is
@@ -31,7 +31,7 @@ class Training {
   /// With several ranks all construct one and call the same functions in the same order; each has losses and step times, rank 0
   /// also has the rest.
   Training(const JobSpec& spec, const cluster::Machine& machine, const measure::Calibration::Progress& progress = {},
-           ranks::World* world = nullptr, const Planner& planner = {}, JobOverrides own = {});
+           ranks::World* world = nullptr, const Planner& planner = {}, JobOverrides overrides = {});
 
   const Job& job() const { return *job_; }
   const plan::Plan& plan() const { return *plan_; }

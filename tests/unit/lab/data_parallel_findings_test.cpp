@@ -799,7 +799,7 @@ TEST(Delay, LargeNoiseShowsNoEffect) {
     row["time_low_ns"] = 0.5 * row["time_per_step_ns"].get<double>();
     row["time_high_ns"] = 2 * row["time_per_step_ns"].get<double>();
   }
-  EXPECT_TRUE(says(answer("delay", "hw1/5A/Q1", rows), "By the formula it moves towards 1, but noise hides it"));
+  EXPECT_TRUE(says(answer("delay", "hw1/5A/Q1", rows), "By the formula it brings the speedup nearer to 1, but noise hides it"));
   EXPECT_TRUE(says(answer("delay", "hw1/5A/Q2", rows), "by the formula, but noise hides it"));
   // s₀ = 90 % of 20 ms: (18 + 20) / 40 is 95.0 % with 20 ms; 38 of 41 ms on two give 85.4 %.
   EXPECT_TRUE(says(answer("delay", "hw1/5A/Q3", rows), "points apart, since steps did not grow by exactly d"));

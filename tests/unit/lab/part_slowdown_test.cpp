@@ -157,7 +157,7 @@ TEST(CalibratedCrowding, IsThatOfAllTheTasksOfAPlan) {
   const cost::Times beside = times(cut, {150, 150, 75, 1500});
   const std::optional<std::string> sentence = calibrated_part_slowdown(plan, cut, cut_keys, alone, beside);
   ASSERT_TRUE(sentence.has_value());
-  EXPECT_TRUE(says(*sentence, "The computing of a step on one of 2 parts of the GPU takes 1.50 times as long"));
+  EXPECT_TRUE(says(*sentence, "The computation of a step on one of 2 parts of the GPU takes 1.50 times as long"));
   EXPECT_TRUE(says(*sentence, "2 parts do at most 1.33 times"));
   EXPECT_FALSE(calibrated_part_slowdown(plan, cut, cut_keys, {}, {}).has_value());
   const cluster::Cluster cores(baton::test::cpus(2));

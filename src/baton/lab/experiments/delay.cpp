@@ -135,7 +135,7 @@ std::string affects_scaling(const std::vector<Record>& rows) {
   const double near = std::abs(after - 1) - std::abs(before - 1);
   const bool told = told_apart(rows, wide);
   return fmt::format("{}: from {} to {} ms the speedup of {} over {} goes from {} to {}{}. {}.",
-                     !told                    ? "By the formula it moves towards 1, but noise hides it"
+                     !told                    ? "By the formula it brings the speedup nearer to 1, but noise hides it"
                      : near < 0 && before > 1 ? "It takes the speedup away"
                      : near < 0               ? "It brings the speedup nearer to 1, which hides what splitting costs here"
                                               : "It moves the speedup away from 1, which a delay alone does not explain",

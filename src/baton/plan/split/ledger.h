@@ -35,7 +35,7 @@ struct State {
 };
 
 /// What every buffer of a plan holds while its tasks are followed, and what is common to the rules that follow them. After the
-/// first breach nothing more is checked, since it could be a consequence.
+/// first breach nothing more is checked, since further breaches could be consequences of it.
 class Ledger {
  public:
   Ledger(const Plan& plan, const Report& report);

@@ -1,9 +1,10 @@
+#include "baton/training/overrides.h"
+
 #include "baton/data/arrays.h"
 #include "baton/model/zoo.h"
 #include "baton/schedule/run.h"
 #include "baton/strategy/passes.h"
 #include "baton/strategy/training_step.h"
-#include "baton/training/overrides.h"
 #include "baton/training/training.h"
 #include "support/machine.h"
 #include "support/usage_sentence.h"
