@@ -67,8 +67,9 @@ function(baton_compile_options target)
     target_compile_options(${target} PRIVATE -march=${BATON_MARCH})
   endif()
   if(BATON_SANITIZE)
+    # With sanitizers GCC takes parts of std::regex for uninitialized.
     target_compile_options(${target} PRIVATE -fsanitize=${BATON_SANITIZE} -fno-omit-frame-pointer
-                                             -fno-sanitize-recover=all)
+                                             -fno-sanitize-recover=all $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_link_options(${target} PUBLIC -fsanitize=${BATON_SANITIZE})
   endif()
   if(BATON_FUZZ)
