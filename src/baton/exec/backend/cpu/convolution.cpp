@@ -5,7 +5,9 @@
 #include <span>
 
 #include "baton/base/stop.h"
+#include "baton/exec/backend/cpu/lane_sums.h"
 #include "baton/exec/backend/cpu/part.h"
+#include "baton/exec/backend/cpu/transpose.h"
 
 namespace baton::exec::cpu {
 
@@ -174,20 +176,6 @@ void add_views(const ConvolutionShape& shape, const float* matrix, Range channel
   });
 }
 
-/// to[column][row] = from[row][column].
-void turn(std::int64_t rows, std::int64_t columns, const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride) {
-  constexpr std::int64_t block = 16;
-  for (std::int64_t r = 0; r < rows; r += block) {
-    for (std::int64_t c = 0; c < columns; c += block) {
-      for (std::int64_t i = c; i < std::min(columns, c + block); ++i) {
-        for (std::int64_t j = r; j < std::min(rows, r + block); ++j) {
-          to[i * to_stride + j] = from[j * from_stride + i];
-        }
-      }
-    }
-  }
-}
-
 }  // namespace
 
 // Row-major matrices are column-major ones transposed: y of (out, places) is a product of what windows see, (places, in · taps) as
@@ -262,7 +250,7 @@ void ConvolutionBackwardInput::run(const float* dy, const float* w, float* dx, v
   float* views = turned + padded_floats(columns * shape_.out) +
                  member.index * padded_floats(places_.piece * channels_.piece * shape_.taps());
   const Part turning(member, columns, cache_line);
-  turn(shape_.out, turning.size(), w + turning.begin, columns, turned + turning.begin * shape_.out, shape_.out);
+  copy_transposed(shape_.out, turning.size(), w + turning.begin, columns, turned + turning.begin * shape_.out, shape_.out);
   member.sync();
   const Part units(member, shape_.samples * channels_.count());
   for (std::int64_t unit = units.begin; unit < units.end && !asked_to_stop_at_once(); ++unit) {
@@ -320,7 +308,8 @@ void ConvolutionBackwardWeight::sum_group(Range samples, std::int64_t piece, con
     const float* sample = x + n * shape_.in * shape_.image();
     for (std::int64_t t = 0; t < places_.count(); ++t) {
       const Range places = places_.at(t);
-      turn(shape_.out, places.size(), dy + n * shape_.out * shape_.places() + places.begin, shape_.places(), turned, shape_.out);
+      copy_transposed(shape_.out, places.size(), dy + n * shape_.out * shape_.places() + places.begin, shape_.places(), turned,
+                      shape_.out);
       const float* seen = sample + channels.begin * shape_.image() + places.begin;
       if (!shape_.is_pointwise()) {
         pack_views(shape_, sample, channels, places, views);
@@ -369,26 +358,12 @@ void ConvolutionBackwardWeight::run(const float* x, const float* dy, float* dw, 
   }
   if (db != nullptr) {
     for (std::int64_t o = outputs.begin; o < outputs.end; ++o) {
-      // Several running sums, always the same ones: wide enough for vectors, the same bits on every machine.
-      constexpr std::int64_t lanes = 16;
-      std::array<double, lanes> lane{};
+      LaneSums total;
       for (std::int64_t n = 0; n < shape_.samples; ++n) {
         const float* line = dy + (n * shape_.out + o) * shape_.places();
-        std::int64_t j = 0;
-        for (; j + lanes <= shape_.places(); j += lanes) {
-          for (std::int64_t i = 0; i < lanes; ++i) {
-            lane[static_cast<std::size_t>(i)] += static_cast<double>(line[j + i]);
-          }
-        }
-        for (; j < shape_.places(); ++j) {
-          lane[0] += static_cast<double>(line[j]);
-        }
+        total.add(shape_.places(), [&](std::int64_t j) { return static_cast<double>(line[j]); });
       }
-      double total = 0;
-      for (const double one : lane) {
-        total += one;
-      }
-      db[o] = (accumulate_ ? db[o] : 0.0F) + static_cast<float>(total);
+      db[o] = (accumulate_ ? db[o] : 0.0F) + static_cast<float>(total.total());
     }
   }
 }

@@ -6,7 +6,9 @@
 #include <numeric>
 
 #include "baton/exec/backend/cpu/exponential.h"
+#include "baton/exec/backend/cpu/lane_sums.h"
 #include "baton/exec/backend/cpu/tiled_weight.h"
+#include "baton/exec/backend/cpu/transpose.h"
 #include "baton/exec/rounding.h"
 
 namespace baton::exec::cpu {
@@ -72,16 +74,11 @@ struct Moments {
 };
 
 Moments moments(const float* x, std::int64_t width, double epsilon) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < width; ++i) {
-    sum += static_cast<double>(x[i]);
-  }
-  const double mean = sum / static_cast<double>(width);
-  double squares = 0;
-  for (std::int64_t i = 0; i < width; ++i) {
+  const double mean = lane_sum(width, [&](std::int64_t i) { return static_cast<double>(x[i]); }) / static_cast<double>(width);
+  const double squares = lane_sum(width, [&](std::int64_t i) {
     const double distance = static_cast<double>(x[i]) - mean;
-    squares += distance * distance;
-  }
+    return distance * distance;
+  });
   return {mean, 1 / std::sqrt(squares / static_cast<double>(width) + epsilon)};
 }
 
@@ -106,14 +103,8 @@ void layer_norm_backward_input(const float* dy, const float* x, const float* gai
     const Moments row = moments(x + r * width, width, epsilon);
     const auto scaled = [&](std::int64_t i) { return static_cast<double>(dy[r * width + i]) * static_cast<double>(gain[i]); };
     const auto normal = [&](std::int64_t i) { return (static_cast<double>(x[r * width + i]) - row.mean) * row.factor; };
-    double sum = 0;
-    double along = 0;
-    for (std::int64_t i = 0; i < width; ++i) {
-      sum += scaled(i);
-      along += scaled(i) * normal(i);
-    }
-    sum /= static_cast<double>(width);
-    along /= static_cast<double>(width);
+    const double sum = lane_sum(width, scaled) / static_cast<double>(width);
+    const double along = lane_sum(width, [&](std::int64_t i) { return scaled(i) * normal(i); }) / static_cast<double>(width);
     for (std::int64_t i = 0; i < width; ++i) {
       dx[r * width + i] = static_cast<float>((scaled(i) - sum - normal(i) * along) * row.factor);
     }
@@ -141,10 +132,7 @@ namespace {
 
 /// 1 / √(mean of squares + epsilon).
 double scale_of(const float* x, std::int64_t width, double epsilon) {
-  double squares = 0;
-  for (std::int64_t i = 0; i < width; ++i) {
-    squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  }
+  const double squares = lane_sum(width, [&](std::int64_t i) { return static_cast<double>(x[i]) * static_cast<double>(x[i]); });
   return 1 / std::sqrt(squares / static_cast<double>(width) + epsilon);
 }
 
@@ -164,10 +152,9 @@ void rms_norm_backward_input(const float* dy, const float* x, const float* gain,
                              std::int64_t width, double epsilon) {
   for (std::int64_t r = begin; r < end; ++r) {
     const double scale = scale_of(x + r * width, width, epsilon);
-    double along = 0;
-    for (std::int64_t i = r * width; i < (r + 1) * width; ++i) {
-      along += static_cast<double>(dy[i]) * static_cast<double>(gain[i - r * width]) * static_cast<double>(x[i]);
-    }
+    const double along = lane_sum(width, [&](std::int64_t i) {
+      return static_cast<double>(dy[r * width + i]) * static_cast<double>(gain[i]) * static_cast<double>(x[r * width + i]);
+    });
     const auto factor = static_cast<float>(scale);
     const auto back = static_cast<float>(along * scale * scale * scale / static_cast<double>(width));
     for (std::int64_t i = 0; i < width; ++i) {
@@ -267,19 +254,8 @@ void image_to_sequence_backward_input(const SequenceOfImages& extents, const flo
 }
 
 void transpose(const float* x, float* y, std::int64_t rows, std::int64_t columns, std::int64_t begin, std::int64_t end) {
-  constexpr std::int64_t tile = 16;  // a cache line of columns, of as many rows
   for (std::int64_t matrix = begin; matrix < end; ++matrix) {
-    const float* from = x + matrix * rows * columns;
-    float* to = y + matrix * rows * columns;
-    for (std::int64_t row = 0; row < rows; row += tile) {
-      for (std::int64_t column = 0; column < columns; column += tile) {
-        for (std::int64_t c = column; c < std::min(columns, column + tile); ++c) {
-          for (std::int64_t r = row; r < std::min(rows, row + tile); ++r) {
-            to[c * rows + r] = from[r * columns + c];
-          }
-        }
-      }
-    }
+    copy_transposed(rows, columns, x + matrix * rows * columns, columns, y + matrix * rows * columns, rows);
   }
 }
 

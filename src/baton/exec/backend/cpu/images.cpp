@@ -2,41 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
-#include <limits>
+#include <cstring>
+#include <utility>
+
+#include "baton/exec/backend/cpu/lane_sums.h"
 
 namespace baton::exec::cpu {
 namespace {
-
-/// Running sums, always the same ones: wide enough for vectors, the same bits on every machine.
-class LaneSums {
- public:
-  /// Adds `term(i)` of each of `count` indices.
-  template <typename Term>
-  void add(std::int64_t count, const Term& term) {
-    std::int64_t i = 0;
-    for (; i + width <= count; i += width) {
-      for (std::int64_t lane = 0; lane < width; ++lane) {
-        sums_[static_cast<std::size_t>(lane)] += term(i + lane);
-      }
-    }
-    for (std::int64_t lane = 0; i < count; ++i, ++lane) {
-      sums_[static_cast<std::size_t>(lane)] += term(i);
-    }
-  }
-  double total() const {
-    double sum = 0;
-    for (const double one : sums_) {
-      sum += one;
-    }
-    return sum;
-  }
-
- private:
-  static constexpr std::int64_t width = 16;
-  std::array<double, width> sums_{};
-};
 
 double wide(float value) { return static_cast<double>(value); }
 
@@ -173,105 +146,216 @@ Range Pool::seen(std::int64_t place, std::int64_t extent) const {
   return {std::max<std::int64_t>(0, first), std::min(extent, first + window)};
 }
 
+Range Pool::whole_across() const {
+  const std::int64_t begin = std::min(places_across(), (padding + stride - 1) / stride);
+  const std::int64_t fitting = shape.width + padding < window ? 0 : (shape.width + padding - window) / stride + 1;
+  return {begin, std::clamp(fitting, begin, places_across())};
+}
+
 namespace {
 
-/// All ones if `one` is larger, else zero; a NaN is the largest. Together with `choose` no branch, also where no vectors are used:
-/// the time does not depend on the values.
-std::uint32_t is_larger(float one, float than) {
-  return 0U - (static_cast<std::uint32_t>(one > than) | static_cast<std::uint32_t>(std::isnan(one)));
+/// Takes what is larger, and where it is: of two numbers, or of two vectors of numbers without a branch. A NaN is the largest, and
+/// of equal ones the first.
+template <typename Number, typename Offset>
+void take_larger(Number& value, Offset& offset, Number one, Offset where) {
+  const auto larger = (one > value) | (one != one);
+  value = larger ? one : value;
+  offset = larger ? where : offset;
 }
 
-template <typename Value>
-Value choose(std::uint32_t mask, Value one, Value other) {
-  return std::bit_cast<Value>((std::bit_cast<std::uint32_t>(one) & mask) | (std::bit_cast<std::uint32_t>(other) & ~mask));
-}
+/// Of some rows and columns of an image.
+struct Largest {
+  float value;
+  std::int32_t offset;  // in the image
 
-/// to[j] = the larger of it and from[j · stride], for each of `count`. A stride that the compiler knows lets it use vectors.
-template <std::int64_t known_stride>
-void take_larger(const float* __restrict from, std::int64_t any_stride, float* __restrict to, std::int64_t count) {
-  const std::int64_t stride = known_stride > 0 ? known_stride : any_stride;
-  for (std::int64_t j = 0; j < count; ++j) {
-    const float one = from[j * stride];
-    to[j] = choose(is_larger(one, to[j]), one, to[j]);
+  Largest(const float* image, std::int64_t width, Range rows, Range columns)
+      : value(image[rows.begin * width + columns.begin]), offset(static_cast<std::int32_t>(rows.begin * width + columns.begin)) {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      for (std::int64_t column = columns.begin; column < columns.end; ++column) {
+        const std::int64_t at = row * width + column;
+        take_larger(value, offset, image[at], static_cast<std::int32_t>(at));
+      }
+    }
+  }
+};
+
+/// How far windows lie apart, as far as loads of several of them depend on it: each second number is had from two loads.
+enum class Apart : std::uint8_t { one, two, any };
+
+/// So many windows side by side, a lane for each, of which the image has these rows and all columns.
+template <std::size_t lanes, Apart apart>
+class WindowBlock {
+ public:
+  // NOLINTBEGIN(modernize-use-using): GCC leaves out an attribute whose size depends on a parameter in a `using`.
+  typedef float Floats __attribute__((vector_size(lanes * sizeof(float))));
+  typedef std::int32_t Offsets __attribute__((vector_size(lanes * sizeof(std::int32_t))));
+  // NOLINTEND(modernize-use-using)
+
+  WindowBlock(const Pool& pool, const float* from, std::int64_t rows) : pool_(pool), largest_(load(from, 0)), offset_{} {
+    for (std::int64_t k = 0; k < rows; ++k) {
+      for (std::int64_t l = 0; l < pool.window; ++l) {
+        const std::int64_t at = k * pool.shape.width + l;
+        take_larger(largest_, offset_, load(from + at, l), Offsets{} + static_cast<std::int32_t>(at));
+      }
+    }
+  }
+  void store_largest(float* to) const { std::memcpy(to, &largest_, sizeof largest_); }
+  /// Where the largest are, as offsets from the first window's first number. Answers how many there are.
+  std::int64_t store_offsets(std::int32_t* to) const {
+    std::memcpy(to, &offset_, sizeof offset_);
+    for (std::size_t i = 0; i < lanes; ++i) {
+      to[i] += static_cast<std::int32_t>(static_cast<std::int64_t>(i) * pool_.stride);
+    }
+    return static_cast<std::int64_t>(lanes);
+  }
+  /// Of windows of 2 × 2 that do not overlap: what each was given to where its largest is, and zero to the rest of it.
+  void store_gradients(const float* given, float* to) const {
+    const Floats gradients = load(given);
+    for (const std::int64_t row : {std::int64_t{0}, pool_.shape.width}) {
+      const auto at = [&](std::int64_t offset) { return offset_ == static_cast<std::int32_t>(offset) ? gradients : Floats{}; };
+      store_in_turns(at(row), at(row + 1), to + row, std::make_index_sequence<lanes>());
+    }
+  }
+
+ private:
+  static Floats load(const float* from) {
+    Floats values;
+    std::memcpy(&values, from, sizeof values);
+    return values;
+  }
+  /// What column `column` of each window holds. Reads nothing that no window sees: of columns after the first one the number
+  /// before, of the first one that after it.
+  Floats load(const float* from, std::int64_t column) const {
+    if constexpr (apart == Apart::one) {
+      return load(from);
+    } else if constexpr (apart == Apart::two) {
+      return column == 0 ? every_second<0>(from, std::make_index_sequence<lanes>())
+                         : every_second<1>(from - 1, std::make_index_sequence<lanes>());
+    } else {
+      std::array<float, lanes> values;
+      for (std::size_t i = 0; i < lanes; ++i) {
+        values[i] = from[static_cast<std::int64_t>(i) * pool_.stride];
+      }
+      return load(values.data());
+    }
+  }
+  template <std::size_t first, std::size_t... i>
+  static Floats every_second(const float* from, std::index_sequence<i...> /*lanes*/) {
+    return __builtin_shufflevector(load(from), load(from + lanes), (first + 2 * i)...);
+  }
+  template <std::size_t... i>
+  static void store_in_turns(Floats even, Floats odd, float* to, std::index_sequence<i...> /*lanes*/) {
+    const Floats low = __builtin_shufflevector(even, odd, (i / 2 + i % 2 * lanes)...);
+    const Floats high = __builtin_shufflevector(even, odd, (lanes / 2 + i / 2 + i % 2 * lanes)...);
+    std::memcpy(to, &low, sizeof low);
+    std::memcpy(to + lanes, &high, sizeof high);
+  }
+
+  const Pool& pool_;
+  Floats largest_;
+  Offsets offset_;
+};
+
+/// The fewest windows of a line that vectors are used for.
+constexpr std::int64_t fewest_lanes = 4;
+
+/// Calls `work(block, first)` until blocks of windows cover a line of `count`, of which some may come twice: lines are short as a
+/// rule, and a last block that overlaps the one before leaves no rest.
+template <Apart apart, typename Work>
+void each_block(const Pool& pool, const float* from, std::int64_t rows, std::int64_t count, const Work& work) {
+  const auto cover = [&]<std::size_t lanes>(std::integral_constant<std::size_t, lanes> /*size*/) {
+    constexpr auto size = static_cast<std::int64_t>(lanes);
+    for (std::int64_t first = 0; first < count; first = first + size < count ? std::min(first + size, count - size) : count) {
+      work(WindowBlock<lanes, apart>(pool, from + first * pool.stride, rows), first);
+    }
+  };
+  if (count >= 16) {
+    cover(std::integral_constant<std::size_t, 16>());
+  } else if (count >= 8) {
+    cover(std::integral_constant<std::size_t, 8>());
+  } else {
+    cover(std::integral_constant<std::size_t, fewest_lanes>());
   }
 }
 
-/// The same, and where it was found: at[j] = first + j · stride.
-template <std::int64_t known_stride>
-void find_larger(const float* __restrict from, std::int64_t any_stride, std::int32_t first, float* __restrict to,
-                 std::int32_t* __restrict at, std::int64_t count) {
-  const std::int64_t stride = known_stride > 0 ? known_stride : any_stride;
-  for (std::int64_t j = 0; j < count; ++j) {
-    const float one = from[j * stride];
-    const std::uint32_t larger = is_larger(one, to[j]);
-    to[j] = choose(larger, one, to[j]);
-    at[j] = choose(larger, first + static_cast<std::int32_t>(j * stride), at[j]);
+/// The same with the loads that fit the pool.
+template <typename Work>
+void in_blocks(const Pool& pool, const float* from, std::int64_t rows, std::int64_t count, const Work& work) {
+  if (pool.stride == 1) {
+    each_block<Apart::one>(pool, from, rows, count, work);
+  } else if (pool.stride == 2 && pool.window > 1) {
+    each_block<Apart::two>(pool, from, rows, count, work);
+  } else {
+    each_block<Apart::any>(pool, from, rows, count, work);
   }
 }
 
 }  // namespace
 
-template <typename Visit>
-void Pool::each_column(std::int64_t row, Range wanted, const Visit& visit) const {
-  for (std::int64_t l = 0; l < window; ++l) {
-    const std::int64_t shift = padding - l;
-    const std::int64_t begin = std::max(wanted.begin, std::max<std::int64_t>(0, (shift + stride - 1) / stride));
-    const std::int64_t end = std::min(wanted.end, shape.width - 1 + shift < 0 ? 0 : (shape.width - 1 + shift) / stride + 1);
-    if (begin < end) {
-      visit(row * shape.width + begin * stride - shift, Range{begin, end});
+template <typename Inner, typename Edge>
+void Pool::each_line(Range planes, const Inner& inner, const Edge& edge) const {
+  const Range whole = whole_across();
+  const Range within = whole.size() < fewest_lanes ? Range{places_across(), places_across()} : whole;
+  for (std::int64_t plane = planes.begin; plane < planes.end; ++plane) {
+    for (std::int64_t p = 0; p < places_down(); ++p) {
+      const Line line{
+          .places = (plane * places_down() + p) * places_across(), .image = plane * shape.pixels(), .rows = seen(p, shape.height)};
+      for (std::int64_t q = 0; q < within.begin; ++q) {
+        edge(line, q);
+      }
+      if (within.size() > 0) {
+        inner(line, within);
+      }
+      for (std::int64_t q = within.end; q < places_across(); ++q) {
+        edge(line, q);
+      }
     }
   }
 }
 
 void Pool::forward(const float* x, float* y, Range planes) const {
-  const auto take = stride == 2 ? take_larger<2> : stride == 1 ? take_larger<1> : take_larger<0>;
-  const std::int64_t across = places_across();
-  for (std::int64_t plane = planes.begin; plane < planes.end; ++plane) {
-    const float* from = x + plane * shape.pixels();
-    for (std::int64_t p = 0; p < places_down(); ++p) {
-      float* line = y + (plane * places_down() + p) * across;
-      std::fill_n(line, across, -std::numeric_limits<float>::infinity());
-      const Range rows = seen(p, shape.height);
-      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-        each_column(row, {0, across},
-                    [&](std::int64_t pixel, Range places) { take(from + pixel, stride, line + places.begin, places.size()); });
-      }
-    }
-  }
+  each_line(
+      planes,
+      [&](const Line& line, Range within) {
+        float* to = y + line.places + within.begin;
+        in_blocks(*this, x + first_seen(line, within.begin), line.rows.size(), within.size(),
+                  [&](const auto& block, std::int64_t first) { block.store_largest(to + first); });
+      },
+      [&](const Line& line, std::int64_t q) {
+        y[line.places + q] = Largest(x + line.image, shape.width, line.rows, seen(q, shape.width)).value;
+      });
 }
 
 void Pool::backward(const float* dy, const float* x, float* dx, Range planes) const {
-  const auto find = stride == 2 ? find_larger<2> : stride == 1 ? find_larger<1> : find_larger<0>;
-  const std::int64_t across = places_across();
-  constexpr std::int64_t strip = 256;  // places that are looked at together
-  std::array<float, strip> largest;
-  std::array<std::int32_t, strip> at;
-  for (std::int64_t plane = planes.begin; plane < planes.end; ++plane) {
-    const float* from = x + plane * shape.pixels();
-    const float* given = dy + plane * places_down() * across;
-    float* to = dx + plane * shape.pixels();
-    std::fill_n(to, shape.pixels(), 0.0F);
-    for (std::int64_t p = 0; p < places_down(); ++p) {
-      const Range rows = seen(p, shape.height);
-      for (std::int64_t first = 0; first < across; first += strip) {
-        const Range wanted{first, std::min(across, first + strip)};
-        for (std::int64_t q = wanted.begin; q < wanted.end; ++q) {  // where all are −∞ the first one has it
-          at[static_cast<std::size_t>(q - first)] = static_cast<std::int32_t>(rows.begin * shape.width +
-                                                                              seen(q, shape.width).begin);
-        }
-        std::fill_n(largest.begin(), wanted.size(), -std::numeric_limits<float>::infinity());
-        for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-          each_column(row, wanted, [&](std::int64_t pixel, Range places) {
-            find(from + pixel, stride, static_cast<std::int32_t>(pixel), largest.data() + (places.begin - first),
-                 at.data() + (places.begin - first), places.size());
-          });
-        }
-        for (std::int64_t q = wanted.begin; q < wanted.end; ++q) {
-          to[at[static_cast<std::size_t>(q - first)]] += given[p * across + q];
-        }
-      }
-    }
+  const bool is_two = window == 2 && stride == 2;
+  const bool writes_all = is_two && padding == 0 && shape.height % 2 == 0 && shape.width % 2 == 0 &&
+                          places_across() >= fewest_lanes;
+  if (!writes_all) {
+    std::fill_n(dx + planes.begin * shape.pixels(), planes.size() * shape.pixels(), 0.0F);
   }
+  each_line(
+      planes,
+      [&](const Line& line, Range within) {
+        const float* given = dy + line.places + within.begin;
+        const float* from = x + first_seen(line, within.begin);
+        float* to = dx + first_seen(line, within.begin);
+        if (is_two && line.rows.size() == 2) {
+          in_blocks(*this, from, 2, within.size(),
+                    [&](const auto& block, std::int64_t first) { block.store_gradients(given + first, to + 2 * first); });
+          return;
+        }
+        std::array<std::int32_t, 16> offsets;
+        std::int64_t done = 0;  // a block may begin with windows of the one before
+        in_blocks(*this, from, line.rows.size(), within.size(), [&](const auto& block, std::int64_t first) {
+          for (const std::int64_t end = first + block.store_offsets(offsets.data()); done < end; ++done) {
+            to[first * stride + offsets[static_cast<std::size_t>(done - first)]] += given[done];
+          }
+        });
+      },
+      [&](const Line& line, std::int64_t q) {
+        const Largest found(x + line.image, shape.width, line.rows, seen(q, shape.width));
+        dx[line.image + found.offset] += dy[line.places + q];
+      });
 }
 
 void average_pool(const ImageShape& shape, const float* x, float* y, Range planes) {

@@ -52,10 +52,23 @@ struct Pool {
  private:
   /// Of `extent` indices those that the window sees at a place.
   Range seen(std::int64_t place, std::int64_t extent) const;
-  /// Calls `visit(pixel, places)` for each column of the window that lies in the image at some of the wanted places of a line:
-  /// `pixel` is what the first of them sees of this row.
-  template <typename Visit>
-  void each_column(std::int64_t row, Range wanted, const Visit& visit) const;
+  /// The places of a line at which the window does not reach beyond the image's left or right edge.
+  Range whole_across() const;
+
+  /// A line of places side by side.
+  struct Line {
+    std::int64_t places;  // the offset of the first of them
+    std::int64_t image;   // that of the plane that they see
+    Range rows;           // what they see of it
+  };
+  /// The offset of what the window sees first at one of the places that `whole_across` names.
+  std::int64_t first_seen(const Line& line, std::int64_t q) const {
+    return line.image + line.rows.begin * shape.width + q * stride - padding;
+  }
+  /// For each line of some planes calls `inner(line, places)` once for the places of `whole_across`, and `edge(line, q)` for each
+  /// other one. From left to right, so that sums have one order.
+  template <typename Inner, typename Edge>
+  void each_line(Range planes, const Inner& inner, const Edge& edge) const;
 };
 
 void average_pool(const ImageShape& shape, const float* x, float* y, Range planes);

@@ -10,6 +10,7 @@
 #include "baton/base/memory.h"
 #include "baton/base/stop.h"
 #include "baton/exec/backend/cpu/generated_product.h"
+#include "baton/exec/backend/cpu/transpose.h"
 
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -192,73 +193,6 @@ void prefetch_part(std::int64_t step, std::int64_t steps, std::int64_t rows, con
   }
 }
 
-#if defined(__AVX__)
-/// Eight rows of eight, one row a register.
-struct Square {
-  __m256 row[8];
-};
-
-void transpose(Square& square) {
-  __m256* r = square.row;
-  __m256 s[8];
-  for (std::size_t i = 0; i < 8; i += 2) {
-    s[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-    s[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-  }
-  for (std::size_t i = 0; i < 8; i += 4) {
-    r[i] = _mm256_shuffle_ps(s[i], s[i + 2], 0x44);
-    r[i + 1] = _mm256_shuffle_ps(s[i], s[i + 2], 0xEE);
-    r[i + 2] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0x44);
-    r[i + 3] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0xEE);
-  }
-  for (std::size_t i = 0; i < 4; ++i) {
-    s[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
-    s[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
-  }
-  std::copy_n(s, 8, r);
-}
-#endif
-
-/// to[column][row] = from[row][column], and zero where a gate, laid out like `to`, is not above zero.
-template <bool gated>
-void transpose(std::int64_t rows, std::int64_t columns, const float* from, std::int64_t from_stride, float* to,
-               std::int64_t to_stride, const float* gate = nullptr) {
-  const auto move = [&](std::int64_t row, std::int64_t column) {
-    const float value = from[row * from_stride + column];
-    to[column * to_stride + row] = gated && !(gate[column * to_stride + row] > 0.0F) ? 0.0F : value;
-  };
-  std::int64_t whole_rows = 0;
-  std::int64_t whole_columns = 0;
-#if defined(__AVX__)
-  whole_rows = rows / 8 * 8;
-  whole_columns = columns / 8 * 8;
-  // Lines of `to` are finished one after the other: a power of two as stride would let halves evict each
-  // other.
-  for (std::int64_t column = 0; column < whole_columns; column += 8) {
-    for (std::int64_t row = 0; row < whole_rows; row += 8) {
-      Square square;
-      for (std::int64_t i = 0; i < 8; ++i) {
-        square.row[i] = _mm256_loadu_ps(from + (row + i) * from_stride + column);
-      }
-      transpose(square);
-      for (std::int64_t i = 0; i < 8; ++i) {
-        const std::int64_t place = (column + i) * to_stride + row;
-        if constexpr (gated) {
-          const __m256 shut = _mm256_cmp_ps(_mm256_loadu_ps(gate + place), _mm256_setzero_ps(), _CMP_NGT_UQ);
-          square.row[i] = _mm256_andnot_ps(shut, square.row[i]);
-        }
-        _mm256_storeu_ps(to + place, square.row[i]);
-      }
-    }
-  }
-#endif
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t column = row < whole_rows ? whole_columns : 0; column < columns; ++column) {
-      move(row, column);
-    }
-  }
-}
-
 /// Packs pieces of the columns of a row-major matrix transposed, [row block][piece][column][row], each
 /// block's rows filled up with zeros to the count that `padded` gives.
 template <typename Padded>
@@ -275,7 +209,8 @@ void pack_transposed(std::int64_t rows, Pieces columns, Range pieces, const floa
       for (std::int64_t piece = pieces.begin; piece < pieces.end; ++piece) {
         float* to = packed + block * tile * columns.extent + piece * tile * stride + row;
         const std::int64_t width = columns.width(piece);
-        transpose<false>(part, width, from + (block * tile + row) * columns.extent + piece * tile, columns.extent, to, stride);
+        copy_transposed<false>(part, width, from + (block * tile + row) * columns.extent + piece * tile, columns.extent, to,
+                               stride);
         if (!end || stride == block_rows) {
           continue;
         }
@@ -495,7 +430,7 @@ void LinearBackwardInput::run_panel(std::int64_t rows, const float* dy, const fl
         product(a, b, sum, next);
       }
       if (last == out_.count()) {
-        const auto finish = mask_ ? transpose<true> : transpose<false>;
+        const auto finish = mask_ ? copy_transposed<true> : copy_transposed<false>;
         finish(width, block_rows, sum, padded_rows(block_rows), dx + place, in_.extent, mask_ ? mask_x + place : nullptr);
       }
     }

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace baton::exec::cpu {
+
+/// A sum in double precision of many terms. It is kept as several running sums, always the same ones: wide enough for vectors, the
+/// same bits on every machine.
+class LaneSums {
+ public:
+  /// Adds `term(i)` of each of `count` indices.
+  template <typename Term>
+  void add(std::int64_t count, const Term& term) {
+    std::int64_t i = 0;
+    for (; i + width <= count; i += width) {
+      for (std::int64_t lane = 0; lane < width; ++lane) {
+        sums_[static_cast<std::size_t>(lane)] += term(i + lane);
+      }
+    }
+    for (std::int64_t lane = 0; i < count; ++i, ++lane) {
+      sums_[static_cast<std::size_t>(lane)] += term(i);
+    }
+  }
+  double total() const {
+    std::array<double, width> sums = sums_;
+    for (std::size_t half = width / 2; half > 0; half /= 2) {
+      for (std::size_t lane = 0; lane < half; ++lane) {
+        sums[lane] += sums[lane + half];
+      }
+    }
+    return sums[0];
+  }
+
+ private:
+  static constexpr std::int64_t width = 16;
+  std::array<double, width> sums_{};
+};
+
+/// The sum of `term(i)` over `count` indices.
+template <typename Term>
+double lane_sum(std::int64_t count, const Term& term) {
+  LaneSums sums;
+  sums.add(count, term);
+  return sums.total();
+}
+
+}  // namespace baton::exec::cpu
