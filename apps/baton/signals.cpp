@@ -35,8 +35,8 @@ constexpr int same_ms = 100;
 
 std::array<int, 2> signal_pipe{-1, -1};  // a pipe, through which the handler tells the thread
 std::atomic<int> first_signal{0};        // as its number; 0: none yet
-std::atomic<bool> winding_up{false};
-std::atomic<int> kept_now{0};
+std::atomic<bool> saving_after_stop{false};
+std::atomic<int> open_saves{0};
 std::atomic<int> pipe_writes{0};
 std::mutex words_mutex;
 std::string last_words;
@@ -96,7 +96,7 @@ void serve(int limit_ms) {
     second = next_signal(limit_ms - grace_ms);
   }
   int waited_ms = 0;
-  while (!second && (winding_up || kept_now > 0) && waited_ms < reader_ms) {
+  while (!second && (saving_after_stop || open_saves > 0) && waited_ms < reader_ms) {
     second = next_signal(poll_ms);
     waited_ms = pipe_writes > 0 ? waited_ms + poll_ms : 0;
   }
@@ -137,7 +137,7 @@ void watch_for_signals(bool several_ranks) {
 
 bool Interrupt::asked() const { return asked_to_stop(); }
 
-void Interrupt::begin_saving() const { winding_up = asked_to_stop(); }
+void Interrupt::begin_saving() const { saving_after_stop = asked_to_stop(); }
 
 int Interrupt::exit_code() const { return 128 + (first_signal == 0 ? SIGINT : first_signal.load()); }
 
@@ -150,8 +150,8 @@ int Interrupt::exit_code_anywhere(ranks::World& world) const {
   return code;
 }
 
-SaveGuard::SaveGuard() { ++kept_now; }
-SaveGuard::~SaveGuard() { --kept_now; }
+SaveGuard::SaveGuard() { ++open_saves; }
+SaveGuard::~SaveGuard() { --open_saves; }
 
 PipeWrite::PipeWrite() { ++pipe_writes; }
 PipeWrite::~PipeWrite() { --pipe_writes; }

@@ -31,11 +31,11 @@ struct RendezvousAddress {
   std::vector<std::string> addresses;
 };
 
-std::string pack(const RendezvousAddress& invitation) {
+std::string pack(const RendezvousAddress& meeting_point) {
   ranks::Packer packer;
-  packer.add(invitation.token).add(invitation.port).add_text(invitation.host);
-  packer.add(static_cast<std::uint32_t>(invitation.addresses.size()));
-  for (const std::string& address : invitation.addresses) {
+  packer.add(meeting_point.token).add(meeting_point.port).add_text(meeting_point.host);
+  packer.add(static_cast<std::uint32_t>(meeting_point.addresses.size()));
+  for (const std::string& address : meeting_point.addresses) {
     packer.add_text(address);
   }
   return packer.bytes();
@@ -43,16 +43,16 @@ std::string pack(const RendezvousAddress& invitation) {
 
 RendezvousAddress unpack(const std::string& words) {
   ranks::Unpacker unpacker(words);
-  RendezvousAddress invitation;
-  invitation.token = unpacker.take<std::uint64_t>();
-  invitation.port = unpacker.take<std::uint16_t>();
-  invitation.host = unpacker.take_text();
+  RendezvousAddress meeting_point;
+  meeting_point.token = unpacker.take<std::uint64_t>();
+  meeting_point.port = unpacker.take<std::uint16_t>();
+  meeting_point.host = unpacker.take_text();
   const auto count = unpacker.take<std::uint32_t>();
   for (std::uint32_t a = 0; a < count && unpacker.good(); ++a) {
-    invitation.addresses.push_back(unpacker.take_text());
+    meeting_point.addresses.push_back(unpacker.take_text());
   }
   check(unpacker.good(), "the address that rank 0 sent cannot be read");
-  return invitation;
+  return meeting_point;
 }
 
 std::uint64_t random_token() {
@@ -134,14 +134,14 @@ class Host {
   int missing_;
 };
 
-Connection reach(const RendezvousAddress& invitation, int rank) {
+Connection reach(const RendezvousAddress& meeting_point, int rank) {
   std::vector<Connection> tries;
   std::string list;
-  for (const std::string& address : invitation.addresses) {
+  for (const std::string& address : meeting_point.addresses) {
     list += (list.empty() ? "" : ", ") + address;
-    if (Socket socket = begin_connect(address, invitation.port); socket.open()) {
+    if (Socket socket = begin_connect(address, meeting_point.port); socket.open()) {
       tries.emplace_back(std::move(socket), largest_frame_of_a_stranger);
-      tries.back().send(hello, ranks::Packer().add(invitation.token).bytes());
+      tries.back().send(hello, ranks::Packer().add(meeting_point.token).bytes());
     }
   }
   const Nanoseconds end = deadline();
@@ -158,10 +158,10 @@ Connection reach(const RendezvousAddress& invitation, int rank) {
       tries[t].flush();
       tries[t].receive();
       const std::optional<Frame> frame = tries[t].next();
-      if (frame && frame->kind == welcome && ranks::Unpacker(frame->payload).take<std::uint64_t>() == invitation.token) {
+      if (frame && frame->kind == welcome && ranks::Unpacker(frame->payload).take<std::uint64_t>() == meeting_point.token) {
         tries[t].set_largest(largest_frame);
         tries[t].send(
-            join, ranks::Packer().add(invitation.token).add(rank).add(static_cast<int>(getpid())).add_text(host_name()).bytes());
+            join, ranks::Packer().add(meeting_point.token).add(rank).add(static_cast<int>(getpid())).add_text(host_name()).bytes());
         return std::move(tries[t]);
       }
     }
@@ -170,7 +170,7 @@ Connection reach(const RendezvousAddress& invitation, int rank) {
   throw failure(
       "rank {} on {} cannot reach rank 0 at port {} of any of {}: let it through, or run without a watch by "
       "--patience 0",
-      rank, host_name(), invitation.port, list);
+      rank, host_name(), meeting_point.port, list);
 }
 
 }  // namespace
@@ -178,13 +178,13 @@ Connection reach(const RendezvousAddress& invitation, int rank) {
 std::vector<PeerConnection> rendezvous(int rank, int size, const std::function<std::string(const std::string& words)>& broadcast) {
   if (rank == 0) {
     const Listening listening = listen_anywhere();
-    const RendezvousAddress invitation{random_token(), listening.port, host_name(), own_addresses()};
-    broadcast(pack(invitation));
-    return Host(invitation.token, size).receive_all(listening);
+    const RendezvousAddress meeting_point{random_token(), listening.port, host_name(), own_addresses()};
+    broadcast(pack(meeting_point));
+    return Host(meeting_point.token, size).receive_all(listening);
   }
-  const RendezvousAddress invitation = unpack(broadcast({}));
+  const RendezvousAddress meeting_point = unpack(broadcast({}));
   std::vector<PeerConnection> met(static_cast<std::size_t>(size));
-  met[0] = {reach(invitation, rank), fmt::format("rank 0 (on {})", invitation.host)};
+  met[0] = {reach(meeting_point, rank), fmt::format("rank 0 (on {})", meeting_point.host)};
   return met;
 }
 

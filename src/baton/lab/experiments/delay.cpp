@@ -78,7 +78,7 @@ std::string on_the_step(const std::vector<Record>& rows) {
 }
 
 /// What the speedup would be if only the delay were added to the times of the least delay: (c + d) / (c_n + d).
-double lawful_speedup(const Record& base, const Record& wide, const Record& row) {
+double amdahl_speedup(const Record& base, const Record& wide, const Record& row) {
   const double more = (number(row, key::delay_ms) - number(wide, key::delay_ms)) * 1e6;
   return (number(base, key::time_per_step_ns) + more) / (number(wide, key::time_per_step_ns) + more);
 }
@@ -153,15 +153,15 @@ std::string linear_or_not(const std::vector<Record>& rows) {
   if (base.empty()) {
     return "";
   }
-  std::vector<std::string> lawful;
+  std::vector<std::string> by_amdahl;
   std::vector<std::string> measured;
   double worst = 0;
   bool beyond = false;  // whether the worst is beyond the noise
   for (const Record& row : wide) {
-    const double law = lawful_speedup(base.front(), wide.front(), row);
-    lawful.push_back(ratio_text(law));
+    const double expected = amdahl_speedup(base.front(), wide.front(), row);
+    by_amdahl.push_back(ratio_text(expected));
     measured.push_back(ratio_text(number(row, key::speedup)));
-    const double off = std::abs(number(row, key::speedup) / law - 1);
+    const double off = std::abs(number(row, key::speedup) / expected - 1);
     const std::vector<Record> own_base = where(base, key::delay_ms, row[key::delay_ms]);
     if (off > worst && !own_base.empty()) {
       const double more = (number(row, key::delay_ms) - number(wide.front(), key::delay_ms)) * 1e6;
@@ -170,7 +170,7 @@ std::string linear_or_not(const std::vector<Record>& rows) {
     worst = std::max(worst, off);
   }
   const auto slope = [&](const Record& from, const Record& to) {  // of the formula
-    return (lawful_speedup(base.front(), wide.front(), to) - lawful_speedup(base.front(), wide.front(), from)) /
+    return (amdahl_speedup(base.front(), wide.front(), to) - amdahl_speedup(base.front(), wide.front(), from)) /
            (number(to, key::delay_ms) - number(from, key::delay_ms));
   };
   const double first = slope(wide[0], wide[1]);
@@ -185,7 +185,7 @@ std::string linear_or_not(const std::vector<Record>& rows) {
       : line.r2 < 0.98 ? "Step time is roughly linear"
                        : "Step time is linear",
       to_text(time_of(base.front())), text(base.front(), key::devices), to_text(time_of(wide.front())),
-      devices_text(wide.front()[key::devices]), listing(lawful), listing([&] {
+      devices_text(wide.front()[key::devices]), listing(by_amdahl), listing([&] {
         std::vector<std::string> delays;
         for (const Record& row : wide) {
           delays.push_back(text(row, key::delay_ms));
@@ -206,9 +206,9 @@ struct Fractions {
   struct One {
     double delay = 0;
     double fitted = 0;
-    double lawful = 0;   // (s₀c + d)/(c + d)
-    double own = 0;      // d/(c + d): what the delay alone is of the step on one device
-    double speedup = 0;  // on the most devices that were fitted
+    double by_amdahl = 0;  // (s₀c + d)/(c + d)
+    double own = 0;        // d/(c + d): what the delay alone is of the step on one device
+    double speedup = 0;    // on the most devices that were fitted
   };
   std::vector<One> more;        // with more than the least delay
   std::optional<double> least;  // delay
@@ -242,7 +242,7 @@ Fractions fractions(const std::vector<Record>& rows) {
     const double d = (delay - *found.least) * 1e6;
     found.more.push_back({.delay = delay,
                           .fitted = fitted,
-                          .lawful = (found.serial * found.c + d) / (found.c + d),
+                          .by_amdahl = (found.serial * found.c + d) / (found.c + d),
                           .own = d / (found.c + d),
                           .speedup = number(most, key::speedup)});
   }
@@ -283,7 +283,7 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
   double apart = 0;
   bool beyond = false;
   for (const Fractions::One& one : all.more) {
-    apart = std::max(apart, std::abs(one.lawful - one.fitted));
+    apart = std::max(apart, std::abs(one.by_amdahl - one.fitted));
     beyond = beyond || !findings::is_share(one.fitted);
   }
   return fmt::format(
@@ -291,7 +291,7 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
       "d): "
       "{} for d = {} ms. Fits give {}{}: {}.",
       without, percent(all.serial), duration_text(all.c),
-      of_each(all, [](const Fractions::One& one) { return percent(one.lawful); }), delays,
+      of_each(all, [](const Fractions::One& one) { return percent(one.by_amdahl); }), delays,
       of_each(all, [](const Fractions::One& one) { return percent(one.fitted); }), simulated ? " (simulated)" : "",
       apart < 0.0005 ? "equal"
                      : fmt::format("at most {:.1f} points apart{}{}", 100 * apart,
