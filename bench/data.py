@@ -40,13 +40,14 @@ def main():
         if args.gpu:
             data = str(pathlib.Path(folder) / "tokens.bin")
             write_tokens(data)
-            job = ["--model", "gpt2", "--batch", "8", "--precision", "bf16", "--devices", "cuda:0"]
+            job, evaluation = ["--model", "gpt2:vocab=50304", "--batch", "16", "--precision", "bf16", "--devices", "cuda:0"], []
         else:
             data = "/usr/share/datasets/fashion-mnist"
             job = ["--model", "cnn:32-64,image=28,channels=1,classes=10", "--batch", "64", "--devices", "cpu"]
+            evaluation = ["--eval-every", args.steps]  # it has a test part: once, after the steps
         times, waited = {"memory": [], "files": []}, []
         for _ in range(args.rounds):
-            for kind, flags in (("memory", []), ("files", ["--data", data, "--eval-every", args.steps])):
+            for kind, flags in (("memory", []), ("files", ["--data", data, *evaluation])):
                 result = run_json([args.baton, "train", *job, "--steps", args.steps, "--warmup", "20", "--json", "-", *flags])
                 times[kind].append(result["time_per_step_ns"])
                 if flags:

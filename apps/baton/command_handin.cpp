@@ -279,7 +279,21 @@ class Runs {
   const Interrupt& interrupt_;
 };
 
-fs::path open_folder(const HandinWords& words, const std::string& sheet) {
+/// In a hand-in's folder, what it is of: "hw1 C".
+constexpr const char* sheet_file = "records/sheet.txt";
+
+std::string sheet_in(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(folder / sheet_file, error)) {
+    return "";
+  }
+  std::string text = read_file(folder / sheet_file, "the name of a hand-in's sheet", Bytes(1 << 10));
+  text.erase(std::min(text.find('\n'), text.size()));
+  return text;
+}
+
+/// `option` of the sheet with a space before it, or nothing.
+fs::path open_folder(const HandinWords& words, const std::string& sheet, const std::string& option) {
   fs::path folder = words.out.empty() ? fs::path("handin-" + sheet) : fs::path(words.out);
   std::error_code error;
   if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
@@ -288,10 +302,15 @@ fs::path open_folder(const HandinWords& words, const std::string& sheet) {
   if (!words.resume && fs::is_directory(folder, error) && !fs::is_empty(folder, error)) {
     throw usage_error("{} exists already: continue it with --resume, or give another folder with --out", folder.string());
   }
-  fs::create_directories(folder, error);
+  if (const std::string held = sheet_in(folder); !held.empty() && held != sheet + option) {
+    throw usage_error("{} holds the hand-in of {}: {}give another folder with --out", folder.string(), held,
+                      held.starts_with(sheet + " ") ? fmt::format("give --option {}, or ", held.substr(sheet.size() + 1)) : "");
+  }
+  fs::create_directories(folder / "records", error);
   if (error) {
     throw usage_error("the folder {} cannot be made: {}", folder.string(), error.message());
   }
+  write_whole(folder / sheet_file, sheet + option + "\n");
   std::string page = (folder / "handin.html").string();
   settle_outputs({&page});
   return folder;
@@ -390,7 +409,7 @@ void hand_in(const HandinWords& words, int& exit_code) {
   const bool simulates = !words.cluster.empty();
   ResultSource first = simulates ? simulated_place(words, words.cluster, preset)
                                  : measured_place(words, words.devices.empty() ? "cpu" : words.devices, preset);
-  const fs::path folder = open_folder(words, sheet.id);
+  const fs::path folder = open_folder(words, sheet.id, option.empty() ? "" : " " + option);
   const FolderLock lock(
       folder,
       fmt::format("another run writes its hand-in to {}: wait for its end, or give another folder with --out", folder.string()));
@@ -471,6 +490,9 @@ void hand_in(const HandinWords& words, int& exit_code) {
   } else {
     fmt::print("handin.pdf has {} page{}{}\n", print.pages, print.pages == 1 ? "" : "s",
                print.pages > sheet.most_pages ? fmt::format(", more than the {} that the sheet wants", sheet.most_pages) : "");
+  }
+  if (const std::string busy = sheet::busy_note(evidence); !busy.empty()) {
+    fmt::print("{}\n", busy);
   }
   fmt::print("Hand in: {}\n", (folder / archive).string());
 }

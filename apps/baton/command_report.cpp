@@ -100,6 +100,9 @@ std::string not_alike(const lab::Store& a, const lab::Store& b, const std::strin
 /// Two runs side by side, point by point.
 void compare(const std::string& first, const std::string& second, int& exit_code) {
   for (const std::string& folder : {first, second}) {
+    if (!fs::exists(folder)) {
+      throw usage_error("there is no {}: give two folders of results, or two JSON files of runs", folder);
+    }
     if (!fs::is_directory(folder)) {
       throw usage_error("{} is not a folder of results: baton lab writes them under runs/", folder);
     }

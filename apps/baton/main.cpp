@@ -180,6 +180,12 @@ void add_commands(CLI::App& program, int& exit_code) {
   end_chapter(program, "Help");
 }
 
+/// "baton handin --help", of the command that was being read.
+std::string help_of(const CLI::App& program) {
+  const std::vector<CLI::App*> commands = program.get_subcommands();
+  return commands.empty() ? "baton --help" : fmt::format("baton {} --help", commands.back()->get_name());
+}
+
 int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
   command_line() = called_as();
   for (int i = 1; i < argc; ++i) {
@@ -231,9 +237,9 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
     if (const std::size_t valued = said.find(" was given a disallowed flag override"); valued != std::string::npos) {
       said = fmt::format("--{} takes no value", said.substr(0, valued));
     }
-    return complain(fmt::format("{} (see baton --help)", said), 2);
+    return complain(fmt::format("{} (see {})", said, help_of(program)), 2);
   } catch (const CLI::ParseError& error) {
-    return complain(fmt::format("{} (see baton --help)", error.what()), 2);
+    return complain(fmt::format("{} (see {})", error.what(), help_of(program)), 2);
   }
 }
 

@@ -522,7 +522,7 @@ TEST_F(Cli, SaysThatThereIsNoCheckpointToGoOnFrom) {
 TEST_F(Cli, AFlagThatTakesNoValueIsNotGivenOne) {
   const Outcome outcome = run("train --model mlp:dim=8,depth=1 --checkpoint here --resume=5");
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_EQ(outcome.err, "baton: --resume takes no value (see baton --help)\n");
+  EXPECT_EQ(outcome.err, "baton: --resume takes no value (see baton train --help)\n");
 }
 
 TEST_F(Cli, ShowsWhatAnExperimentVariesInEachPreset) {

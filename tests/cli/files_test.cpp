@@ -285,6 +285,19 @@ TEST_F(Cli, TheArchiveOfAHandInIsWrittenThoughPrintingFails) {
   EXPECT_FALSE(fs::exists(folder_ / "H/handin.pdf"));
 }
 
+TEST_F(Cli, AHandInIsNotContinuedAsThatOfAnotherSheet) {
+  fs::create_directories(folder_ / "H/records");
+  std::ofstream(folder_ / "H/records/sheet.txt") << "hw1 C\n";
+  std::ofstream(folder_ / "H/handin.md") << "mine";
+  EXPECT_EQ(run("handin practical8 --cluster pcie-5 --out H --resume").err,
+            "baton: H holds the hand-in of hw1 C: give another folder with --out\n");
+  const Outcome outcome = run("handin hw1 --cluster pcie-5 --option B --out H --resume");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.err, "baton: H holds the hand-in of hw1 C: give --option C, or give another folder with --out\n");
+  EXPECT_EQ(contents(folder_ / "H/handin.md"), "mine");
+  EXPECT_EQ(run("handin").err.find("see baton handin --help") == std::string::npos, false);
+}
+
 TEST_F(Cli, AReportAndAComparisonSayWhichRecordsAreLeftOut) {
   for (const char* out : {"A", "B"}) {
     ASSERT_EQ(run(std::string("lab run strong-scaling --cluster pcie-5 --set devices=1,2 --out ") + out).code, 0);

@@ -185,11 +185,15 @@ TEST_F(Hostile, ResultsAreRefusedOrPassedOverInABoundedSpace) {
 }
 
 TEST_F(Hostile, TimesKeptBetweenCallsMayBeAnything) {
-  ASSERT_EQ(run("simulate --model mlp:2-1 --batch 2").code, 0);
   fs::path kept;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_ / "cache/baton")) {
-    kept = entry.path();
+  for (int tries = 0; tries < 10 && kept.empty(); ++tries) {  // times that other work disturbed are not kept
+    ASSERT_EQ(run("simulate --model mlp:2-1 --batch 2").code, 0);
+    std::error_code none_kept;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder_ / "cache/baton", none_kept)) {
+      kept = entry.path();
+    }
   }
+  ASSERT_FALSE(kept.empty());
   const std::string whole = contents(kept);
   ASSERT_FALSE(whole.empty());
   const std::string machine = whole.substr(0, whole.find("\"created\""));

@@ -544,7 +544,10 @@ def first_split(rows, v):
     one = 32 * 2000 * 4  # a batch of 32 rows of the first layer's outputs
     v.add("bytes", one, row["sent_bytes"] - one)
     v.add("plain", 0, 1, row["devices"], *row["losses"][:5])
-    v.add("time", row["transfer_ns"], row["forward_ns"], row["output_ns"], row["overlap_ns"], row[T])
+    v.add("time", row["transfer_ns"], row["forward_ns"], row["output_ns"], row["overlap_ns"], row["overlap_backward_ns"], row[T])
+    v.add("time", row["transfer_low_ns"], row["transfer_high_ns"])
+    v.add("plain", row["traced_steps"])
+    assert row["transfer_low_ns"] <= row["transfer_ns"] <= row["transfer_high_ns"]
     v.add("share", row["transfer_ns"] / row["forward_ns"])
     v.add("bytes", *(device["peak_bytes"] for device in row["device_list"]))
     for line in row["log"]:  # made of the events of the trace, which the records do not have

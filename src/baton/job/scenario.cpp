@@ -106,13 +106,16 @@ cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsF
 }
 
 trace::StepTrace imagined_step(const plan::Plan& plan, const cluster::Cluster& cluster, const sim::StandsFor& stands_for,
-                               const WhatIf& what_if, const cost::Software& software, const Duration& own) {
+                               const WhatIf& what_if, const cost::Software& software, const Duration& own, cost::KeptTimes* kept) {
   const cluster::Cluster other = changed(cluster, what_if);
   const cluster::Cluster written = written_out(other, stands_for);
   const cost::Roofline roofline(written, software);
   const OwnCost with_own(own, roofline);
   const cost::CostModel& costs = own ? static_cast<const cost::CostModel&>(with_own) : roofline;
-  return sim::simulate(plan, other, cost::Scaled(costs, what_if.compute, what_if.link), stands_for);
+  if (kept == nullptr) {
+    return sim::simulate(plan, other, cost::Scaled(costs, what_if.compute, what_if.link), stands_for);
+  }
+  return sim::simulate(plan, other, cost::Scaled(cost::Kept(costs, *kept), what_if.compute, what_if.link), stands_for);
 }
 
 std::string changed_origin(const std::string& origin, const JobSpec& spec) {
@@ -163,14 +166,16 @@ Scenario::Scenario(const JobSpec& spec)
         require_rates(spec_, request_, software_);  // what a plan breaks is said first, as by `baton simulate`
         return laid;
       }()),
-      step_(imagined_step(laid_.plan, cluster_, laid_.stands_for, what_if_, software_)),
+      step_(imagined_step(laid_.plan, cluster_, laid_.stands_for, what_if_, software_, {}, &kept_)),
       study_(laid_.plan, laid_.copies(), trace::Origin::simulated) {
   study_.add(step_);
 }
 
 std::vector<Sensitivity> Scenario::sensitivities() const {
   return job::sensitivities(
-      [&](const WhatIf& what_if) { return imagined_step(laid_.plan, cluster_, laid_.stands_for, what_if, software_).duration; },
+      [&](const WhatIf& what_if) {
+        return imagined_step(laid_.plan, cluster_, laid_.stands_for, what_if, software_, {}, &kept_).duration;
+      },
       what_if_, step_.duration);
 }
 

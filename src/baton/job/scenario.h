@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "baton/cost/kept_times.h"
 #include "baton/cost/software.h"
 #include "baton/job/spec.h"
 #include "baton/job/study.h"
@@ -54,9 +55,10 @@ cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsF
 using Duration = std::function<Nanoseconds(const plan::Plan& plan, TaskId task)>;
 
 /// A step on a machine that is not here, with the figures of its file, changed as `what_if` says. `own` replaces the times of
-/// computing tasks.
+/// computing tasks. `kept` holds the times of tasks, for further steps of the same plan by the same software.
 trace::StepTrace imagined_step(const plan::Plan& plan, const cluster::Cluster& cluster, const sim::StandsFor& stands_for,
-                               const WhatIf& what_if, const cost::Software& software, const Duration& own = {});
+                               const WhatIf& what_if, const cost::Software& software, const Duration& own = {},
+                               cost::KeptTimes* kept = nullptr);
 /// The formula of its times and where they come from, and of any times if the job asks for a change.
 std::string imagined_origin(const cluster::Cluster& cluster, const JobSpec& spec, const cost::Software& software);
 std::string changed_origin(const std::string& origin, const JobSpec& spec);
@@ -97,6 +99,7 @@ class Scenario {
   cost::Software software_;
   strategy::Request request_;
   LaidOutPlan laid_;
+  mutable cost::KeptTimes kept_;  // of the plan's tasks
   trace::StepTrace step_;
   Study study_;
 };

@@ -213,6 +213,9 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
     result.answers.push_back({experiment.questions[q].id, experiment.questions[q].text, joint_answer(groups, q)});
   }
   result.trained = trained_line(result.rows);
+  if (std::string sentence = few_instances_finding(result.rows); !sentence.empty()) {
+    result.details.push_back(std::move(sentence));
+  }
   append(result.details, joint_details(groups));
   append(result.details, part_slowdown_findings(result.rows));
   if (std::string sentence = other_processes_finding(result.rows); !sentence.empty()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "baton/findings/median.h"
@@ -23,6 +24,73 @@ constexpr std::array<const char*, 11> value_keys{
 constexpr std::array<job::Key<std::int64_t>, 2> summed_keys{key::steps_timed, key::warmup};
 
 bool is_time(const Record& record) { return number(record, key::time_per_step_ns, 0.0) > 0; }
+
+bool has_spread(const Record& record) {
+  return record.has(key::mean_ns) && record.has(key::std_ns) && record.has(key::min_ns) && record.has(key::max_ns) &&
+         record.value(key::steps_timed, 0) > 0 && !record.value(key::quantiles_ns, {}).empty();
+}
+
+/// A step time that stands for several steps.
+struct Weighed {
+  std::int64_t time;
+  double steps;
+};
+
+/// The times below which these shares of all steps lie, each in the middle of what it stands for.
+std::vector<std::int64_t> quantiles_of(std::vector<Weighed> times, const std::vector<double>& shares) {
+  std::sort(times.begin(), times.end(), [](const Weighed& a, const Weighed& b) { return a.time < b.time; });
+  const double all = std::accumulate(times.begin(), times.end(), 0.0,
+                                     [](double sum, const Weighed& one) { return sum + one.steps; });
+  std::vector<std::int64_t> found;
+  for (const double share : shares) {
+    double below = 0;
+    std::size_t at = 0;
+    while (at + 1 < times.size() && below + times[at].steps <= share * all) {
+      below += times[at++].steps;
+    }
+    found.push_back(times[at].time);
+  }
+  return found;
+}
+
+/// How step times scatter, over the steps of all instances: those of one are few, and say nothing of how instances differ.
+void pool_spreads(const std::vector<Record>& records, Record& merged) {
+  double steps = 0;
+  double sum = 0;
+  double squares = 0;
+  Nanoseconds least(std::numeric_limits<std::int64_t>::max());
+  Nanoseconds most(0);
+  std::vector<Weighed> times;
+  for (const Record& record : records) {
+    const auto own = static_cast<double>(record[key::steps_timed]);
+    const std::vector<std::int64_t> quantiles = record[key::quantiles_ns];
+    steps += own;
+    sum += own * number(record, key::mean_ns);
+    least = std::min(least, record[key::min_ns]);
+    most = std::max(most, record[key::max_ns]);
+    for (const std::int64_t time : quantiles) {
+      times.push_back({time, own / static_cast<double>(quantiles.size())});
+    }
+  }
+  const double mean = sum / steps;
+  for (const Record& record : records) {
+    const auto own = static_cast<double>(record[key::steps_timed]);
+    squares += (own - 1) * std::pow(number(record, key::std_ns), 2) + own * std::pow(number(record, key::mean_ns) - mean, 2);
+  }
+  const std::size_t kept = std::min<std::size_t>(times.size(), 50);
+  std::vector<double> shares;
+  for (std::size_t q = 0; q < kept; ++q) {
+    shares.push_back((static_cast<double>(q) + 0.5) / static_cast<double>(kept));
+  }
+  const std::vector<std::int64_t> ends = quantiles_of(times, {0.05, 0.95});
+  merged.set_number(key::mean_ns, mean);
+  merged.set_number(key::std_ns, std::sqrt(squares / std::max(1.0, steps - 1)));
+  merged.set(key::min_ns, least);
+  merged.set(key::max_ns, most);
+  merged.set(key::p5_ns, Nanoseconds(ends[0]));
+  merged.set(key::p95_ns, Nanoseconds(ends[1]));
+  merged.set(key::quantiles_ns, quantiles_of(times, shares));
+}
 
 }  // namespace
 
@@ -72,6 +140,9 @@ Record merge_instances(const std::vector<Record>& records) {
   merged.set(key::instances, static_cast<std::int64_t>(records.size()));
   if (!timed || merged.value(key::origin, "measured") == "simulated") {
     return merged;
+  }
+  if (std::all_of(records.begin(), records.end(), has_spread)) {
+    pool_spreads(records, merged);
   }
   std::vector<double> times;
   Json list = Json::array();

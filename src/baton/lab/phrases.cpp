@@ -116,6 +116,20 @@ std::string trained_line(const std::vector<Record>& rows) {
   return line;
 }
 
+std::string few_instances_finding(const std::vector<Record>& rows) {
+  std::int64_t fewest = usual_instances;
+  for (const Record& row : rows) {
+    if (!is_simulated(row) && row.has(key::time_per_step_ns)) {
+      fewest = std::min(fewest, row.value(key::instances, static_cast<std::int64_t>(usual_instances)));
+    }
+  }
+  return fewest >= static_cast<std::int64_t>(least_instances)
+             ? ""
+             : fmt::format("Points were measured in {} only, {} of the noise: --resume measures more.",
+                           fewest == 1 ? "one instance" : fmt::format("{} instances", fewest),
+                           fewest == 1 ? "which says nothing" : "which says little");
+}
+
 std::string other_processes_finding(const std::vector<Record>& rows) {
   std::size_t disturbed = 0;
   double most = 0;

@@ -40,6 +40,9 @@ std::string simulated_once(std::string answer);
 /// says.
 std::string trained_line(const std::vector<Record>& rows);
 
+/// What too few instances of points leave unknown, as after an interruption; empty if there are enough.
+std::string few_instances_finding(const std::vector<Record>& rows);
+
 /// That rows were measured beside such work (their `others_share`); empty if none was.
 std::string other_processes_finding(const std::vector<Record>& rows);
 

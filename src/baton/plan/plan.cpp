@@ -26,39 +26,59 @@ void Draft::rearrange(const std::vector<bool>& dropped, std::vector<std::vector<
   if (added == 0 && std::find(dropped.begin(), dropped.end(), true) == dropped.end()) {
     return;
   }
-  std::vector<Task> arranged;
-  arranged.reserve(tasks.size() + added);
+  // First where every task comes to stand, then the moves, within the list: plans have millions of tasks.
   std::vector<TaskId> place(tasks.size());
   std::vector<TaskId> latest(devices.size() * lane_count);
+  std::size_t count = 0;
   const auto latest_of = [&](const Task& task) -> TaskId& {
     return latest[task.device.index() * lane_count + static_cast<std::size_t>(task.lane)];
   };
-  const auto follow = [&](Task& task, std::size_t at) {
+  const auto settle = [&](Task& task, std::size_t at) {
     for (TaskId& id : task.after) {
       check(id.index() < at, "a task at place {} comes after task {}", at, id.value);
       id = place[id.index()];
     }
     std::erase_if(task.after, [](TaskId id) { return !id.valid(); });
+    latest_of(task) = TaskId(count++);
   };
-  const auto put = [&](std::size_t at) {
-    for (Task& task : behind[at]) {
-      follow(task, at);
-      latest_of(task) = TaskId(arranged.size());
-      arranged.push_back(std::move(task));
-    }
-  };
-  put(0);
-  for (std::size_t i = 0; i < tasks.size(); ++i) {
-    TaskId& before = latest_of(tasks[i]);
-    if (!dropped[i]) {
-      follow(tasks[i], i);
-      before = TaskId(arranged.size());
-      arranged.push_back(std::move(tasks[i]));
-    }
-    place[i] = before;
-    put(i + 1);
+  for (Task& task : behind.front()) {
+    settle(task, 0);
   }
-  tasks = std::move(arranged);
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (!dropped[i]) {
+      settle(tasks[i], i);
+    }
+    place[i] = latest_of(tasks[i]);
+    for (Task& task : behind[i + 1]) {
+      settle(task, i + 1);
+    }
+  }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (!dropped[i]) {
+      if (kept != i) {
+        tasks[kept] = std::move(tasks[i]);
+      }
+      ++kept;
+    }
+  }
+  if (tasks.capacity() < count) {
+    tasks.reserve(count + count / 4);
+  }
+  const std::size_t before = tasks.size();
+  tasks.resize(count);
+  std::size_t free = count;  // from here on all is in place
+  for (std::size_t i = before + 1; i-- > 0 && free > kept;) {
+    for (auto task = behind[i].rbegin(); task != behind[i].rend(); ++task) {
+      tasks[--free] = std::move(*task);
+    }
+    if (i > 0 && !dropped[i - 1]) {
+      --kept;
+      if (--free != kept) {
+        tasks[free] = std::move(tasks[kept]);
+      }
+    }
+  }
 }
 
 Plan::Plan(std::string title, std::vector<std::string> devices, std::vector<Buffer> buffers, std::vector<Task> tasks, Graph graph)

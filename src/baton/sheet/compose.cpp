@@ -142,22 +142,35 @@ std::string trained(const lab::Result& result) {
                      id == "timing" ? "0, and 1 in the third run" : fmt::format("{}", usual.seed));
 }
 
+std::string values_text(const std::vector<job::FieldValue>& values) {
+  std::string text;
+  for (const job::FieldValue& value : values) {
+    text += (text.empty() ? "" : ", ") + lab::word_of(value);
+  }
+  return text;
+}
+
 /// Axes of which the rows have fewer or smaller values than the sheet's own, in words.
 std::vector<std::string> reductions(const lab::Result& result) {
-  const auto list = [](const std::vector<job::FieldValue>& values) {
-    std::string text;
-    for (const job::FieldValue& value : values) {
-      text += (text.empty() ? "" : ", ") + lab::word_of(value);
-    }
-    return text;
-  };
   std::vector<std::string> out;
   for (const lab::Axis& axis : result.experiment->axes) {
     if (result.preset == lab::Preset::quick && axis.quick != axis.full) {
-      out.push_back(fmt::format("{} {} instead of {}", axis.name, list(axis.quick), list(axis.full)));
+      out.push_back(fmt::format("{} {} instead of {}", axis.name, values_text(axis.quick), values_text(axis.full)));
     }
   }
   return out;
+}
+
+/// ", dim 512": of two results of different sizes those of one, as far as its table does not show them.
+std::string sizes_of(const lab::Result& result, const lab::Result& other, const std::vector<std::string>& columns) {
+  std::string sizes;
+  for (const lab::Axis& axis : result.experiment->axes) {
+    const bool shown = std::find(columns.begin(), columns.end(), axis.name) != columns.end();
+    if (result.preset != other.preset && axis.quick != axis.full && !shown) {
+      sizes += fmt::format(", {} {}", axis.name, values_text(result.preset == lab::Preset::quick ? axis.quick : axis.full));
+    }
+  }
+  return sizes;
 }
 
 /// The result of an experiment, if the source has it.
@@ -528,9 +541,10 @@ Section section_of(const Task& task, const Evidence& evidence) {
       }
       const std::string origin = !both ? "" : source->simulated ? "simulated" : "measured";
       if (!task.columns.empty()) {
-        grids.row.push_back(
-            grid_of(*result, task.columns,
-                    !both ? "" : fmt::format("{} ({})", source->simulated ? "Simulated" : "Measured", source->devices)));
+        grids.row.push_back(grid_of(*result, task.columns,
+                                    !both ? ""
+                                          : fmt::format("{} ({}){}", source->simulated ? "Simulated" : "Measured", source->devices,
+                                                        sizes_of(*result, result == first ? *beside : *first, task.columns))));
       }
       const std::vector<Record> rows = measured_rows(*result);
       for (const std::vector<std::string>* keys : {&task.columns, &task.gpu_columns}) {
@@ -698,6 +712,17 @@ Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, st
   return grid;
 }
 
+std::string busy_note(const Evidence& evidence) {
+  std::vector<Record> rows;
+  for (const ResultSet* source : {&evidence.first, &evidence.beside}) {
+    for (const auto& [id, result] : source->results) {
+      const std::vector<Record> measured = source->simulated ? std::vector<Record>() : measured_rows(result);
+      rows.insert(rows.end(), measured.begin(), measured.end());
+    }
+  }
+  return lab::other_processes_finding(rows);
+}
+
 Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover& cover, const Evidence& evidence) {
   Document document{sheet.title, cover.name.empty() ? "Name: ____________________" : cover.name, cover.date, {}, {}};
   std::string note = fmt::format("Made with Baton by `{}`. {} on {}.", cover.command,
@@ -719,7 +744,9 @@ Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover
   }
   const std::string beside = evidence.beside.results.empty()
                                  ? ""
-                                 : fmt::format(" The same is shown beside them, simulated on {}.", evidence.beside.summary);
+                                 : fmt::format(" {} shown beside them, simulated on {}.",
+                                               larger_beside ? "The sheet's own sizes are" : "The same is",
+                                               evidence.beside.summary);
   const std::string more_than_cores =
       " What is marked * had more devices than cores: they took turns, so their times say what a split costs and not what it "
       "gains.";
@@ -734,6 +761,9 @@ Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover
     note += measured_beside_text(tasks, evidence) + (starred ? more_than_cores : "");
   }
   document.notes.push_back({note});
+  if (const std::string busy = busy_note(evidence); !busy.empty()) {
+    document.notes.push_back({busy});
+  }
   if (const std::set<std::int64_t> missing = missing_devices(evidence.first); !missing.empty()) {
     std::vector<std::string> counts;
     for (const std::int64_t count : missing) {

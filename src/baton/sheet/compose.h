@@ -37,6 +37,9 @@ struct Evidence {
   ResultSet beside = {};
 };
 
+/// What other processes did to the measured times; empty if nothing.
+std::string busy_note(const Evidence& evidence);
+
 /// The document of a sheet. Every number in it is of the evidence; a question that this does not answer says so.
 Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover& cover, const Evidence& evidence);
 

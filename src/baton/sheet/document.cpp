@@ -66,6 +66,8 @@ std::string markdown_grid(const Grid& grid) {
 
 /// How much further in the rest of a line of code stands that is too long.
 constexpr std::size_t wrapped_by = 4;
+/// Of a page's width.
+constexpr std::size_t most_columns_beside_a_picture = 6;
 
 // ---------------------------------------------------------------------------------------------- LaTeX
 
@@ -367,7 +369,9 @@ std::string to_html(const Document& document, const std::vector<int>& pages) {
                      },
                      [&](const Grids& grids) {
                        tall = !grids.row.empty() && grids.row.size() == 1 && grids.row[0].rows.size() > 8;
-                       figures = goes_on && (tall || std::get<Pictures>(section.blocks[b + 1]).row.size() == 1);
+                       // No picture fits beside a wide table, so a page may end between the two.
+                       const bool wide = grids.row.size() == 1 && grids.row[0].heading.size() > most_columns_beside_a_picture;
+                       figures = goes_on && !wide && (tall || std::get<Pictures>(section.blocks[b + 1]).row.size() == 1);
                        // Chromium tears a picture of such a row over two pages unless all of it stays on one.
                        out += figures && grids.row.size() == 1 ? "<div class=\"figures whole\">\n" : "<div class=\"figures\">\n";
                        for (const Grid& grid : grids.row) {

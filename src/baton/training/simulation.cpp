@@ -32,7 +32,7 @@ Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor st
 
 trace::StepTrace Simulation::step(const WhatIf& what_if) const {
   if (!calibration_) {
-    return job::imagined_step(plan_, job_.cluster(), stands_for_, what_if, job_.software(), job_.overrides().duration);
+    return job::imagined_step(plan_, job_.cluster(), stands_for_, what_if, job_.software(), job_.overrides().duration, &kept_);
   }
   const cluster::Cluster cluster = changed(job_.cluster(), what_if);
   const std::string where = calibration_->where();

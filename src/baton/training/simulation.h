@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "baton/cost/kept_times.h"
 #include "baton/job/scenario.h"
 #include "baton/measure/calibration.h"
 #include "baton/sim/simulate.h"
@@ -39,6 +40,7 @@ class Simulation {
   WhatIf what_if_;
   std::unique_ptr<measure::Calibration> calibration_;  // of this machine
   std::optional<cost::TaskKeys> keys_;                 // for its times
+  mutable cost::KeptTimes kept_;                       // of tasks on another cluster
 };
 
 using job::Sensitivity;

@@ -99,5 +99,25 @@ TEST(FoldedLayouts, GiveTheTimeBytesAndMemoryOfAllDevices) {
   EXPECT_GT(with_clip, 15);
 }
 
+TEST(Sensitivities, AreThoseOfJobsSimulatedAnewWithTheChange) {
+  Draw draw(29);
+  for (int trial = 0; trial < 40; ++trial) {
+    const JobSpec spec = draw_layout(draw).spec;
+    SCOPED_TRACE(spec.model + " on " + spec.cluster);
+    for (const Sensitivity& one : Scenario(spec).sensitivities()) {
+      JobSpec other = spec;
+      if (one.knob == "compute twice as fast") {
+        other.what_if.compute = 2;
+      } else if (one.knob == "links twice as wide") {
+        other.what_if.link = 2;
+      } else {
+        ASSERT_EQ(one.knob, "half the latency of links");
+        other.what_if.latency = 0.5;
+      }
+      EXPECT_EQ(one.step, Scenario(other).step().duration) << one.knob;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace baton::job

@@ -1,8 +1,10 @@
 #include "baton/lab/instances.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
+#include "baton/job/step_json.h"
 #include "unit/lab/synthetic.h"
 
 namespace baton::lab {
@@ -25,6 +27,46 @@ TEST(Instances, TimesAreOfTheOneInTheMiddleAndLossesOfTheFirst) {
   EXPECT_EQ(merged["steps_timed"], 80);
   EXPECT_EQ(merged["instances"], 3);
   EXPECT_EQ(merged["instance_times_ns"], (Json{12e6, 10e6, 9e6})) << "in the order in which they were measured";
+}
+
+/// What is recorded of steps that took these times.
+Json spread_of(const std::vector<std::int64_t>& times) {
+  std::vector<Nanoseconds> list(times.begin(), times.end());
+  return with(job::times_record(list, 1, trace::Origin::measured).json(), {{"steps_timed", times.size()}});
+}
+
+TEST(Instances, StepTimesScatterOverTheStepsOfAllOfThem) {
+  std::mt19937 engine(11);
+  for (int trial = 0; trial < 50; ++trial) {
+    std::vector<Record> records;
+    std::vector<std::int64_t> all;
+    for (int instance = 0; instance < 4; ++instance) {
+      std::vector<std::int64_t> times;
+      const int steps = std::uniform_int_distribution<int>(1, 40)(engine);
+      const int level = std::uniform_int_distribution<int>(1000, 3000)(engine);
+      for (int i = 0; i < steps; ++i) {
+        times.push_back(level + std::uniform_int_distribution<int>(0, 500)(engine));
+      }
+      all.insert(all.end(), times.begin(), times.end());
+      records.emplace_back(spread_of(times));
+    }
+    const Json merged = merge_instances(records).json();
+    const Json expected = spread_of(all);
+    EXPECT_EQ(merged["steps_timed"], expected["steps_timed"]);
+    for (const char* key : {"mean_ns", "std_ns", "min_ns", "max_ns"}) {
+      EXPECT_NEAR(merged[key].get<double>(), expected[key].get<double>(), 3) << key;
+    }
+    EXPECT_EQ(merged["quantiles_ns"].size(), std::min<std::size_t>(50, all.size()));
+    std::sort(all.begin(), all.end());
+    const auto below = [&](double time) {
+      return static_cast<double>(
+                 std::count_if(all.begin(), all.end(), [&](std::int64_t one) { return static_cast<double>(one) <= time; })) /
+             static_cast<double>(all.size());
+    };
+    const double one = 1.0 / static_cast<double>(all.size());
+    EXPECT_NEAR(below(merged["p5_ns"].get<double>()), 0.05, 2 * one);
+    EXPECT_NEAR(below(merged["p95_ns"].get<double>()), 0.95, 2 * one);
+  }
 }
 
 TEST(Instances, TheIntervalIsStudentsOverTheInstances) {

@@ -44,12 +44,23 @@ TEST(FirstSplit, TheCostOfTheMoveIsItsShareOfTheForward) {
   EXPECT_TRUE(says(said(20), "It takes 20.0 µs of a forward of 200 µs (10.0 %)"));
   EXPECT_TRUE(says(said(50), "It takes 50.0 µs of a forward of 200 µs (25.0 %)"));
   EXPECT_EQ(answer("first-split", "practical8/1/Q2", {first_split_row(0, 0, 0)}), "Never: all is on one device.");
+  const Json several = with(first_split_row(0, 20, 1),
+                            {{"traced_steps", 12}, {"transfer_low_ns", 18e3}, {"transfer_high_ns", 2e6}});
+  EXPECT_TRUE(says(answer("first-split", "practical8/1/Q2", {several}),
+                   "It takes 20.0 µs (18.0 µs to 2.00 ms in 12 steps) of a forward of 200 µs (10.0 %)"));
 }
 
 TEST(FirstSplit, OverlapIsWhatTheTraceShows) {
   const auto said = [](double us) { return answer("first-split", "practical8/5/Q1", {first_split_row(us, 20, 1)}); };
   EXPECT_TRUE(says(said(0), "one after the other, without overlap: at no time did both compute."));
+  EXPECT_TRUE(says(said(0), "and not idleness: while one works the other waits."));
   EXPECT_TRUE(says(said(30), "The devices overlap a little: both computed at the same time for 30.0 µs"));
+  const std::string backward = answer("first-split", "practical8/5/Q1",
+                                      {with(first_split_row(0, 20, 1), {{"overlap_backward_ns", 1.4e6}})});
+  EXPECT_TRUE(says(backward,
+                   "In the forward the devices work one after the other, without overlap: at no time did both compute; in the "
+                   "backward one computes a weight gradient beside the other for 1.40 ms."));
+  EXPECT_TRUE(says(backward, "idleness: mostly, while one works the other waits."));
   EXPECT_TRUE(silent_on(answer("first-split", "practical8/5/Q1", {first_split_row(0, 0, 0)}), "the other waits"));
 }
 
@@ -274,7 +285,7 @@ TEST(AllDevices, FiveAreComparedWithTwoWhateverTheCores) {
   EXPECT_TRUE(
       says(answer("all-devices", "hw3/4/Q2", test::simulated(gains)), "what wins is weight gradients beside the next backward."));
   const std::string shared = answer("all-devices", "hw3/4/Q2", on_cores(2, gains));
-  EXPECT_TRUE(says(shared, "No: 5 devices take 0.89 times the step of 2 devices (devices shared cores)."));
+  EXPECT_TRUE(says(shared, "Not by the split: 5 devices take 0.89 times the step of 2 devices (devices shared cores)."));
   EXPECT_TRUE(says(shared, "A shorter step on shared cores is no gain of the split."));
   EXPECT_TRUE(silent_on(shared, "what wins"));
 }
@@ -538,7 +549,8 @@ TEST(MatrixPower, WhatIsMissingToTwoIsExplainedInPartsThatAddUp) {
   std::vector<Json> rows = powers(566.8, 309);  // 283.4 and 25.5 ms
   rows[1].update(Json{{"move_ns", 25.5e6}, {"sent_bytes", 400000000}});
   const auto said = [&] { return answer("matrix-power", "csye-hw4/2/Q1", rows); };
-  EXPECT_TRUE(says(said(), "Not 2, because to half of the time on one, 283 ms, come: moving Bⁿ (381 MiB) 25.5 ms."));
+  EXPECT_TRUE(
+      says(said(), "Not 2, because they take half of the time on one, 283 ms, and what is added: moving Bⁿ (381 MiB) 25.5 ms."));
   rows[1]["move_ns"] = 5.6e6;
   EXPECT_TRUE(says(said(), "moving Bⁿ (381 MiB) 5.60 ms, time between tasks 20.0 ms."));
   rows[0].update(Json{{"products_ns", 550e6}, {"sum_ns", 10e6}});

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
+#include <random>
 
 #include "baton/base/error.h"
 #include "baton/plan/plan.h"
@@ -115,6 +117,64 @@ TEST(Rearrange, AnOrderAskedForOutlivesWhatIsDroppedAndPutIn) {
   EXPECT_EQ(sketch.draft.tasks[1].writes, std::vector{b});
   EXPECT_EQ(sketch.draft.tasks[2].writes, std::vector{d});
   EXPECT_EQ(sketch.draft.tasks[2].after, Ids{TaskId(1)}) << "the task before the dropped one, at its new place";
+}
+
+TEST(Rearrange, PutsRandomTasksWhereAListWrittenAnewHasThem) {
+  std::mt19937 engine(17);
+  const auto below = [&](std::size_t count) { return std::uniform_int_distribution<std::size_t>(0, count - 1)(engine); };
+  for (int trial = 0; trial < 300; ++trial) {
+    Sketch sketch(1);
+    std::size_t made = 0;
+    const auto fresh = [&](std::size_t before) {  // a task that is known by what it writes
+      Task task{.action = Compute{op::Relu{}},
+                .device = DeviceId(0),
+                .lane = below(2) == 0 ? compute : host,
+                .labels = {},
+                .reads = {BufferId(0)},
+                .writes = {BufferId(++made)},
+                .after = {}};
+      if (before > 0 && below(2) == 0) {
+        task.after = {TaskId(below(before))};
+      }
+      return task;
+    };
+    const std::size_t count = below(12);
+    for (std::size_t i = 0; i < count; ++i) {
+      sketch.draft.tasks.push_back(fresh(i));
+    }
+    std::vector<bool> dropped(count);
+    std::vector<std::vector<Task>> behind(count + 1);
+    std::vector<Task> expected;
+    std::vector<TaskId> place(count);
+    std::array<TaskId, 2> latest;
+    const auto put = [&](Task task) {
+      std::vector<TaskId> after;
+      for (const TaskId id : task.after) {
+        if (place[id.index()].valid()) {
+          after.push_back(place[id.index()]);
+        }
+      }
+      task.after = after;
+      latest.at(task.lane == compute ? 0 : 1) = TaskId(expected.size());
+      expected.push_back(std::move(task));
+    };
+    for (std::size_t i = 0; i <= count; ++i) {
+      if (i > 0) {
+        const Task& task = sketch.draft.tasks[i - 1];
+        dropped[i - 1] = below(3) == 0;
+        if (!dropped[i - 1]) {
+          put(task);
+        }
+        place[i - 1] = latest.at(task.lane == compute ? 0 : 1);
+      }
+      for (std::size_t n = below(3) == 0 ? below(4) : 0; n > 0; --n) {
+        behind[i].push_back(fresh(i));
+        put(behind[i].back());
+      }
+    }
+    sketch.draft.rearrange(dropped, behind);
+    ASSERT_EQ(sketch.draft.tasks, expected) << "trial " << trial;
+  }
 }
 
 TEST(Finish, ATaskThatReachesAcrossDevicesIsABug) {

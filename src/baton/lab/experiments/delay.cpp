@@ -178,7 +178,7 @@ std::string linear_or_not(const std::vector<Record>& rows) {
   const findings::Line line = step_line(wide);
   return fmt::format(
       "{}. {}. With c = {} on {} and c_n = {} on {}, speedup is (c+d)/(c_n+d) and nears 1 ever "
-      "more slowly: {} for d = {} ms ({} per ms at first, {} at last); "
+      "more slowly: by this formula {} for d = {} ms ({} per ms at first, {} at last); "
       "{} {}{}, {}.",
       how_it_changes(rows, wide),
       line.r2 < 0.8    ? "Step time scatters"

@@ -242,6 +242,20 @@ std::string at_a_larger_batch(const Both& both) {
                          : "does not help");
 }
 
+/// What DP may take longer than DDP and still be acceptable, as a share of DDP's step.
+constexpr double tolerated = 0.1;
+
+bool shares_cores(const Both& both) { return both.dp.value(key::oversubscribed, false); }
+
+/// Whether that is acceptable, where the measurement can tell.
+std::string_view verdict(const Both& both) {
+  const findings::Interval ratio = both.difference().tested;
+  if (shares_cores(both) || !std::isfinite(ratio.high)) {
+    return "";
+  }
+  return ratio.high < 1 + tolerated ? ", which is acceptable" : ratio.low < 1 + tolerated ? ", undecided" : "";
+}
+
 std::string acceptable(const std::vector<Record>& rows) {
   std::vector<Both> all = pairs(rows);
   std::stable_sort(all.begin(), all.end(),
@@ -253,15 +267,19 @@ std::string acceptable(const std::vector<Record>& rows) {
     all.erase(all.begin() + 1, all.end() - 1);  // the fewest devices and the most
   }
   std::string each;
-  const Both* condition = nullptr;
+  const Both* condition = nullptr;  // under which it would be acceptable where it is not
   for (const Both& both : all) {
-    const bool fine = both.extra() < 0.1 * number(both.ddp, key::time_per_step_ns) && !both.dp.value(key::oversubscribed, false);
     each += fmt::format("{} {} {}{}{}", each.empty() ? "Here on" : "; on", devices_text(both.dp[key::devices]),
-                        (each.empty() ? "it takes " : "") + against_ddp(both, each.empty()), fine ? ", which is acceptable" : "",
+                        (each.empty() ? "it takes " : "") + against_ddp(both, each.empty()), verdict(both),
                         origin_mark({both.dp, both.ddp}));
-    // Of those that are not acceptable one that is beyond the noise, if there is such.
-    const bool better = condition == nullptr || (!condition->difference().differ && both.difference().differ);
-    condition = !fine && better ? &both : condition;
+    const auto shows_more = [](const Both& a, const Both& b) {
+      const auto rank = [](const Both& one) { return std::pair(!shares_cores(one), one.difference().differ); };
+      return rank(a) > rank(b);
+    };
+    if (both.extra() > tolerated * number(both.ddp, key::time_per_step_ns) &&
+        (condition == nullptr || shows_more(both, *condition))) {
+      condition = &both;
+    }
   }
   std::string rule = two_kinds_of_bytes(condition != nullptr ? condition->dp : all.front().dp);
   if (condition != nullptr) {
@@ -269,7 +287,7 @@ std::string acceptable(const std::vector<Record>& rows) {
     const double step = number(condition->ddp, key::time_per_step_ns);
     rule += at_a_larger_batch(*condition);
     if (computing > 0) {  // step + (k − 1) · computing is ten times the extra time
-      rule += fmt::format(" The extra {}{} are a tenth of DDP's step with {} times the computing.",
+      rule += fmt::format(" The extra {}{} are a tenth of DDP's step with {} times the computing per byte.",
                           duration_text(condition->extra()), condition->difference().differ ? "" : ", if no noise,",
                           three_figures(1 + (10 * condition->extra() - step) / computing));
     }

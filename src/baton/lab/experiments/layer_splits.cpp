@@ -437,6 +437,7 @@ std::string any_faster(const std::vector<Record>& rows) {
       faster                          ? "Yes, here it is"
       : apart && ratio > 1.02         ? "No, it is slower"
       : apart && ratio < 1 && !shared ? "Hardly"
+      : shorter                       ? "Not by the split"
                                       : "No",
       devices_text(most[key::devices]), against(most, before, " the step of " + devices_text(before[key::devices])), one,
       faster ? fmt::format("The forward and the backward put nothing side by side: what wins is {}.", what_wins(most))
@@ -461,8 +462,7 @@ std::string how_often(const std::vector<Record>& rows) {
   const std::string input = last.has(key::input_bytes) ? fmt::format(" ({})", to_text(bytes_of(last, key::input_bytes))) : "";
   return fmt::format(
       "At the borders only: {} devices. The call is made once per layer, {} times, but a tensor that is already on the device is "
-      "returned "
-      "as it is. The first call moves the input from the host{}, one more each.",
+      "returned as it is. The first call also moves the input from the host{}, which is not counted here.",
       listing(each), text(last, key::depth), input);
 }
 

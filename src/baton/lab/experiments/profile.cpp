@@ -218,14 +218,14 @@ std::string what_for(const std::vector<Record>& rows) {
   const std::string gain = left < 1e-3
                                ? fmt::format("without {} next to nothing would be left of the step",
                                              name.ends_with("s") ? "them" : "it")
-                               : fmt::format(
-                                     "a step without {} would be at most {} times as fast{}", name.ends_with("s") ? "them" : "it",
-                                     three_figures(1 / left),
-                                     other_path
-                                         ? fmt::format(", not the {} of 1 / (1 − p), because another chain of tasks then becomes "
-                                                       "critical",
-                                                       three_figures(1 / std::max(1e-3, 1 - share)))
-                                         : "");
+                               : fmt::format("a step without {} would be at most {} times as fast{}",
+                                             name.ends_with("s") ? "them" : "it", three_figures(1 / left),
+                                             other_path
+                                                 ? fmt::format(", not the {} of 1 / (1 − p), because another chain of tasks {}",
+                                                               three_figures(1 / std::max(1e-3, 1 - share)),
+                                                               left > 0.8 ? "is nearly as long: both would have to get faster"
+                                                                          : "then becomes critical")
+                                                 : "");
   return fmt::format(
       "Profiling measures where time and memory go, by task and device, instead of guessing. It names the part that is worth "
       "speeding up and how much that can win at most: here {} p = {} of the critical path, and {}{}.",

@@ -83,20 +83,21 @@ std::string is_it_linear(const std::vector<Record>& rows) {
                             text(row, key::devices), origin_mark({row}));
     }
   }
-  return fmt::format("{}: {} are {} times as fast as {}{}, where {:.3g} times would be linear: an efficiency of {}{}.{}{}",
-                     efficiency > 0.95 && efficiency <= 1.05 ? "Nearly"
-                     : tested.low > ideal                    ? "It is more than linear"
-                     : tested.high >= ideal
-                         ? fmt::format("It cannot be told from linear, the noise is too large ({})",
-                                       tested.low > 0 ? fmt::format("{} to {} times with 99 % confidence", ratio_text(tested.low),
-                                                                    ratio_text(tested.high))
-                                                      : "one instance says nothing of it")
-                         : "No",
-                     devices_text(last[key::devices]), ratio_text(number(last, key::speedup)), text(last, key::base_devices),
-                     number(last, key::speedup) < 0.95
-                         ? fmt::format(" (a step takes {} times as long)", ratio_text(1 / number(last, key::speedup)))
-                         : "",
-                     ideal, percent(efficiency), origin_mark(headline), others, others.empty() ? "" : ".");
+  return fmt::format(
+      "{}: {} are {} times as fast as {}{}, where {:.3g} times would be linear: an efficiency of {}{}.{}{}",
+      efficiency > 0.95 && efficiency <= 1.05 ? "Nearly"
+      : tested.low > ideal                    ? "It is more than linear"
+      : tested.high >= ideal
+          ? tested.low > 0
+                ? fmt::format("It cannot be told from linear, the noise is too large ({} to {} times with 99 % confidence)",
+                              ratio_text(tested.low), ratio_text(tested.high))
+                : "It cannot be told from linear, since one instance says nothing of the noise"
+          : "No",
+      devices_text(last[key::devices]), ratio_text(number(last, key::speedup)), text(last, key::base_devices),
+      number(last, key::speedup) < 0.95
+          ? fmt::format(" (a step takes {} times as long)", ratio_text(1 / number(last, key::speedup)))
+          : "",
+      ideal, percent(efficiency), origin_mark(headline), others, others.empty() ? "" : ".");
 }
 
 std::string where_it_drops(const std::vector<Record>& rows) {

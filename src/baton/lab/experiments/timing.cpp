@@ -114,13 +114,13 @@ std::string why_warm_up(const std::vector<Record>& rows) {
   };
   const auto slow = static_cast<std::size_t>(
       std::count_if(runs.begin(), runs.end(), [](const FirstSteps& run) { return run.stands_out; }));
-  const bool changes = std::any_of(runs.begin(), runs.end(), [](const FirstSteps& run) { return std::abs(run.change) > 0.05; });
-  const std::string verdict =
-      slow == 0 ? changes ? "Because the first steps differ from later ones, though step 1 is within the scatter of all"
-                          : "To be safe, though here step 1 does not stand out from the others"
-      : slow == runs.size()
-          ? "Because step 1 does work that later ones do not"
-          : fmt::format("Because step 1 may do work that later ones do not, which shows in {} of {} runs", slow, runs.size());
+  const bool slows = std::all_of(runs.begin(), runs.end(), [](const FirstSteps& run) { return run.change > 0.05; });
+  const std::string verdict = slow == 0 ? slows ? "Because the first steps are slower, though step 1 is within the scatter of all"
+                                                : "To be safe, though here step 1 does not stand out from the others"
+                              : slow == runs.size()
+                                  ? "Because step 1 does work that later ones do not"
+                                  : fmt::format("Because step 1 may do work that later ones do not, which shows in {} of {} runs",
+                                                slow, runs.size());
   return fmt::format(
       "{}: it took {}, {} times the median; the first {} would change the mean by {}. On a GPU step 1 pays for context creation, "
       "lazy loading of kernels, choice of algorithms, the allocator, caches and clocks. {}",
