@@ -48,6 +48,10 @@ struct Device {
   bool shared_lanes = true;
   Speed speed = {};
   std::optional<GpuPart> gpu = {};
+
+  /// Whether collectives take turns with computing. On a part of a GPU they run on its own multiprocessors, which products fill;
+  /// messages between two parts run on multiprocessors that belong to no part.
+  bool shares_with_collectives() const { return shared_lanes || (gpu && gpu->of > 1); }
 };
 
 /// A connection between two devices: a message of n bytes takes latency + n / bandwidth. If two figures do not fit all sizes,

@@ -135,6 +135,7 @@ class Simulator::Walk {
       : plan_(plan), links_(cluster), traffic_(links_, plan.meeting_count()) {
     const std::size_t devices = stands_for.empty() ? cluster.size() : stands_for.devices.size();
     check(plan.devices().size() == devices, "a plan for {} devices on a cluster of {}", plan.devices().size(), devices);
+    messages_apart_.resize(devices);
     const std::vector<Number> engine_of_device = open_engines(cluster, stands_for);
     nodes_.resize(plan.tasks().size());
     crossing_.resize(nodes_.size());
@@ -191,15 +192,16 @@ class Simulator::Walk {
  private:
   // ------------------------------------------------------------------------------------------------ before a step
 
-  /// Devices on the same cores share an engine. Those with lanes apart have none.
+  /// Devices on the same cores share an engine. Those of which nothing takes turns have none.
   std::vector<Number> open_engines(const cluster::Cluster& cluster, const StandsFor& stands_for) {
     std::map<int, Number> of_core;
     std::vector<Number> of_device(plan_.devices().size(), none);
     for (std::size_t d = 0; d < of_device.size(); ++d) {
       const cluster::Device& device = cluster.device(stands_for.empty() ? DeviceId(d) : stands_for.devices[d][0]);
-      if (!device.shared_lanes) {
+      if (!device.shares_with_collectives()) {
         continue;
       }
+      messages_apart_[d] = !device.shared_lanes;
       auto engine = static_cast<Number>(engines_.size());
       for (const int core : device.cores) {
         const auto known = of_core.find(core);
@@ -223,7 +225,9 @@ class Simulator::Walk {
     Node& node = nodes_[id.index()];
     const bool carried = !wired || engine_of_device[task.device.index()] != none;
     node.slot = static_cast<Number>(task.device.index() * lane_count + static_cast<std::size_t>(task.lane));
-    node.engine = engine_of_device[task.device.index()];
+    const bool takes_turns = task.lane == Lane::compute || std::holds_alternative<plan::Collective>(task.action);
+    const bool apart = messages_apart_[task.device.index()] && !takes_turns;
+    node.engine = apart ? none : engine_of_device[task.device.index()];
     if (const auto* delay = std::get_if<plan::Delay>(&task.action)) {
       node.kind = TaskType::delay;
       node.duration = delay->duration;
@@ -897,7 +901,8 @@ class Simulator::Walk {
   std::map<MeetingKind, Expanded> expanded_;
   std::vector<Meeting> meetings_;
   std::vector<Engine> engines_;
-  std::vector<Cell> cells_;  // where hosts wait for messages
+  std::vector<bool> messages_apart_;  // by device: only its collectives take turns with computing
+  std::vector<Cell> cells_;           // where hosts wait for messages
   std::map<CellKey, Number> cell_of_;
   bool streams_apart_ = false;
   std::vector<std::pair<Number, Number>> stream_edges_;  // where streams are apart: before and after

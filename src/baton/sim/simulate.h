@@ -15,7 +15,8 @@ namespace baton::sim {
 /// Tasks of a lane run in order, each after its dependencies; a meeting starts when its last member has arrived. Devices
 /// with separate lanes run them in parallel. Devices with shared lanes serve them as the executor does: messages first,
 /// one task at a time; a member does its share of a meeting's copying and, if it has nothing else to do, helps the
-/// others; devices on the same cores take turns. Bytes on links take as long as their share of the links allows, and at
+/// others; devices on the same cores take turns. On parts of a GPU collectives take turns with computing in the same way, and
+/// messages between two parts run in parallel. Bytes on links take as long as their share of the links allows, and at
 /// least as long as on an emulated link.
 ///
 /// Hosts issue the tasks of devices with separate lanes one after the other, in the plan's order, ahead of the devices; a cost

@@ -36,6 +36,42 @@ TEST(Walk, WithoutLinksLanesThatAreApartCopyByThemselvesSideBySideWithComputatio
   EXPECT_EQ(hand.walk(cluster::Cluster(list)), (Times{{0, 60}, {0, 100}, {0, 60}}));
 }
 
+/// Two parts of a GPU: the sum and the computing of a part take as long as both one after the other, in either order.
+///   0 compute        |----100----|
+///   0 communication  |~~~~~~~~~~~|--sum 60--|
+///   1 communication  |--sum 60--|
+///   1 compute                   |-------150-------|
+TEST(Walk, OnPartsOfAGpuCollectivesTakeTurnsWithComputingAndMessagesDoNot) {
+  std::vector<cluster::Device> parts;
+  for (int part = 0; part < 2; ++part) {
+    parts.push_back(
+        {.name = "part", .cores = {}, .memory = Bytes(1 << 30), .shared_lanes = false, .gpu = cluster::GpuPart{0, part, 2}});
+  }
+  const auto ends = [&](const ByHand& hand) {
+    std::vector<std::int64_t> list;
+    for (const auto& [start, end] : hand.walk(cluster::Cluster(parts))) {
+      list.push_back(end);
+    }
+    return list;
+  };
+  ByHand sum{.devices = 2};
+  sum.collective(Move::all_reduce, 0, 0, 400, {}, 60);
+  sum.compute(0, 100);
+  sum.collective(Move::all_reduce, 1, 0, 400, {}, 60);
+  sum.compute(1, 150);
+  EXPECT_EQ(ends(sum), (std::vector<std::int64_t>{160, 100, 210, 210}));
+  ByHand message{.devices = 2};
+  message.send(0, 1, 0, 100);
+  message.compute(0, 100);
+  message.receive(1, 0, 0, 100);
+  message.compute(1, 150);
+  EXPECT_EQ(ends(message), (std::vector<std::int64_t>{0, 100, 0, 150}));
+  for (cluster::Device& part : parts) {
+    part.gpu->of = 1;  // two GPUs
+  }
+  EXPECT_EQ(ends(sum), (std::vector<std::int64_t>{60, 100, 60, 150}));
+}
+
 TEST(Walk, ADelayHoldsItsLaneForAsLongAsItSays) {
   ByHand hand;
   hand.compute(0, 10);
