@@ -1,4 +1,5 @@
 #include <chrono>
+#include <future>
 #include <map>
 #include <thread>
 
@@ -53,7 +54,7 @@ class NcclStreamExchange final : public StreamExchange {
 class NcclStreamTransport final : public StreamTransport, private exec::Joiner {
  public:
   explicit NcclStreamTransport(const StreamTransportContext& context)
-      : slice_(context.slice), plan_(context.slice.plan()), link_(context.link) {
+      : slice_(context.slice), plan_(context.slice.plan()), link_(context.link), progress_(context.world.progress()) {
     const std::vector<std::size_t> group_of = exec::join_groups(plan_, context.ways, context.run_by, context.world, *this);
     // Communicators of one GPU must be used in one order on all ranks: that of the plan's sequence, in which a meeting stands
     // where the last of its members does.
@@ -136,7 +137,11 @@ class NcclStreamTransport final : public StreamTransport, private exec::Joiner {
       seats.push_back({static_cast<int>(one.member), slice_.place(one.device).ordinal()});
     }
     try {
-      const std::vector<std::shared_ptr<nccl::Communicator>> joined = nccl::join(id, static_cast<int>(size), seats);
+      auto joining = std::async(std::launch::async, [&] { return nccl::join(id, static_cast<int>(size), seats); });
+      while (joining.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready) {
+        progress_->look();  // it is another rank that may hang meanwhile
+      }
+      const std::vector<std::shared_ptr<nccl::Communicator>> joined = joining.get();
       for (std::size_t i = 0; i < members.size(); ++i) {
         communicators_[{group, members[i].device}] = joined[i];
       }
@@ -183,6 +188,7 @@ class NcclStreamTransport final : public StreamTransport, private exec::Joiner {
   const Slice& slice_;
   const plan::Plan& plan_;
   std::optional<cluster::Link> link_;
+  std::shared_ptr<ranks::RankProgress> progress_;
   std::map<SeatKey, std::shared_ptr<nccl::Communicator>> communicators_;
   std::map<MeetingId, NcclMeeting> meetings_;
   std::size_t turn_ = 0;
