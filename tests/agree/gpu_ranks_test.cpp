@@ -157,7 +157,7 @@ TEST(GpuRanks, NcclIsToldThatEachRankOfASharedGpuIsAHostOfItsOwn) {
     ASSERT_EQ(variables.size(), 2U);
     EXPECT_EQ(variables[0].first, "NCCL_HOSTID");
     ids.insert(variables[0].second);
-    EXPECT_EQ(variables[1], std::pair(std::string("NCCL_SOCKET_IFNAME"), std::string("lo"))) << "all are on one machine";
+    EXPECT_EQ(variables[1], std::pair(std::string("NCCL_SOCKET_IFNAME"), std::string("lo"))) << "all are on one node";
   });
   EXPECT_EQ(ids.size(), 4U);
 }

@@ -208,7 +208,8 @@ class Trial:
 
     def run(self, known):
         """What was wrong, in words; none if nothing was. `self.note` says what else is of interest."""
-        losses = self.reference(known)
+        resumes = self.options.resume_every > 0 and self.index % self.options.resume_every == 0
+        losses = self.reference(known) if resumes else []
         run = self.start("--checkpoint", "kept", "--every", "20", "--json", "done.json")
         wrong = []
         pids = {}
@@ -261,6 +262,8 @@ class Trial:
             return None
         self.note = f"the others ended after {took:.2f} s, mpirun after {cleaned:.2f} s"
         self.took = took
+        at = re.search(rf"^  rank {self.rank} (.*?)(, when last heard from)?$", text, re.M)
+        self.note += f"; it {at.group(1)}" if at else ""
         if self.how == "hang" and re.search(rf"  rank {self.rank} (was starting|was between runs|had done its steps)", text):
             limit = 75
             self.note += " (it was starting, saving or ending)"
@@ -280,7 +283,7 @@ class Trial:
         if kept:
             wrong.append(f"segments are left: {kept}")
         wrong += self.check_checkpoints()
-        return wrong if self.index % self.options.resume_every else wrong + self.check_resumed(losses)
+        return wrong + self.check_resumed(losses) if resumes else wrong
 
     def check_words(self, text):
         lines = text.splitlines()
@@ -343,7 +346,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--beside-others", action="store_true", help="others use the GPU too: do not look at its memory")
     parser.add_argument("--only", type=int, nargs="*", help="of the strategies in this file, those with these numbers (from 0)")
-    parser.add_argument("--resume-every", type=int, default=1, help="continue the struck run after every so many strikes")
+    parser.add_argument("--resume-every", type=int, default=1, help="continue the struck run after every so many strikes (0: never)")
     parser.add_argument("--in-turn", action="store_true", help="take the strategies in turn, not at random")
     options = parser.parse_args()
     options.program = os.path.abspath(options.program)

@@ -51,7 +51,7 @@ NcclReach agree_on(ranks::World& world, NcclReach mine) {
 std::vector<std::pair<std::string, std::string>> host_variables(const ranks::World& world) {
   std::vector<std::pair<std::string, std::string>> variables{{"NCCL_HOSTID", fmt::format("baton-rank-{}", world.rank())}};
   const std::vector<ranks::RankHost>& hosts = world.hosts();
-  if (std::all_of(hosts.begin(), hosts.end(), [&](const ranks::RankHost& host) { return host.machine == hosts[0].machine; })) {
+  if (std::all_of(hosts.begin(), hosts.end(), [&](const ranks::RankHost& host) { return host.node == hosts[0].node; })) {
     variables.emplace_back("NCCL_SOCKET_IFNAME", "lo");  // which NCCL otherwise leaves out
   }
   return variables;
