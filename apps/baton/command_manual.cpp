@@ -170,7 +170,9 @@ void add_command(const CLI::App& app, const std::string& path, std::string& text
 constexpr std::pair<const char*, const char*> environment[] = {
     {"BATON_CUDA_CACHE", "folder in which the fastest algorithms for a GPU are stored, or off (default: the user's cache folder)"},
     {"BATON_CUDA_ENQUEUE", "how a step is sent to a GPU: tasks (one by one) or graph (default: chosen by the plan)"},
-    {"BATON_CUDA_RANKS", "staged: send messages between ranks on GPUs through host memory, even if NCCL is available"},
+    {"BATON_CUDA_RANKS",
+     "staged: send messages between ranks on GPUs through host memory, even if NCCL is available; nccl: send them "
+     "by NCCL even if the ranks share a GPU (slow, for tests)"},
     {"XDG_CACHE_HOME", "the user's cache folder; its folder baton stores measured times (default: ~/.cache)"},
     {"BATON_CALLED_AS", "how commands begin in help and reports; set by ./baton in a clone (default: baton)"},
     {"BATON_BUILD_JOBS", "./baton in a clone: number of files to compile at once"},

@@ -1,9 +1,11 @@
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <tuple>
 
 #include "agree/thread_world.h"
 #include "agree/training.h"
+#include "baton/base/error.h"
 #include "baton/devices/devices.h"
 #include "baton/exec/rank_run.h"
 #include "baton/exec/transport/dealing.h"
@@ -17,6 +19,7 @@ namespace baton::test {
 namespace {
 
 using exec::NcclCall;
+using exec::NcclReach;
 using exec::Way;
 
 const std::vector<cluster::Gpu> two_gpus{{"a GPU", Bytes(8000), 132, "0000:01:00.0"}, {"a GPU", Bytes(8000), 132, "0000:02:00.0"}};
@@ -86,31 +89,77 @@ struct Planned {
   std::vector<int> run_by;
 };
 
-std::set<Way> ways_of(const Planned& planned, bool has_nccl) {
-  const std::vector<Way> ways = exec::choose_ways(planned.plan, planned.cluster, has_nccl);
+std::set<Way> ways_of(const Planned& planned, NcclReach reach) {
+  const std::vector<Way> ways = exec::choose_ways(planned.plan, planned.cluster, reach);
   EXPECT_EQ(ways.size(), planned.plan.meeting_count());
   return {ways.begin(), ways.end()};
 }
 
 TEST(GpuRanks, NcclJoinsWholeGpusOfTheirOwnAndAllElseGoesThroughTheHosts) {
-  EXPECT_EQ(ways_of(Planned("ddp", "cuda"), true), std::set{Way::nccl});
-  EXPECT_EQ(ways_of(Planned("ddp", "cuda"), false), std::set{Way::staged});
-  EXPECT_EQ(ways_of(Planned("ddp", "cuda:0"), true), std::set{Way::staged}) << "two ranks on one GPU";
-  EXPECT_EQ(ways_of(Planned("ddp", "cuda:0/2:1"), true), std::set{Way::staged}) << "parts of a GPU";
-  EXPECT_EQ(ways_of(Planned("layers", "cuda"), true), std::set{Way::nccl}) << "transfers too";
-  EXPECT_EQ(ways_of(Planned("layers", "cuda:0/4:2"), true), (std::set{Way::here, Way::staged})) << "between devices of one rank";
-  EXPECT_EQ(ways_of(Planned("ddp", "cuda", 3), true), std::set{Way::staged}) << "two of three share a GPU";
+  const NcclReach whole = NcclReach::whole_gpus;
+  EXPECT_EQ(ways_of(Planned("ddp", "cuda"), whole), std::set{Way::nccl});
+  EXPECT_EQ(ways_of(Planned("ddp", "cuda"), NcclReach::nothing), std::set{Way::staged});
+  EXPECT_EQ(ways_of(Planned("ddp", "cuda:0"), whole), std::set{Way::staged}) << "two ranks on one GPU";
+  EXPECT_EQ(ways_of(Planned("ddp", "cuda:0/2:1"), whole), std::set{Way::staged}) << "parts of a GPU";
+  EXPECT_EQ(ways_of(Planned("layers", "cuda"), whole), std::set{Way::nccl}) << "transfers too";
+  EXPECT_EQ(ways_of(Planned("layers", "cuda:0/4:2"), whole), (std::set{Way::here, Way::staged})) << "between devices of one rank";
+  EXPECT_EQ(ways_of(Planned("ddp", "cuda", 3), whole), std::set{Way::staged}) << "two of three share a GPU";
   Planned apart("ddp", "cuda:0/2:1");
   std::vector<cluster::Device> devices = apart.cluster.devices();
   devices[1].gpu->unit = 1;
   apart.cluster = cluster::Cluster(devices);
-  EXPECT_EQ(ways_of(apart, true), std::set{Way::staged}) << "parts of two GPUs";
+  EXPECT_EQ(ways_of(apart, whole), std::set{Way::staged}) << "parts of two GPUs";
+}
+
+TEST(GpuRanks, NcclJoinsOneMemberPerRankOfASharedGpuOnlyIfTheEnvironmentAsksForIt) {
+  const NcclReach all = NcclReach::all_ranks;
+  EXPECT_EQ(ways_of(Planned("ddp", "cuda"), all), std::set{Way::nccl}) << "whole GPUs as always";
+  EXPECT_EQ(ways_of(Planned("ddp", "cuda:0"), all), std::set{Way::nccl}) << "two ranks on one GPU";
+  EXPECT_EQ(ways_of(Planned("ddp", "cuda:0/2:1"), all), std::set{Way::nccl}) << "parts of a GPU";
+  EXPECT_EQ(ways_of(Planned("ddp", "cuda:0/4:2"), all), std::set{Way::staged}) << "NCCL refuses two members of a rank on one GPU";
+  EXPECT_EQ(ways_of(Planned("layers", "cuda:0/4:2"), all), (std::set{Way::here, Way::nccl})) << "a transfer has one of each rank";
+}
+
+TEST(GpuRanks, TheEnvironmentSaysWhatNcclCarriesAndOtherWordsAreRefused) {
+  EXPECT_EQ(exec::wanted_reach(nullptr, true), NcclReach::whole_gpus);
+  EXPECT_EQ(exec::wanted_reach("", true), NcclReach::whole_gpus);
+  EXPECT_EQ(exec::wanted_reach(nullptr, false), NcclReach::nothing);
+  EXPECT_EQ(exec::wanted_reach("staged", true), NcclReach::nothing);
+  EXPECT_EQ(exec::wanted_reach("nccl", true), NcclReach::all_ranks);
+  for (const auto& [word, has_nccl, sentence] :
+       {std::tuple("fast", true, "BATON_CUDA_RANKS is 'fast': it may be staged or nccl, or not set"),
+        std::tuple("nccl", false, "BATON_CUDA_RANKS is nccl, but libnccl.so.2 is not found: add its folder to LD_LIBRARY_PATH")}) {
+    try {
+      exec::wanted_reach(word, has_nccl);
+      ADD_FAILURE() << word;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), Error::Kind::usage);
+      EXPECT_EQ(std::string(error.what()), sentence);
+    }
+  }
 }
 
 TEST(GpuRanks, WhatOneRankDoesNotSayNobodyDoes) {
   for (const int silent : {-1, 0, 2}) {
-    run_as_ranks(3, [&](ranks::World& world) { EXPECT_EQ(exec::all_say(world, world.rank() != silent), silent == -1); });
+    run_as_ranks(3, [&](ranks::World& world) {
+      const NcclReach mine = world.rank() == silent ? NcclReach::whole_gpus : NcclReach::all_ranks;
+      EXPECT_EQ(exec::agree_on(world, mine), silent == -1 ? NcclReach::all_ranks : NcclReach::whole_gpus);
+    });
   }
+}
+
+TEST(GpuRanks, NcclIsToldThatEachRankOfASharedGpuIsAHostOfItsOwn) {
+  std::mutex mutex;
+  std::set<std::string> ids;
+  run_as_ranks(4, [&](ranks::World& world) {
+    const std::vector<std::pair<std::string, std::string>> variables = exec::host_variables(world);
+    const std::lock_guard lock(mutex);
+    ASSERT_EQ(variables.size(), 2U);
+    EXPECT_EQ(variables[0].first, "NCCL_HOSTID");
+    ids.insert(variables[0].second);
+    EXPECT_EQ(variables[1], std::pair(std::string("NCCL_SOCKET_IFNAME"), std::string("lo"))) << "all are on one node";
+  });
+  EXPECT_EQ(ids.size(), 4U);
 }
 
 /// Stands in for NCCL: remembers who joined under which id.
@@ -139,7 +188,7 @@ class Register final : public exec::Joiner {
 TEST(GpuRanks, EverySetOfGpusIsJoinedOnceUnderOneIdByAllItsMembersInOneOrder) {
   for (const std::string strategy : {"ddp", "layers", "1f1b", "zero-2"}) {
     const Planned planned(strategy, "cuda");
-    const std::vector<Way> ways = exec::choose_ways(planned.plan, planned.cluster, true);
+    const std::vector<Way> ways = exec::choose_ways(planned.plan, planned.cluster, NcclReach::whole_gpus);
     std::vector<std::vector<Register::Entry>> entries(2);
     std::vector<std::vector<std::size_t>> groups(2);
     run_as_ranks(2, [&](ranks::World& world) {

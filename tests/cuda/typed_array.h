@@ -16,7 +16,7 @@
 
 namespace baton::test {
 
-/// Elements of any floating type on the GPU. Filled with not-a-number, so that what a kernel leaves out shows.
+/// Elements of any type on the GPU. Filled with not-a-number, so that what a kernel leaves out shows.
 class TypedArray {
  public:
   TypedArray(DType type, std::size_t count) : type_(type), count_(count), bytes_(count * static_cast<std::size_t>(size_of(type))) {
@@ -37,6 +37,9 @@ class TypedArray {
           break;
         case DType::f64:
           put(values[i]);
+          break;
+        case DType::i32:
+          put(static_cast<std::int32_t>(values[i]));
           break;
         default:
           put(value);
@@ -75,6 +78,9 @@ class TypedArray {
           break;
         case DType::f64:
           out[i] = get(double{});
+          break;
+        case DType::i32:
+          out[i] = get(std::int32_t{});
           break;
         default:
           out[i] = static_cast<double>(get(float{}));

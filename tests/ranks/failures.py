@@ -5,9 +5,12 @@ Each trial starts a training under mpirun, sends SIGKILL or SIGSTOP to a random 
 hangs) at a random moment, and checks that
   - the other ranks end in time: 2 s after a kill, the patience after a stop or a hang, a minute where it hangs outside the steps,
   - the last lines name the rank, what it was at and what the others waited for,
+  - after SIGTERM (`--how term`), which abandons a step that takes long, they say so and end in as short a time as after a kill,
   - the exit code is not zero, no process and no shared-memory segment is left,
   - every checkpoint on disk is whole,
   - the run that goes on from them ends with the losses of one that nobody struck.
+
+With `--devices nccl` the ranks run parts of GPU 0 and meet by NCCL, and at the end the GPU's memory must be free again.
 
   tests/ranks/failures.py --program build/release/apps/baton/baton --count 300
 """
@@ -43,16 +46,19 @@ STRATEGIES = [  # words for train, ranks, devices per rank
     ("--dp 2 --tp 2", 4, 1),
     ("--strategy ddp --precision bf16", 2, 1),
 ]
-JOB = "train --model mlp:dim=64,depth=4 --batch 24 --optimizer adam --samples 240 --warmup 0 --delay before=backward,device=all,ms=2"
-KILL_LIMIT = 2.0
+JOB = "train --model mlp:dim=64,depth=4 --batch 24 --optimizer adam --samples 240 --warmup 0 --delay before=backward,device=all,ms={delay}"
+KILL_LIMIT = 2.0  # also after SIGTERM
+SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}
 MPIRUN_LIMIT = 10.0  # for mpirun itself to have cleaned up after the ranks
 
 libc = ctypes.CDLL(None, use_errno=True)
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
 
 
-def environment():
+def environment(devices):
     env = dict(os.environ)
+    if devices == "nccl":
+        env["BATON_CUDA_RANKS"] = "nccl"
     env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
                OMPI_MCA_hwloc_base_binding_policy="none", OMPI_MCA_btl_vader_single_copy_mechanism="none")
     return env
@@ -127,6 +133,22 @@ def reap(pid):
         pass
 
 
+def gpu_memory():
+    """How much of GPU 0 is taken, in MiB."""
+    said = subprocess.run(["nvidia-smi", "-i", "0", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], check=True, capture_output=True)
+    return int(said.stdout)
+
+
+def wait_for_gpu_memory(taken, longest):
+    """Whether no more of it is taken any longer than before."""
+    end = time.monotonic() + longest
+    while gpu_memory() > taken + 1:
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
+
+
 def whole(path):
     data = read(path)
     if len(data) < 8:
@@ -143,7 +165,9 @@ def whole(path):
 class Trial:
     def __init__(self, options, index, rng):
         self.options = options
-        self.words, self.ranks, self.devices = STRATEGIES[index % len(STRATEGIES)] if options.in_turn else rng.choice(STRATEGIES)
+        self.index = index
+        known = [STRATEGIES[i] for i in options.only] if options.only else STRATEGIES
+        self.words, self.ranks, self.devices = known[index % len(known)] if options.in_turn else rng.choice(known)
         self.how = rng.choice(options.how.split(","))
         self.rank = rng.randrange(self.ranks)
         self.delay = rng.random() * options.within
@@ -152,12 +176,18 @@ class Trial:
     def name(self):
         return f"{self.words} on {self.ranks} ranks, {self.how} rank {self.rank} after {self.delay:.2f} s"
 
+    def job(self):
+        return JOB.format(delay=self.options.delay)
+
+    def devices_of_rank(self):
+        return f"cuda:0/{self.ranks * self.devices}:{self.devices}" if self.options.devices == "nccl" else f"cpu:{self.devices}"
+
     def command(self, *more):
-        words = f"{JOB} {self.words} --devices cpu:{self.devices} --steps {self.options.steps} --patience {self.options.patience} -q"
+        words = f"{self.job()} {self.words} --devices {self.devices_of_rank()} --steps {self.options.steps} --patience {self.options.patience} -q"
         return [self.options.mpirun, "-n", str(self.ranks), self.options.program] + words.split() + list(more)
 
     def start(self, *more):
-        return subprocess.Popen(self.command(*more), cwd=self.folder, env=environment(), stdin=subprocess.DEVNULL,
+        return subprocess.Popen(self.command(*more), cwd=self.folder, env=environment(self.options.devices), stdin=subprocess.DEVNULL,
                                 stdout=open(f"{self.folder}/out", "ab"), stderr=open(f"{self.folder}/err", "ab"))
 
     def is_done(self):
@@ -166,15 +196,20 @@ class Trial:
 
     def reference(self, known):
         key = (self.words, self.ranks)
-        if key not in known:
-            words = f"{JOB} {self.words} --devices cpu:{self.devices * self.ranks} --steps {self.options.steps} -q --json whole.json"
+        if key not in known and self.options.devices == "nccl":  # sums in an order of its own, the same in every run
+            if self.start("--json", "whole.json").wait() != 0:
+                raise RuntimeError(f"an undisturbed run failed:\n{read(self.folder + '/err').decode()}")
+            known[key] = json.load(open(f"{self.folder}/whole.json"))["losses"]
+        elif key not in known:
+            words = f"{self.job()} {self.words} --devices cpu:{self.devices * self.ranks} --steps {self.options.steps} -q --json whole.json"
             subprocess.run([self.options.program] + words.split(), cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
             known[key] = json.load(open(f"{self.folder}/whole.json"))["losses"]
         return known[key]
 
     def run(self, known):
         """What was wrong, in words; none if nothing was. `self.note` says what else is of interest."""
-        losses = self.reference(known)
+        resumes = self.options.resume_every > 0 and self.index % self.options.resume_every == 0
+        losses = self.reference(known) if resumes else []
         run = self.start("--checkpoint", "kept", "--every", "20", "--json", "done.json")
         wrong = []
         pids = {}
@@ -200,9 +235,9 @@ class Trial:
                 run.wait()
                 return None
         else:
-            os.kill(victim, signal.SIGKILL if self.how == "kill" else signal.SIGSTOP)
+            os.kill(victim, SIGNALS[self.how])
         # Who starts, saves or ends may take a minute: a hang there is found after that.
-        limit = (KILL_LIMIT if self.how == "kill" else self.options.patience) + self.options.slack
+        limit = (KILL_LIMIT if self.how in ("kill", "term") else self.options.patience) + self.options.slack
         while any(lives(pid) for pid in others) and time.monotonic() < struck + 90:
             time.sleep(0.005)
         took = time.monotonic() - struck
@@ -227,6 +262,8 @@ class Trial:
             return None
         self.note = f"the others ended after {took:.2f} s, mpirun after {cleaned:.2f} s"
         self.took = took
+        at = re.search(rf"^  rank {self.rank} (.*?)(, when last heard from)?$", text, re.M)
+        self.note += f"; it {at.group(1)}" if at else ""
         if self.how == "hang" and re.search(rf"  rank {self.rank} (was starting|was between runs|had done its steps)", text):
             limit = 75
             self.note += " (it was starting, saving or ending)"
@@ -245,10 +282,13 @@ class Trial:
         kept = sorted(path for path in mapped if os.path.exists(path))
         if kept:
             wrong.append(f"segments are left: {kept}")
-        return wrong + self.check_checkpoints() + self.check_resumed(losses)
+        wrong += self.check_checkpoints()
+        return wrong + self.check_resumed(losses) if resumes else wrong
 
     def check_words(self, text):
         lines = text.splitlines()
+        if self.how == "term":
+            return [] if re.search(r"baton: (interrupted|stopped|ended)", text) else ["nothing is said of the signal"]
         verb = {"kill": "is gone: ", "stop": "has not been heard from for ", "hang": "hangs: "}[self.how]
         if self.how == "hang" and self.is_done():
             verb = "(hangs: |has not been heard from for )"  # its watch, too, ends when all are done
@@ -293,6 +333,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
     parser.add_argument("--mpirun", default="mpirun")
+    parser.add_argument("--devices", choices=["cpu", "nccl"], default="cpu", help="cores, or parts of GPU 0 that meet by NCCL")
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no further trial after so long")
     parser.add_argument("--steps", type=int, default=400)
@@ -300,14 +341,23 @@ def main():
     parser.add_argument("--at-end", action="store_true", help="count these seconds from when the result is written")
     parser.add_argument("--patience", type=float, default=5.0)
     parser.add_argument("--slack", type=float, default=0, help="seconds more for the others to end, on a machine that does other things too")
-    parser.add_argument("--how", default="kill,stop")
+    parser.add_argument("--how", default="kill,stop", help="of kill, stop, hang and term")
+    parser.add_argument("--delay", type=int, default=2, help="milliseconds that each device waits in each backward")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--beside-others", action="store_true", help="others use the GPU too: do not look at its memory")
+    parser.add_argument("--only", type=int, nargs="*", help="of the strategies in this file, those with these numbers (from 0)")
+    parser.add_argument("--resume-every", type=int, default=1, help="continue the struck run after every so many strikes (0: never)")
     parser.add_argument("--in-turn", action="store_true", help="take the strategies in turn, not at random")
     options = parser.parse_args()
     options.program = os.path.abspath(options.program)
     if shutil.which(options.mpirun) is None:
         print("skipped: there is no mpirun")
         return 77
+    if options.devices == "nccl" and shutil.which("nvidia-smi") is None:
+        print("skipped: there is no GPU")
+        return 77
+    taken = gpu_memory() if options.devices == "nccl" else 0
+    segments_before = set(os.listdir("/dev/shm"))
     rng = random.Random(options.seed)
     known, done, missed, failed, worst = {}, 0, 0, 0, {}
     begin = time.monotonic()
@@ -332,6 +382,14 @@ def main():
             print(f"      kept in {trial.folder}\n{read(trial.folder + '/err').decode()}", flush=True)
         else:
             shutil.rmtree(trial.folder)
+    if options.devices == "nccl" and not options.beside_others:
+        left = sorted(set(os.listdir("/dev/shm")) - segments_before)
+        if not wait_for_gpu_memory(taken, 5):
+            print(f"WRONG: {gpu_memory()} MiB of the GPU are taken, and {taken} MiB were before")
+            failed += 1
+        if left:
+            print(f"WRONG: segments are left: {left}")
+            failed += 1
     slowest = ", ".join(f"{how} {took:.2f} s" for how, took in sorted(worst.items()))
     print(f"{done} struck, {done - failed} with nothing lost, {missed} over before they were struck; the slowest ends: {slowest}")
     return 1 if failed or done == 0 else 0

@@ -12,6 +12,7 @@
 #include "baton/cuda/engine.h"
 #include "baton/cuda/few_rows.h"
 #include "baton/cuda/launch.h"
+#include "baton/cuda/nccl.h"
 #include "baton/cuda/status.h"
 #include "baton/exec/engine.h"
 #include "baton/op/traits.h"
@@ -163,5 +164,7 @@ bool has_gpu() {
   cudaGetLastError();
   return found;
 }
+
+bool has_nccl() { return nccl::is_available(); }
 
 }  // namespace baton::cuda

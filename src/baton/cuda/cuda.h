@@ -17,5 +17,7 @@ std::vector<cluster::Gpu> find_gpus();
 
 /// Whether there is one; throws nothing.
 bool has_gpu();
+/// Whether NCCL is found here.
+bool has_nccl();
 
 }  // namespace baton::cuda

@@ -17,4 +17,6 @@ std::vector<cluster::Gpu> find_gpus() { throw no_cuda(); }
 
 bool has_gpu() { return false; }
 
+bool has_nccl() { return false; }
+
 }  // namespace baton::cuda

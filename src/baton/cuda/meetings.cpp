@@ -51,17 +51,18 @@ class Meetings::Impl {
 
   void enqueue(MeetingId id, std::span<const cudaStream_t> streams) const {
     const Meeting& meeting = meetings_[id.index()];
-    if (meeting.nccl) {
-      nccl::begin_group();
-    }
-    for (std::size_t i = 0; i < streams.size(); ++i) {
-      if (meeting.parts[i]) {
-        meeting.places[i]->enter();
-        meeting.parts[i](streams[i]);
+    const auto exchange = [&] {
+      for (std::size_t i = 0; i < streams.size(); ++i) {
+        if (meeting.parts[i]) {
+          meeting.places[i]->enter();
+          meeting.parts[i](streams[i]);
+        }
       }
-    }
+    };
     if (meeting.nccl) {
-      nccl::end_group();
+      nccl::in_group(exchange);
+    } else {
+      exchange();
     }
     for (std::size_t i = 0; i < meeting.afterwards.size(); ++i) {
       if (meeting.afterwards[i]) {

@@ -6,7 +6,6 @@
 #include <map>
 #include <mutex>
 
-#include "baton/base/error.h"
 #include "baton/cuda/library.h"
 #include "baton/cuda/status.h"
 
@@ -15,6 +14,7 @@ namespace {
 
 struct Functions {
   decltype(&ncclGetErrorString) error;
+  decltype(&ncclGetLastError) last_words;
   decltype(&ncclGetUniqueId) unique_id;
   decltype(&ncclCommInitAll) init_all;
   decltype(&ncclCommInitRank) init_rank;
@@ -44,6 +44,7 @@ Functions load() {
   const auto find = [](auto& function, const char* name) { opened().find(function, name); };
   Functions loaded{};
   find(loaded.error, "ncclGetErrorString");
+  find(loaded.last_words, "ncclGetLastError");
   find(loaded.unique_id, "ncclGetUniqueId");
   find(loaded.init_all, "ncclCommInitAll");
   find(loaded.init_rank, "ncclCommInitRank");
@@ -68,13 +69,32 @@ const Functions& library() {
 }
 
 void require(ncclResult_t status, std::string_view what) {
-  if (status != ncclSuccess) {
-    throw failure("NCCL failed at {}: {}", what, library().error(status));
+  if (status == ncclSuccess) {
+    return;
   }
+  const char* words = library().last_words(nullptr);
+  const std::string sentence = fmt::format("NCCL failed at {}: {}{}{}", what, library().error(status),
+                                           words == nullptr || *words == '\0' ? "" : ": ", words == nullptr ? "" : words);
+  if (status == ncclRemoteError || status == ncclSystemError || status == ncclInternalError) {
+    throw Disconnected(Error::Kind::failure, sentence);
+  }
+  throw Error(Error::Kind::failure, sentence);
 }
 
 ncclDataType_t type_of(DType type) {
-  return type == DType::f64 ? ncclFloat64 : type == DType::bf16 ? ncclBfloat16 : type == DType::f16 ? ncclFloat16 : ncclFloat32;
+  switch (type) {
+    case DType::f32:
+      return ncclFloat32;
+    case DType::f64:
+      return ncclFloat64;
+    case DType::i32:
+      return ncclInt32;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::f16:
+      return ncclFloat16;
+  }
+  throw BugError("a type that NCCL has no word for");
 }
 
 class RealCommunicator final : public Communicator {
@@ -176,12 +196,12 @@ std::vector<std::shared_ptr<Communicator>> join(const ranks::Blob& id, int size,
   check(id.size() == sizeof name, "a set of GPUs is named by {} bytes", id.size());
   std::memcpy(&name, id.data(), sizeof name);
   std::vector<ncclComm_t> handles(seats.size());
-  begin_group();
-  for (std::size_t i = 0; i < seats.size(); ++i) {
-    cuda::require(cudaSetDevice(seats[i].ordinal), "selecting it");
-    require(library().init_rank(&handles[i], size, name, seats[i].member), "joining the GPUs");
-  }
-  end_group();
+  in_group([&] {
+    for (std::size_t i = 0; i < seats.size(); ++i) {
+      cuda::require(cudaSetDevice(seats[i].ordinal), "selecting it");
+      require(library().init_rank(&handles[i], size, name, seats[i].member), "joining the GPUs");
+    }
+  });
   return keep(handles);
 }
 

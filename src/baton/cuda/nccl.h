@@ -8,13 +8,20 @@
 #include <vector>
 
 #include "baton/base/dtype.h"
+#include "baton/base/error.h"
 #include "baton/ranks/world.h"
 
 /// NCCL, loaded at run time, for meetings between whole GPUs of one process or of several.
 namespace baton::cuda::nccl {
 
-/// One member's way to the others of its set. What it enqueues stands between `begin_group` and `end_group`, together with what
-/// the other members of this process do in the same meeting.
+/// A failure that may be another member's: it is gone, or has aborted.
+class Disconnected final : public Error {
+ public:
+  using Error::Error;
+};
+
+/// One member's way to the others of its set. What it enqueues is called `in_group`, together with what the other members of this
+/// process do in the same meeting.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -33,12 +40,29 @@ class Communicator {
 
   /// Throws a failure if the library has noticed an error meanwhile.
   virtual void require_health() const = 0;
-  /// Aborts pending operations, which wait for members that will not arrive.
+  /// Aborts pending operations, which wait for members that will not arrive. In one group for all communicators of a process: an
+  /// operation may stand in a stream behind one of another communicator.
   virtual void abort() noexcept = 0;
 };
 
 void begin_group();
 void end_group();
+/// Operations of several members, or aborts, start together when `calls` returns. The group is closed if it throws, too.
+template <typename Calls>
+void in_group(Calls calls) {
+  begin_group();
+  try {
+    calls();
+  } catch (...) {
+    try {
+      end_group();
+    } catch (const Error&) {
+      // The first error counts.
+    }
+    throw;
+  }
+  end_group();
+}
 
 /// Whether the library is there.
 bool is_available();

@@ -1,19 +1,24 @@
-#include <algorithm>
+#include <chrono>
+#include <future>
 #include <map>
+#include <thread>
 
-#include "baton/base/error.h"
+#include "baton/base/clock.h"
 #include "baton/cost/link_time.h"
 #include "baton/cuda/event.h"
 #include "baton/cuda/nccl.h"
 #include "baton/cuda/nccl_part.h"
 #include "baton/cuda/status.h"
 #include "baton/cuda/stream_transport.h"
-#include "baton/exec/transport/dealing.h"
 
 namespace baton::cuda {
 namespace {
 
 class NcclStreamTransport;
+
+/// A message fails when another rank is gone, often before anybody has said so. The watch over the ranks names that rank and ends
+/// this process; only if nobody does so within this time the error is this rank's own.
+constexpr Nanoseconds until_named(3'000'000'000);
 
 /// What this rank's members of one meeting share.
 struct NcclMeeting {
@@ -49,7 +54,7 @@ class NcclStreamExchange final : public StreamExchange {
 class NcclStreamTransport final : public StreamTransport, private exec::Joiner {
  public:
   explicit NcclStreamTransport(const StreamTransportContext& context)
-      : slice_(context.slice), plan_(context.slice.plan()), link_(context.link) {
+      : slice_(context.slice), plan_(context.slice.plan()), link_(context.link), progress_(context.world.progress()) {
     const std::vector<std::size_t> group_of = exec::join_groups(plan_, context.ways, context.run_by, context.world, *this);
     // Communicators of one GPU must be used in one order on all ranks: that of the plan's sequence, in which a meeting stands
     // where the last of its members does.
@@ -82,33 +87,41 @@ class NcclStreamTransport final : public StreamTransport, private exec::Joiner {
   }
 
   void look() override {
-    for (const auto& [seat, communicator] : communicators_) {
-      communicator->require_health();
+    if (!failed_) {
+      try {
+        for (const auto& [seat, communicator] : communicators_) {
+          communicator->require_health();
+        }
+      } catch (const nccl::Disconnected& error) {
+        fail(error);
+      }
+    }
+    if (failed_ && now() - failed_->at > until_named) {
+      throw failed_->error;
     }
   }
 
   void give_up() noexcept override {
-    for (const auto& [seat, communicator] : communicators_) {
-      communicator->abort();
+    try {
+      nccl::in_group([this] {
+        for (const auto& [seat, communicator] : communicators_) {
+          communicator->abort();
+        }
+      });
+    } catch (const Error&) {
+      // This rank fails already.
     }
   }
 
   /// Enqueues the meeting when its turn has come and all members of this rank have; whether it is enqueued.
   bool pass(NcclMeeting& meeting) {
-    if (meeting.position == turn_ && meeting.begun == meeting.members.size()) {
-      nccl::begin_group();
-      for (const NcclMeeting::Member& member : meeting.members) {
-        member.place->enter();
-        member.part.exchange(member.stream);
+    if (meeting.position == turn_ && meeting.begun == meeting.members.size() && !failed_) {
+      try {
+        enqueue(meeting);
+      } catch (const nccl::Disconnected& error) {
+        fail(error);
+        return false;
       }
-      nccl::end_group();
-      for (const NcclMeeting::Member& member : meeting.members) {
-        if (member.part.afterwards) {
-          member.place->enter();
-          member.part.afterwards(member.stream);
-        }
-      }
-      require_launched("launching a message");
       ++turn_;
     }
     return meeting.position < turn_;
@@ -123,11 +136,38 @@ class NcclStreamTransport final : public StreamTransport, private exec::Joiner {
     for (const exec::GroupMember& one : members) {
       seats.push_back({static_cast<int>(one.member), slice_.place(one.device).ordinal()});
     }
-    const std::vector<std::shared_ptr<nccl::Communicator>> joined = nccl::join(id, static_cast<int>(size), seats);
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      communicators_[{group, members[i].device}] = joined[i];
+    try {
+      auto joining = std::async(std::launch::async, [&] { return nccl::join(id, static_cast<int>(size), seats); });
+      while (joining.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready) {
+        progress_->look();  // it is another rank that may hang meanwhile
+      }
+      const std::vector<std::shared_ptr<nccl::Communicator>> joined = joining.get();
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        communicators_[{group, members[i].device}] = joined[i];
+      }
+    } catch (const nccl::Disconnected&) {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(until_named.count));
+      throw;
     }
   }
+
+  static void enqueue(const NcclMeeting& meeting) {
+    nccl::in_group([&] {
+      for (const NcclMeeting::Member& member : meeting.members) {
+        member.place->enter();
+        member.part.exchange(member.stream);
+      }
+    });
+    for (const NcclMeeting::Member& member : meeting.members) {
+      if (member.part.afterwards) {
+        member.place->enter();
+        member.part.afterwards(member.stream);
+      }
+    }
+    require_launched("launching a message");
+  }
+
+  void fail(const nccl::Disconnected& error) { failed_ = Failure{error, now()}; }
 
   /// False where this rank runs none of its members.
   bool open(MeetingId id, std::size_t group) {
@@ -148,9 +188,15 @@ class NcclStreamTransport final : public StreamTransport, private exec::Joiner {
   const Slice& slice_;
   const plan::Plan& plan_;
   std::optional<cluster::Link> link_;
+  std::shared_ptr<ranks::RankProgress> progress_;
   std::map<SeatKey, std::shared_ptr<nccl::Communicator>> communicators_;
   std::map<MeetingId, NcclMeeting> meetings_;
   std::size_t turn_ = 0;
+  struct Failure {
+    nccl::Disconnected error;
+    Nanoseconds at;
+  };
+  std::optional<Failure> failed_;
 };
 
 bool NcclStreamExchange::progress() { return all_.pass(meeting_); }

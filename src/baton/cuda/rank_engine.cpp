@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <exception>
 #include <map>
@@ -46,16 +45,15 @@ struct LaneWalk {
   bool started = false;        // the next one is under way, as far as those who watch are told
 };
 
-/// Whether the environment wants everything staged.
-bool wants_staging() {
-  const char* word = std::getenv("BATON_CUDA_RANKS");
-  if (word == nullptr || *word == '\0') {
-    return false;
+/// What NCCL carries, as this rank's environment has it. NCCL reads its own variables when it is first used.
+exec::NcclReach reach_here(const ranks::World& world) {
+  const exec::NcclReach reach = exec::wanted_reach(std::getenv("BATON_CUDA_RANKS"), nccl::is_available());
+  if (reach == exec::NcclReach::all_ranks) {
+    for (const auto& [name, value] : exec::host_variables(world)) {
+      setenv(name.c_str(), value.c_str(), 0);
+    }
   }
-  if (std::strcmp(word, "staged") != 0) {
-    throw usage_error("BATON_CUDA_RANKS is '{}': it may be staged, or not set", word);
-  }
-  return true;
+  return reach;
 }
 
 class RankEngine final : public exec::Engine {
@@ -69,7 +67,7 @@ class RankEngine final : public exec::Engine {
         run_by_(exec::ranks_of(assignment.cluster)),
         report_(world_, plan_, run_by_, data_.losses),
         slice_(assignment, world_.rank(), capability),
-        ways_(exec::choose_ways(plan_, assignment.cluster, exec::all_say(world_, !wants_staging() && nccl::is_available()))),
+        ways_(exec::choose_ways(plan_, assignment.cluster, exec::agree_on(world_, reach_here(world_)))),
         meetings_(plan_, slice_.addresses(), slice_.places(), link_),
         stream_walk_(slice_, meetings_) {
     open_transports();

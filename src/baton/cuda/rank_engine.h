@@ -14,7 +14,8 @@ namespace baton::cuda {
 /// Steps are not enqueued ahead: between two of them all ranks gather, and a step is timed on the host, from then until the last
 /// device has done its last task. As with one process, traced steps are separate.
 ///
-/// BATON_CUDA_RANKS=staged sends messages through the hosts' memory, even between GPUs that NCCL could join.
+/// BATON_CUDA_RANKS=staged sends messages through the hosts' memory, even between GPUs that NCCL could join; =nccl joins ranks by
+/// NCCL even if they share a GPU, for tests.
 std::unique_ptr<exec::Engine> make_rank_engine(exec::Assignment assignment, const Capability& capability);
 
 }  // namespace baton::cuda

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <set>
+#include <string_view>
 
+#include "baton/base/error.h"
 #include "baton/exec/transport/dealing.h"
 
 namespace baton::exec {
@@ -21,7 +24,40 @@ std::vector<DeviceId> devices_of(const plan::Plan& plan, MeetingId meeting) {
 
 }  // namespace
 
-std::vector<Way> choose_ways(const plan::Plan& plan, const cluster::Cluster& cluster, bool has_nccl) {
+NcclReach wanted_reach(const char* word, bool has_nccl) {
+  const std::string_view wanted = word == nullptr ? "" : word;
+  if (wanted.empty()) {
+    return has_nccl ? NcclReach::whole_gpus : NcclReach::nothing;
+  }
+  if (wanted == "staged") {
+    return NcclReach::nothing;
+  }
+  if (wanted != "nccl") {
+    throw usage_error("BATON_CUDA_RANKS is '{}': it may be staged or nccl, or not set", wanted);
+  }
+  if (!has_nccl) {
+    throw usage_error("BATON_CUDA_RANKS is nccl, but libnccl.so.2 is not found: add its folder to LD_LIBRARY_PATH");
+  }
+  return NcclReach::all_ranks;
+}
+
+NcclReach agree_on(ranks::World& world, NcclReach mine) {
+  const std::array<std::byte, 1> word{static_cast<std::byte>(mine)};
+  const std::vector<ranks::Blob> all = world.all_gather(word);
+  return std::accumulate(all.begin(), all.end(), mine,
+                         [](NcclReach least, const ranks::Blob& one) { return std::min(least, static_cast<NcclReach>(one[0])); });
+}
+
+std::vector<std::pair<std::string, std::string>> host_variables(const ranks::World& world) {
+  std::vector<std::pair<std::string, std::string>> variables{{"NCCL_HOSTID", fmt::format("baton-rank-{}", world.rank())}};
+  const std::vector<ranks::RankHost>& hosts = world.hosts();
+  if (std::all_of(hosts.begin(), hosts.end(), [&](const ranks::RankHost& host) { return host.node == hosts[0].node; })) {
+    variables.emplace_back("NCCL_SOCKET_IFNAME", "lo");  // which NCCL otherwise leaves out
+  }
+  return variables;
+}
+
+std::vector<Way> choose_ways(const plan::Plan& plan, const cluster::Cluster& cluster, NcclReach reach) {
   std::vector<Way> ways;
   for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
     std::set<int> ranks;
@@ -33,15 +69,11 @@ std::vector<Way> choose_ways(const plan::Plan& plan, const cluster::Cluster& clu
       ranks.insert(device.rank);
       whole = whole && device.gpu && device.gpu->of == 1 && units.insert(device.gpu->unit).second;
     }
-    ways.push_back(ranks.size() < 2 ? Way::here : whole && has_nccl ? Way::nccl : Way::staged);
+    const bool carried = (whole && reach >= NcclReach::whole_gpus) ||
+                         (ranks.size() == devices.size() && reach == NcclReach::all_ranks);
+    ways.push_back(ranks.size() < 2 ? Way::here : carried ? Way::nccl : Way::staged);
   }
   return ways;
-}
-
-bool all_say(ranks::World& world, bool mine) {
-  const std::array<std::byte, 1> word{static_cast<std::byte>(mine ? 1 : 0)};
-  const std::vector<ranks::Blob> all = world.all_gather(word);
-  return std::all_of(all.begin(), all.end(), [](const ranks::Blob& one) { return one[0] != std::byte{0}; });
 }
 
 std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<Way>& ways, const std::vector<int>& run_by,

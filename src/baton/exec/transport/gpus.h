@@ -1,7 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "baton/cluster/cluster.h"
@@ -17,12 +18,25 @@ enum class Way : std::uint8_t {
   staged,  // through the memory of the hosts, by the messages that devices on cores use
 };
 
-/// By meeting. NCCL takes only members that each have a whole GPU of their own; `has_nccl` says whether all ranks have it, and
-/// want it.
-std::vector<Way> choose_ways(const plan::Plan& plan, const cluster::Cluster& cluster, bool has_nccl);
+/// What NCCL carries, from the least to the most.
+enum class NcclReach : std::uint8_t {
+  nothing,     // it is not here, or everything is to be staged
+  whole_gpus,  // meetings whose members each have a whole GPU of their own
+  all_ranks,   // for tests, also meetings of one member per rank that share a GPU, whole or in parts: NCCL takes them for GPUs of
+               // different hosts
+};
 
-/// Whether the value is true on every rank. All ranks call it.
-bool all_say(ranks::World& world, bool mine);
+/// What the value of BATON_CUDA_RANKS asks for (null: it is not set), if there is NCCL or not; a usage error if it is none of those
+/// known, or asks for NCCL where there is none.
+NcclReach wanted_reach(const char* word, bool has_nccl);
+/// The least that any rank says. All ranks call it.
+NcclReach agree_on(ranks::World& world, NcclReach mine);
+/// The variables by which NCCL takes each rank for a host of its own, with values for those that are not set; for before it is
+/// used.
+std::vector<std::pair<std::string, std::string>> host_variables(const ranks::World& world);
+
+/// By meeting.
+std::vector<Way> choose_ways(const plan::Plan& plan, const cluster::Cluster& cluster, NcclReach reach);
 
 /// A member of a set of GPUs that meet by NCCL, which this rank runs.
 struct GroupMember {
