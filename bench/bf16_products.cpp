@@ -31,7 +31,7 @@ using namespace baton;
 using namespace baton::exec::cpu;
 using Clock = std::chrono::steady_clock;
 
-struct Shape {
+struct Extents {
   int64_t rows = 0;
   int64_t in = 0;
   int64_t out = 0;
@@ -100,7 +100,7 @@ std::pair<double, double> time_in_turn(int threads, const Work& first, const Wor
   return {median(times[0]), median(times[1])};
 }
 
-void measure(const Shape& s, int threads, TileUnit unit) {
+void print_rates(const Extents& s, int threads, TileUnit unit) {
   const LinearForward forward(s.rows, s.in, s.out, true);
   const LinearBackwardInput input(s.rows, s.in, s.out, true);
   const LinearBackwardWeight weight(s.rows, s.in, s.out, 1, false);
@@ -142,9 +142,9 @@ void measure(const Shape& s, int threads, TileUnit unit) {
 
 int main(int argc, char** argv) {
   int threads = 1;
-  std::vector<Shape> shapes;
+  std::vector<Extents> shapes;
   for (int i = 1; i < argc; ++i) {
-    Shape shape;
+    Extents shape;
     if (std::string(argv[i]) == "--threads" && i + 1 < argc) {
       threads = std::max(1, std::atoi(argv[++i]));
     } else if (std::sscanf(argv[i], "%ldx%ldx%ld", &shape.rows, &shape.in, &shape.out) == 3 &&
@@ -163,8 +163,8 @@ int main(int argc, char** argv) {
               unit == TileUnit::amx ? "AMX" : "a model of AMX", threads, bench::fma_peak_gflops(1),
               bench::fma_peak_gflops(threads));
   std::printf("| rows x in x out | fp32 GFLOP/s | bf16 GFLOP/s | times |\n|---|---|---|---|\n");
-  for (const Shape& shape : shapes) {
-    measure(shape, threads, unit);
+  for (const Extents& shape : shapes) {
+    print_rates(shape, threads, unit);
   }
   return 0;
 }

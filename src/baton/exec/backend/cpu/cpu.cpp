@@ -704,6 +704,7 @@ class CpuBackend final : public HostBackend {
   plan::Target target() const override {
     return {.joined = op::joint_ops(),
             .gradient_with_sgd = true,
+            .narrow_gradient_with_sgd = unit_ != TileUnit::none,
             .all_reduce_with_sgd = true,
             .loads = true,
             .workspace = [unit = unit_](std::span<const plan::Buffer> buffers, const Task& task,
@@ -729,7 +730,8 @@ class CpuBackend final : public HostBackend {
         }
       }
     }
-    if (compute != nullptr && op::takes_step(compute->op) && plan[task.reads[0]].dtype != plan[task.writes[0]].dtype) {
+    if (compute != nullptr && op::takes_step(compute->op) && plan[task.reads[0]].dtype != plan[task.writes[0]].dtype &&
+        !cpu::multiplies_in_tiles(unit_, plan.buffers(), task)) {
       return false;
     }
     // Weights of 16 bits would lose most steps to rounding: an update writes float32.
