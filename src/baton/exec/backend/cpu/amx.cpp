@@ -49,21 +49,6 @@ bool system_grants_tiles() {
 }
 #endif
 
-TileUnit choose() {
-  const char* word = std::getenv("BATON_AMX");
-  const std::string_view wanted = word == nullptr ? "" : word;
-  if (wanted == "off") {
-    return TileUnit::none;
-  }
-  if (wanted == "portable") {
-    return TileUnit::portable;
-  }
-  if (!wanted.empty()) {
-    throw usage_error("BATON_AMX is '{}': it can be off or portable", wanted);
-  }
-  return has_amx() ? TileUnit::amx : TileUnit::none;
-}
-
 }  // namespace
 
 bool has_amx() {
@@ -76,8 +61,18 @@ bool has_amx() {
 }
 
 TileUnit tile_unit() {
-  static const TileUnit unit = choose();
-  return unit;
+  const char* word = std::getenv("BATON_AMX");
+  const std::string_view wanted = word == nullptr ? "" : word;
+  if (wanted == "off") {
+    return TileUnit::none;
+  }
+  if (wanted == "portable") {
+    return TileUnit::portable;
+  }
+  if (!wanted.empty()) {
+    throw usage_error("BATON_AMX is '{}': choose off or portable, or do not set it", wanted);
+  }
+  return has_amx() ? TileUnit::amx : TileUnit::none;
 }
 
 std::string_view to_text(TileUnit unit) {

@@ -11,8 +11,8 @@ enum class TileUnit {
   portable,  // a model of those tiles in plain C++: the same bits, slowly
 };
 
-/// What this process uses, decided at its first call: `amx` if the processor has AMX with bf16 and the operating system grants it,
-/// `none` if not. BATON_AMX=off chooses `none` and BATON_AMX=portable chooses `portable`; a usage error if it is another word.
+/// What the backend `cpu` uses: `amx` if the processor has AMX with bf16 and the operating system grants it, `none` if not.
+/// BATON_AMX=off chooses `none` and BATON_AMX=portable chooses `portable`; a usage error if it is another word.
 TileUnit tile_unit();
 
 /// "none", "amx", "portable".

@@ -8,6 +8,8 @@
 #include "baton/exec/executor.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
+#include "support/usage_sentence.h"
+#include "support/variable.h"
 
 namespace baton::exec::cpu {
 namespace {
@@ -106,6 +108,17 @@ TEST(CpuTileKernels, OnlyTheProcessorsTilesMakeBf16Native) {
   EXPECT_FALSE(make_backend(TileUnit::portable)->is_native(DType::bf16));
   EXPECT_FALSE(make_backend(TileUnit::none)->is_native(DType::bf16));
   EXPECT_TRUE(make_backend(TileUnit::none)->is_native(DType::f32));
+}
+
+TEST(CpuTileKernels, TheEnvironmentMayTurnThemOffOrAskForTheModel) {
+  const auto chosen = [](const char* word) {
+    const baton::test::Variable variable("BATON_AMX", word);
+    return tile_unit();
+  };
+  EXPECT_EQ(chosen(nullptr), has_amx() ? TileUnit::amx : TileUnit::none);
+  EXPECT_EQ(chosen("off"), TileUnit::none);
+  EXPECT_EQ(chosen("portable"), TileUnit::portable);
+  EXPECT_EQ(baton::test::usage_sentence([&] { chosen("on"); }), "BATON_AMX is 'on': choose off or portable, or do not set it");
 }
 
 TEST(CpuTileKernels, RanksMustAgreeOnTheUnitIfTheStepIsInBf16) {
