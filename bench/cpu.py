@@ -2,6 +2,7 @@
 
     /usr/bin/python3 bench/cpu.py                          every case, 5 rounds
     /usr/bin/python3 bench/cpu.py --cases ddp --quick      the cases with "ddp" in their name, 2 short rounds
+    /usr/bin/python3 bench/cpu.py --cases "all cores"      large steps on all cores, fp32 and bf16, on a machine of more than two
     /usr/bin/python3 bench/cpu.py --json bench.json        every round's numbers and commands as well
 
 Absolute times drift on shared machines, so a ratio is taken within each round and the table shows their median. A round
@@ -55,13 +56,15 @@ class Step:
     strategy: str = "single"
     against_single: bool = False  # the peer is Baton on one device of one core: the ratio is the speed-up
     slow: bool = False
+    samples: int = BATCH
+    precision: str = "fp32"
 
     def flops(self):
         """Two products per layer (forward, weight gradient), and the input's gradient for all but the first."""
-        return 2 * BATCH * self.dim * self.dim * (3 * self.depth - 1)
+        return 2 * self.samples * self.dim * self.dim * (3 * self.depth - 1)
 
     def batch(self):
-        return BATCH
+        return self.samples
 
     def model(self):
         return ["--model", f"mlp:dim={self.dim},depth={self.depth}"]
@@ -71,7 +74,8 @@ class Step:
 
     def baton(self, bench, strategy, devices):
         command = [bench.baton, "train", *self.model(), "--strategy", strategy,
-                   "--devices", devices, "--batch", str(self.batch()), *self.length(bench, True), "--json", "-"]
+                   "--devices", devices, "--batch", str(self.batch()), "--precision", self.precision,
+                   *self.length(bench, True), "--json", "-"]
         return run_json(command)["time_per_step_ns"], command
 
     def length(self, bench, warmup_included=False):
@@ -87,7 +91,8 @@ class Step:
             return Result(ns, single_ns, [command, single])
         if not bench.peer:
             return Result(ns, None, [command])
-        peer = [*bench.peer, str(PEERS / "torch_step.py"), *self.peer_model(), "--batch", str(self.batch()), *self.length(bench), *self.peer]
+        peer = [*bench.peer, str(PEERS / "torch_step.py"), *self.peer_model(), "--batch", str(self.batch()),
+                "--precision", self.precision, *self.length(bench), *self.peer]
         theirs = run_json(peer)
         return Result(ns, theirs["step_time_ns"]["median"], [command, peer], about(theirs))
 
@@ -99,7 +104,7 @@ class CnnStep(Step):
     def flops(self):
         first, second = 32 * 28 * 28 * 9, 64 * 14 * 14 * 32 * 9
         linear = 64 * 7 * 7 * 128 + 128 * 10
-        return 2 * BATCH * (2 * first + 3 * second + 3 * linear)
+        return 2 * self.samples * (2 * first + 3 * second + 3 * linear)
 
     def model(self):
         return ["--model", "cnn:32-64,image=28,channels=1,classes=10"]
@@ -115,9 +120,6 @@ class GptStep(Step):
     context: int = 64
     vocab: int = 65
     samples: int = 12
-
-    def batch(self):
-        return self.samples
 
     def flops(self):
         """Products with weights, and the half of attention's squares that a causal mask leaves; the backward does both twice."""
@@ -183,6 +185,26 @@ CASES = [
 ]
 
 
+CORES = len(os.sched_getaffinity(0))
+
+
+def on_all_cores():
+    """Steps in fp32 and in bf16, for machines of more than two cores."""
+    devices, peer = f"cpu:0-{CORES - 1}", ["--threads", str(CORES), "--cores", f"0-{CORES - 1}"]
+    for precision in ("fp32", "bf16"):
+        for batch in (64, 256, 1024, 4096):
+            steps = max(4, 4096 // batch)
+            yield Step(f"2048x8, batch {batch}, {precision}, all cores", 2048, 8, devices, CORES, min(20, steps), 3, peer,
+                       samples=batch, precision=precision)
+        yield GptStep(f"gpt 6x384, context 256, batch 8, {precision}, all cores", 384, 6, devices, CORES, 10, 3, peer, heads=6,
+                      context=256, samples=8, precision=precision)
+    yield CnnStep("cnn 32-64, batch 64, fp32, all cores", 0, 0, devices, CORES, 30, 5, peer)
+
+
+if CORES > 2:
+    CASES += on_all_cores()
+
+
 def about(peer):
     return f"{peer['peer']} {peer['version']}, {peer['blas']}"
 
@@ -245,7 +267,7 @@ def measure_round(case, bench):
     row = {"ns": result.ns, "peer_ns": result.peer_ns, "peak_gflops": peak, "pair_over_one": pair, "others": load.share,
            "dropped": why_dropped(pair, load.share), "peer": result.peer,
            "commands": [shlex.join(command) for command in result.commands]}
-    if case.flops():
+    if case.flops() and case.cores <= 2 and getattr(case, "precision", "fp32") == "fp32":
         row["share"] = case.flops() / result.ns / peak
         if result.peer_ns and not case.against_single:
             row["peer_share"] = case.flops() / result.peer_ns / peak

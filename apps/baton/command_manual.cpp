@@ -168,6 +168,7 @@ void add_command(const CLI::App& app, const std::string& path, std::string& text
 
 /// What the environment may say: to the program, and to the launcher of a clone.
 constexpr std::pair<const char*, const char*> environment[] = {
+    {"BATON_AMX", "off: do not use a CPU's AMX for bf16, emulate it; portable: compute AMX's bits without AMX, slowly"},
     {"BATON_CUDA_CACHE", "folder in which the fastest algorithms for a GPU are stored, or off (default: the user's cache folder)"},
     {"BATON_CUDA_ENQUEUE", "how a step is sent to a GPU: tasks (one by one) or graph (default: chosen by the plan)"},
     {"BATON_CUDA_RANKS",

@@ -298,6 +298,12 @@ void TrainSession::print_notes() const {
                     "of 16-bit hardware",
                     strategy::to_text(run_.job().request().step.precision)));
   }
+  if (to_stdout_ && !run_.emulated() && run_.job().backend().name() == "cpu" &&
+      run_.job().request().step.precision == strategy::Precision::bf16) {
+    note(
+        "bf16 runs on AMX: linear layers multiply in bf16 and sum in float32; other operations run in float32 and round their "
+        "results");
+  }
   if (to_stdout_) {
     fmt::print("{}", unused_note(run_.job()));
     for (const std::string& remark : model::remarks_on(words_.job.model)) {

@@ -6,10 +6,11 @@ cross entropy and AdamW 0.001. Prints one JSON object.
     /usr/bin/python3 bench/peers/torch_step.py --dim 1024 --depth 2 --batch 64 --threads 2
     /usr/bin/python3 bench/peers/torch_step.py --dim 1024 --depth 2 --batch 64 --threads 1 --ddp 2
     /usr/bin/python3 bench/peers/torch_step.py --gpt --depth 4 --heads 4 --dim 128 --context 64 --vocab 65 --batch 12
+    /usr/bin/python3 bench/peers/torch_step.py --dim 2048 --depth 8 --batch 1024 --threads 16 --precision bf16
 
 A step's time runs from before its forward to after its optimizer step. With --ddp N the global batch is divided over N
 processes joined by gloo over loopback, with --threads threads each, not pinned (one core per rank is not faster); rank 0
-keeps the time. Needs python3-torch and libopenblas0-openmp.
+keeps the time. bf16 is autocast. Needs python3-torch and libopenblas0-openmp.
 """
 
 import argparse
@@ -90,7 +91,8 @@ def train(torch, options, rank, ranks):
     for _ in range(options.warmup + options.steps):
         start = time.perf_counter_ns()
         optimizer.zero_grad(set_to_none=True)
-        loss = criterion(model(x), target)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.precision == "bf16"):
+            loss = criterion(model(x), target)
         loss.backward()
         optimizer.step()
         times.append(time.perf_counter_ns() - start)
@@ -105,7 +107,7 @@ def name(options):
 
 
 def report(torch, options, times, losses):
-    peer.report(torch, model=name(options), batch=options.batch,
+    peer.report(torch, model=name(options), batch=options.batch, precision=options.precision,
                 processes=options.ddp or 1, threads=torch.get_num_threads(), cores=sorted(os.sched_getaffinity(0)),
                 steps=options.steps, warmup=options.warmup, step_time_ns=peer.summary(times), losses=losses)
 
@@ -132,6 +134,7 @@ def main():
     parser.add_argument("--context", type=int, default=64)
     parser.add_argument("--vocab", type=int, default=65)
     parser.add_argument("--batch", type=int, default=64, help="global batch")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--threads", type=int, default=1, help="threads per process")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--warmup", type=int, default=10)

@@ -115,8 +115,8 @@ TEST_F(Manual, ThePageTellsOfTheProgramsOwnOptionsAndOfTheEnvironment) {
   const std::string page = run("man").out;
   EXPECT_NE(page.find(".SH OPTIONS\n.TP\n.B \\-h,\\-\\-help"), std::string::npos);
   EXPECT_NE(page.find("\\-\\-version"), std::string::npos);
-  for (const char* name :
-       {"BATON_CUDA_CACHE", "BATON_CUDA_ENQUEUE", "BATON_CUDA_RANKS", "XDG_CACHE_HOME", "BATON_BUILD_JOBS", "BATON_NO_INSTALL"}) {
+  for (const char* name : {"BATON_AMX", "BATON_CUDA_CACHE", "BATON_CUDA_ENQUEUE", "BATON_CUDA_RANKS", "XDG_CACHE_HOME",
+                           "BATON_BUILD_JOBS", "BATON_NO_INSTALL"}) {
     EXPECT_NE(page.find(std::string("\n.TP\n.B ") + name + "\n"), std::string::npos) << name;
   }
 }

@@ -16,7 +16,7 @@ Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, cons
     throw usage_error("a link that takes a share of a core can be simulated but not emulated: leave core= out of --link");
   }
   if (world != nullptr && !world->alone()) {
-    require_agreement(*world, fingerprint(plan, data));
+    require_agreement(*world, fingerprint(plan, data, backend.arithmetic(plan)));
   }
   require_layouts(plan, layouts_, backend.name());
   plan::Limits limits = exec::limits(plan, cluster, backend);

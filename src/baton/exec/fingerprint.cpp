@@ -2,6 +2,7 @@
 
 #include <array>
 #include <fstream>
+#include <utility>
 
 #include "baton/base/error.h"
 #include "baton/base/hash.h"
@@ -57,14 +58,14 @@ std::vector<int> differing(const std::vector<std::vector<std::string>>& all, std
 
 }  // namespace
 
-Fingerprint fingerprint(const plan::Plan& plan, const DataOptions& data) {
+Fingerprint fingerprint(const plan::Plan& plan, const DataOptions& data, std::string arithmetic) {
   Hash of_plan;
   of_plan.add(plan::to_text(plan));
   Hash of_data;
   of_data.add(data.seed);
   of_data.add(static_cast<std::uint64_t>(data.samples));
   of_data.add(data.feed == nullptr ? 0 : data.feed->fingerprint());
-  return {of_plan.value(), of_data.value(), BATON_VERSION, hash_program()};
+  return {of_plan.value(), of_data.value(), BATON_VERSION, hash_program(), std::move(arithmetic)};
 }
 
 void require_same(ranks::World& world, const std::vector<Setting>& mine) {
@@ -82,14 +83,14 @@ void require_same(ranks::World& world, const std::vector<Setting>& mine) {
 
 void require_agreement(ranks::World& world, const Fingerprint& mine) {
   const std::vector<std::vector<std::string>> all = gather_texts(
-      world, {std::to_string(mine.plan), std::to_string(mine.data), mine.version, std::to_string(mine.program)});
-  constexpr std::array<std::string_view, 4> names{"another plan", "other data", "another version of baton",
-                                                  "another build of baton"};
-  constexpr std::array<std::string_view, 4> remedies{"start all ranks with the same command",
-                                                     "start all ranks with the same --seed, --samples and --data",
-                                                     "install the same version everywhere", "copy one program to all hosts"};
+      world, {std::to_string(mine.plan), std::to_string(mine.data), mine.version, std::to_string(mine.program), mine.arithmetic});
+  constexpr std::array<std::string_view, 5> names{"another plan", "other data", "another version of baton",
+                                                  "another build of baton", "a processor that multiplies bf16 in another way"};
+  constexpr std::array<std::string_view, 5> remedies{
+      "start all ranks with the same command", "start all ranks with the same --seed, --samples and --data",
+      "install the same version everywhere", "copy one program to all hosts", "set BATON_AMX=off for all ranks"};
   // The cause before what it leads to: another version may well make another plan.
-  for (const std::size_t what : {2U, 3U, 0U, 1U}) {
+  for (const std::size_t what : {2U, 3U, 4U, 0U, 1U}) {
     if (const std::vector<int> differ = differing(all, what); !differ.empty()) {
       throw usage_error("{} {} than rank 0: {}", list(differ), names[what], remedies[what]);
     }

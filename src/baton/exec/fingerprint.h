@@ -17,8 +17,9 @@ struct Fingerprint {
   std::uint64_t data = 0;     // of what its data are drawn from
   std::string version;        // of Baton
   std::uint64_t program = 0;  // of the file that runs: two builds of one version may differ in their last bits
+  std::string arithmetic;     // Backend::arithmetic
 };
-Fingerprint fingerprint(const plan::Plan& plan, const DataOptions& data);
+Fingerprint fingerprint(const plan::Plan& plan, const DataOptions& data, std::string arithmetic = {});
 
 /// All ranks call it. A usage error names the ranks whose fingerprint is not rank 0's, and in what.
 void require_agreement(ranks::World& world, const Fingerprint& mine);

@@ -56,6 +56,8 @@ TEST(Fingerprint, NamesTheRanksThatDifferAndInWhatTheCauseFirst) {
               require_agreement(world, {.plan = one, .data = one, .version = one == 1 ? "2" : "1", .program = one});
             }),
             "rank 1 has another version of baton than rank 0: install the same version everywhere");
+  EXPECT_EQ(told([](ranks::World& world) { require_agreement(world, {.arithmetic = world.rank() == 2 ? "amx" : "none"}); }),
+            "rank 2 has a processor that multiplies bf16 in another way than rank 0: set BATON_AMX=off for all ranks");
 }
 
 TEST(Fingerprint, NamesTheRanksThatWereToldSomethingElseAndByWhichFlag) {

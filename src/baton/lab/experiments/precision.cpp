@@ -261,7 +261,8 @@ Experiment precision() {
           .title = "Number formats",
           .task =
               "fp32, tf32, bf16 and fp16 with and without loss scaling, on a model so deep that gradients of its first blocks are "
-              "tiny. On a CPU the 16-bit formats are emulated: their times say nothing about 16-bit hardware.",
+              "tiny. On a CPU the 16-bit formats are emulated, but for bf16 on CPUs with AMX: emulated times say nothing about "
+              "16-bit hardware.",
           .questions = {{"csye-hw4/1/Q12", "How many types of mixed-precision calculation does the GPU provide?", how_many_types},
                         {"csye-hw4/1/Q13", "What are the roles of GradScaler and autocast?", roles}},
           .axes = {{key::model, "what is trained", {"mlp:dim=128,depth=12"}, {"mlp:dim=512,depth=12"}},

@@ -5,14 +5,17 @@
 
 #include "baton/base/error.h"
 #include "baton/exec/backend.h"
+#include "baton/exec/backend/cpu/amx.h"
 #include "baton/exec/backend/cpu/attention.h"
 #include "baton/exec/backend/cpu/convolution.h"
 #include "baton/exec/backend/cpu/elementwise.h"
 #include "baton/exec/backend/cpu/emulate.h"
+#include "baton/exec/backend/cpu/extents.h"
 #include "baton/exec/backend/cpu/images.h"
 #include "baton/exec/backend/cpu/linear.h"
 #include "baton/exec/backend/cpu/matrix_product.h"
 #include "baton/exec/backend/cpu/part.h"
+#include "baton/exec/backend/cpu/tile_kernels.h"
 #include "baton/exec/backend/cpu/tiled_weight.h"
 #include "baton/exec/backend/host_backends.h"
 #include "baton/op/clip.h"
@@ -24,21 +27,12 @@ namespace baton::exec {
 namespace {
 
 using cpu::cache_line;
+using cpu::extents_of;
 using cpu::Part;
+using cpu::ProductOp;
+using cpu::TileUnit;
 using plan::Plan;
 using plan::Task;
-
-/// Rows, inputs and outputs of the product a task does.
-op::ProductExtents extents_of(std::span<const plan::Buffer> buffers, const Task& task) {
-  const auto operands = [&](const std::vector<BufferId>& ids) {
-    std::vector<op::Operand> list;
-    for (const BufferId id : ids) {
-      list.push_back({buffers[id.index()].shape, buffers[id.index()].dtype});
-    }
-    return list;
-  };
-  return *op::product_extents(std::get<plan::Compute>(task.action).op, operands(task.reads), operands(task.writes));
-}
 
 cpu::LinearForward product(const op::Linear& o, const op::ProductExtents& e) { return {e.rows, e.in, e.out, o.relu}; }
 cpu::LinearBackwardInput product(const op::LinearBackwardInput& o, const op::ProductExtents& e) {
@@ -58,10 +52,6 @@ cpu::Attention attention_of(std::span<const plan::Buffer> buffers, const Task& t
   return cpu::Attention(
       {.positions = q[0], .samples = q[1], .groups = q[2], .heads = q.last() / size, .size = size, .causal = causal});
 }
-
-template <typename AnyOp>
-concept Product = std::same_as<AnyOp, op::Linear> || std::same_as<AnyOp, op::LinearBackwardInput> ||
-    std::same_as<AnyOp, op::LinearBackwardWeight> || std::same_as<AnyOp, op::MatrixProduct>;
 
 /// The products of a convolution, from its images, its weight and its attributes.
 template <typename AnyOp>
@@ -663,7 +653,7 @@ Bytes kernel_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
   }
   return std::visit(
       [&](const auto& o) {
-        if constexpr (Product<std::decay_t<decltype(o)>>) {
+        if constexpr (ProductOp<std::decay_t<decltype(o)>>) {
           return Bytes(product(o, extents_of(buffers, task)).workspace_bytes(static_cast<int>(cores)));
         } else if constexpr (std::same_as<std::decay_t<decltype(o)>, op::Attention>) {
           return Bytes(attention_of(buffers, task, 0, o.causal).forward_workspace_bytes(static_cast<int>(cores)));
@@ -698,25 +688,37 @@ bool is_emulated(std::span<const plan::Buffer> buffers, const Task& task) {
 }
 
 /// Workspace that a task needs when `cores` threads run it.
-Bytes workspace(std::span<const plan::Buffer> buffers, const Task& task, std::size_t cores) {
+Bytes workspace(TileUnit unit, std::span<const plan::Buffer> buffers, const Task& task, std::size_t cores) {
+  if (cpu::multiplies_in_tiles(unit, buffers, task)) {
+    return cpu::tile_workspace(unit, buffers, task, static_cast<int>(cores));
+  }
   const Bytes inner = kernel_workspace(buffers, task, cores);
   return is_emulated(buffers, task) ? cpu::emulation_workspace(buffers, task, inner) : inner;
 }
 
 class CpuBackend final : public HostBackend {
  public:
+  explicit CpuBackend(TileUnit unit) : unit_(unit) {}
+
   std::string_view name() const override { return "cpu"; }
   plan::Target target() const override {
     return {.joined = op::joint_ops(),
             .gradient_with_sgd = true,
+            .narrow_gradient_with_sgd = unit_ != TileUnit::none,
             .all_reduce_with_sgd = true,
             .loads = true,
-            .workspace = workspace,
-            .layout = [](std::span<const plan::Buffer>, const Task& task, BufferId operand) {
-              return cpu::wanted_layout(task, operand);
-            }};
+            .workspace = [unit = unit_](std::span<const plan::Buffer> buffers, const Task& task,
+                                        std::size_t cores) { return workspace(unit, buffers, task, cores); },
+            .layout = [](std::span<const plan::Buffer>, const Task& task,
+                         BufferId operand) { return cpu::wanted_layout(task, operand); }};
   }
   std::vector<MemoryLayout> layouts() const override { return cpu::tiled_layouts(); }
+  bool is_native(DType type) const override { return !is_narrow(type) || (type == DType::bf16 && unit_ == TileUnit::amx); }
+  std::string arithmetic(const Plan& plan) const override {
+    const bool has_bf16 = std::any_of(plan.buffers().begin(), plan.buffers().end(),
+                                      [](const plan::Buffer& buffer) { return buffer.dtype == DType::bf16; });
+    return has_bf16 ? std::string(cpu::to_text(unit_)) : std::string();
+  }
   bool has_kernel(const Plan& plan, const Task& task) const override {
     const auto* compute = std::get_if<plan::Compute>(&task.action);
     for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
@@ -728,7 +730,8 @@ class CpuBackend final : public HostBackend {
         }
       }
     }
-    if (compute != nullptr && op::takes_step(compute->op) && plan[task.reads[0]].dtype != plan[task.writes[0]].dtype) {
+    if (compute != nullptr && op::takes_step(compute->op) && plan[task.reads[0]].dtype != plan[task.writes[0]].dtype &&
+        !cpu::multiplies_in_tiles(unit_, plan.buffers(), task)) {
       return false;
     }
     // Weights of 16 bits would lose most steps to rounding: an update writes float32.
@@ -737,10 +740,13 @@ class CpuBackend final : public HostBackend {
   int team_size(int cores) const override { return cores; }
 
   std::unique_ptr<Kernel> prepare(const Plan& plan, const Task& task, const Addresses& addresses, int team) const override {
-    const Bytes needed = workspace(plan.buffers(), task, static_cast<std::size_t>(team));
+    const Bytes needed = workspace(unit_, plan.buffers(), task, static_cast<std::size_t>(team));
     check(task.workspace >= needed, "{} has a workspace of {} but needs {}", plan::verb(task), task.workspace.count, needed.count);
     if (const auto* update = std::get_if<plan::Update>(&task.action)) {
       return prepare_update(plan, task, *update, addresses);
+    }
+    if (cpu::multiplies_in_tiles(unit_, plan.buffers(), task)) {
+      return cpu::prepare_in_tiles(unit_, plan, task, addresses);
     }
     const op::Op& op = std::get<plan::Compute>(task.action).op;
     const auto prepare_op = [&](const Addresses& places) { return std::visit(PrepareOp{plan, task, places}, op); };
@@ -749,10 +755,15 @@ class CpuBackend final : public HostBackend {
                               prepare_op)
                : prepare_op(addresses);
   }
+
+ private:
+  TileUnit unit_;
 };
 
 }  // namespace
 
-std::unique_ptr<HostBackend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+std::unique_ptr<HostBackend> make_cpu_backend() { return cpu::make_backend(cpu::tile_unit()); }
+
+std::unique_ptr<HostBackend> cpu::make_backend(TileUnit unit) { return std::make_unique<CpuBackend>(unit); }
 
 }  // namespace baton::exec

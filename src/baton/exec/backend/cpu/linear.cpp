@@ -47,6 +47,53 @@ void check_extents(std::int64_t rows, std::int64_t in, std::int64_t out) {
   check(rows > 0 && in > 0 && out > 0, "a linear layer of {} rows, {} inputs and {} outputs", rows, in, out);
 }
 
+/// The members of a team in groups of one size, each of which does some of the rows alone: what a group packs, only its members
+/// read, and few caches exchange it. Blocks of rows stay whole.
+class RowGroups {
+ public:
+  RowGroups(std::int64_t rows, int team) : blocks_{rows} {
+    constexpr std::int64_t panel_blocks = panel_rows / tile;
+    for (int groups = 2; groups <= team; ++groups) {
+      const std::int64_t each = (blocks_.count() + groups - 1) / groups;
+      const bool even = 10 * each * groups <= 11 * blocks_.count();
+      if (team % groups == 0 && blocks_.count() >= groups * panel_blocks && even) {
+        count_ = groups;
+      }
+    }
+    size_ = team / count_;
+  }
+
+  int count() const { return count_; }
+  int size() const { return size_; }
+  int group_of(const threads::Member& member) const { return member.index / size_; }
+
+  /// Calls `run_panel(rows, member)` for the panels of the member's group, with the member as one of the group. It must sync twice.
+  template <typename RunPanel>
+  void for_each_panel(const threads::Member& member, const RunPanel& run_panel) const {
+    const threads::Member one{member.index % size_, size_, member.barrier};
+    const Range blocks = divide(blocks_.count(), count_, group_of(member), Remainder::spread);
+    const std::int64_t end = std::min(blocks.end * tile, blocks_.extent);
+    // Groups meet at one barrier, so all have as many panels, and the last of some may be empty.
+    const std::int64_t most_rows = (blocks_.count() + count_ - 1) / count_ * tile;
+    for (std::int64_t begin = blocks.begin * tile; begin < blocks.begin * tile + most_rows; begin += panel_rows) {
+      if (begin < end) {
+        run_panel(Range{begin, std::min(begin + panel_rows, end)}, one);
+      } else {
+        one.sync();
+        one.sync();
+      }
+    }
+    if (size_ == 1) {
+      member.sync();
+    }
+  }
+
+ private:
+  Pieces blocks_;
+  int count_ = 1;
+  int size_ = 1;
+};
+
 struct Side {
   std::int64_t full = 0;
   std::int64_t last = 0;  // zero: no ragged piece
@@ -284,20 +331,26 @@ std::int64_t LinearForward::packed_floats() const {
   return line_floats((std::min(rows_, panel_rows) + min_block_rows_) * in_.extent);
 }
 
-std::int64_t LinearForward::workspace_bytes(int team) const {
+std::int64_t LinearForward::group_floats(int group_size) const {
   const std::int64_t rows = std::min(rows_, panel_rows);
   const Pieces blocks{rows};
   const bool one_chunk = in_.count() <= chunk_pieces(rows);
-  const std::int64_t sums = std::max<std::int64_t>(team, one_chunk ? 0 : out_.count() * blocks.count());
-  return bytes(packed_floats() + sums * tile * tile);
+  const std::int64_t sums = std::max<std::int64_t>(group_size, one_chunk ? 0 : out_.count() * blocks.count());
+  return packed_floats() + sums * tile * tile;
+}
+
+std::int64_t LinearForward::workspace_bytes(int team) const {
+  const RowGroups groups(rows_, team);
+  return bytes(groups.count() * group_floats(groups.size()));
 }
 
 void LinearForward::run(const float* x, const float* w, const float* bias, float* y, void* workspace,
                         threads::Member member) const {
-  for (std::int64_t row = 0; row < rows_; row += panel_rows) {
-    run_panel(std::min(panel_rows, rows_ - row), x + row * in_.extent, w, bias, y + row * out_.extent,
-              static_cast<float*>(workspace), member);
-  }
+  const RowGroups groups(rows_, member.count);
+  float* own = static_cast<float*>(workspace) + groups.group_of(member) * group_floats(groups.size());
+  groups.for_each_panel(member, [&](Range rows, const threads::Member& one) {
+    run_panel(rows.size(), x + rows.begin * in_.extent, w, bias, y + rows.begin * out_.extent, own, one);
+  });
 }
 
 void LinearForward::run_panel(std::int64_t rows, const float* x, const float* w, const float* bias, float* y, float* workspace,
@@ -372,19 +425,26 @@ std::int64_t LinearBackwardInput::padded_rows(std::int64_t block_rows) const {
 
 std::int64_t LinearBackwardInput::packed_floats() const { return round_up(std::min(rows_, panel_rows), tile) * out_.extent; }
 
-std::int64_t LinearBackwardInput::workspace_bytes(int team) const {
+std::int64_t LinearBackwardInput::group_floats(int group_size) const {
   const std::int64_t rows = std::min(rows_, panel_rows);
   const bool one_chunk = out_.count() <= chunk_pieces(rows);
-  const std::int64_t sums = std::max<std::int64_t>(team, one_chunk ? 0 : in_.count() * Pieces{rows}.count());
-  return bytes(packed_floats() + sums * tile * tile);
+  const std::int64_t sums = std::max<std::int64_t>(group_size, one_chunk ? 0 : in_.count() * Pieces{rows}.count());
+  return packed_floats() + sums * tile * tile;
+}
+
+std::int64_t LinearBackwardInput::workspace_bytes(int team) const {
+  const RowGroups groups(rows_, team);
+  return bytes(groups.count() * group_floats(groups.size()));
 }
 
 void LinearBackwardInput::run(const float* dy, const float* w, const float* mask_x, float* dx, void* workspace,
                               threads::Member member) const {
-  for (std::int64_t row = 0; row < rows_; row += panel_rows) {
-    run_panel(std::min(panel_rows, rows_ - row), dy + row * out_.extent, w, mask_ ? mask_x + row * in_.extent : nullptr,
-              dx + row * in_.extent, static_cast<float*>(workspace), member);
-  }
+  const RowGroups groups(rows_, member.count);
+  float* own = static_cast<float*>(workspace) + groups.group_of(member) * group_floats(groups.size());
+  groups.for_each_panel(member, [&](Range rows, const threads::Member& one) {
+    run_panel(rows.size(), dy + rows.begin * out_.extent, w, mask_ ? mask_x + rows.begin * in_.extent : nullptr,
+              dx + rows.begin * in_.extent, own, one);
+  });
 }
 
 void LinearBackwardInput::run_panel(std::int64_t rows, const float* dy, const float* w, const float* mask_x, float* dx,
@@ -479,20 +539,23 @@ void LinearBackwardWeight::run_panel(std::int64_t rows, bool accumulate, const f
 
   const std::int64_t chunk = chunk_pieces(rows);
   const auto dw_tile = [&](std::int64_t m, std::int64_t n) { return dw + m * tile * in_.extent + n * tile * out_.width(m); };
+  // Units of work go strip by strip of input pieces, so that a member's are about as wide as high: it reads few packed pieces of
+  // each kind.
   const Range units = share(out_.count() * in_.count(), member);
   for (std::int64_t first = 0; first < in_.count(); first += chunk) {
-    const std::int64_t last = std::min(first + chunk, in_.count());
-    for (std::int64_t m = units.begin / in_.count(); m * in_.count() < units.end; ++m) {
-      const std::int64_t begin = std::max(first, units.begin - m * in_.count());
-      const std::int64_t end = std::min(last, units.end - m * in_.count());
-      for (std::int64_t n = begin; n < end && !asked_to_stop_at_once(); ++n) {
-        float* sum = dw_tile(m, n);
-        const float* next = n + 1 < end ? dw_tile(m, n + 1) : m + 1 < out_.count() ? dw_tile(m + 1, first) : sum;
-        for (std::int64_t block = 0; block < blocks.count(); ++block) {
-          const Product& product = products_.at(out_.ragged(m), in_.ragged(n), blocks.ragged(block), accumulate || block > 0);
-          const float* a = packed_dy + m * tile * rows + block * tile * out_.width(m);
-          product(a, packed_x_tile(block, n), sum, next);
-        }
+    const std::int64_t width = std::min(chunk, in_.count() - first);
+    const std::int64_t before = first * out_.count();
+    const Range own{std::max<std::int64_t>(0, units.begin - before), std::min(out_.count() * width, units.end - before)};
+    for (std::int64_t unit = own.begin; unit < own.end && !asked_to_stop_at_once(); ++unit) {
+      const std::int64_t m = unit / width;
+      const std::int64_t n = first + unit % width;
+      float* sum = dw_tile(m, n);
+      const std::int64_t next_unit = std::min(unit + 1, own.end - 1);
+      const float* next = dw_tile(next_unit / width, first + next_unit % width);
+      for (std::int64_t block = 0; block < blocks.count(); ++block) {
+        const Product& product = products_.at(out_.ragged(m), in_.ragged(n), blocks.ragged(block), accumulate || block > 0);
+        const float* a = packed_dy + m * tile * rows + block * tile * out_.width(m);
+        product(a, packed_x_tile(block, n), sum, next);
       }
     }
   }

@@ -74,6 +74,7 @@ class LinearForward {
                  threads::Member member) const;
 
   std::int64_t packed_floats() const;
+  std::int64_t group_floats(int group_size) const;
 
   std::int64_t rows_;
   detail::Pieces in_;
@@ -98,6 +99,7 @@ class LinearBackwardInput {
                  threads::Member member) const;
   std::int64_t padded_rows(std::int64_t block_rows) const;
   std::int64_t packed_floats() const;
+  std::int64_t group_floats(int group_size) const;
 
   std::int64_t rows_;
   detail::Pieces in_;

@@ -1,0 +1,260 @@
+#include "baton/exec/backend/cpu/linear_bf16.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "baton/base/error.h"
+#include "baton/base/narrow.h"
+#include "baton/exec/backend/cpu/part.h"
+#include "baton/exec/backend/cpu/tile_pack.h"
+#include "baton/exec/backend/cpu/tiled_weight.h"
+
+namespace baton::exec::cpu {
+namespace {
+
+void check_product(std::int64_t rows, std::int64_t in, std::int64_t out) {
+  check(rows > 0 && in > 0 && out > 0, "a product of {} rows, {} inputs and {} outputs", rows, in, out);
+}
+
+float widen_one(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+
+/// `count` values from position `at` on, as floats.
+void read(ConstValues from, std::int64_t at, std::int64_t count, float* to) {
+  if (from.type == DType::f32) {
+    std::memcpy(to, from.first + at * 4, static_cast<std::size_t>(count) * 4);
+    return;
+  }
+  const auto* bits = reinterpret_cast<const std::uint16_t*>(from.first) + at;
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i] = widen_one(bits[i]);
+  }
+}
+
+/// Part of a matrix in memory.
+struct Place {
+  std::int64_t at;  // of its first element
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t stride;
+};
+
+/// A block of a row-major matrix: as many rows and columns as there are.
+Place place_of(std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) {
+  return {row * columns + column, std::min(block_side, rows - row), std::min(block_side, columns - column), columns};
+}
+
+/// Stores a block, whose columns outside the matrix are cleared so that they are not counted.
+Rounding store(Block& block, const Place& place, Values to) {
+  if (to.type == DType::f32) {
+    for (std::int64_t row = 0; row < place.rows; ++row) {
+      std::memcpy(to.first + (place.at + row * place.stride) * 4, block.data() + row * block_side,
+                  static_cast<std::size_t>(place.columns) * 4);
+    }
+    return {};
+  }
+  if (place.columns < block_side) {
+    for (std::int64_t row = 0; row < place.rows; ++row) {
+      std::fill_n(block.data() + row * block_side + place.columns, block_side - place.columns, 0.0F);
+    }
+  }
+  alignas(64) std::array<std::byte, sizeof(Block) / 2> rounded;
+  const Rounding done = narrow(DType::bf16, block.data(), rounded.data(), place.rows * block_side);
+  for (std::int64_t row = 0; row < place.rows; ++row) {
+    std::memcpy(to.first + (place.at + row * place.stride) * 2, rounded.data() + row * block_side * 2,
+                static_cast<std::size_t>(place.columns) * 2);
+  }
+  return done;
+}
+
+template <bool relu>
+void add_shift(const float* shift, Block& block) {
+  for (std::int64_t row = 0; row < block_side; ++row) {
+    float* sums = block.data() + row * block_side;
+    for (std::int64_t i = 0; i < block_side; ++i) {
+      const float sum = sums[i] + shift[i];
+      sums[i] = relu && 0.0F > sum ? 0.0F : sum;
+    }
+  }
+}
+
+/// A row-major matrix from one of its elements on.
+Bf16Part part_of(const std::uint16_t* matrix, std::int64_t rows, std::int64_t columns, std::int64_t row, std::int64_t column) {
+  if (row >= rows || column >= columns) {
+    return {};
+  }
+  return {matrix + row * columns + column, rows - row, columns - column, columns};
+}
+
+/// The tile of a weight that holds an element, from that element on: its rows are inputs and its columns outputs.
+Place place_in_weight(std::int64_t out, std::int64_t in, std::int64_t output, std::int64_t input) {
+  constexpr std::int64_t side = TiledWeight::tile;
+  const std::int64_t height = std::min(side, out - output / side * side);
+  return {TiledWeight::offset(out, in, output, input), std::min(side - input % side, in - input), height - output % side, height};
+}
+Bf16Part part_of_weight(const std::uint16_t* w, std::int64_t out, std::int64_t in, std::int64_t output, std::int64_t input) {
+  if (output >= out || input >= in) {
+    return {};
+  }
+  const Place place = place_in_weight(out, in, output, input);
+  return {w + place.at, place.rows, place.columns, place.stride};
+}
+
+/// db = [db] + alpha (column sums of dy).
+Rounding sum_columns(const std::uint16_t* dy, std::int64_t rows, std::int64_t columns, float alpha, bool accumulate, Values db,
+                     const threads::Member& member) {
+  Rounding done;
+  const Part part(member, columns, block_side);
+  for (std::int64_t first = part.begin; first < part.end; first += block_side) {
+    const std::int64_t count = std::min(block_side, part.end - first);
+    std::array<float, block_side> totals{};
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::uint16_t* from = dy + row * columns + first;
+      if (count == block_side) {
+        for (std::size_t i = 0; i < totals.size(); ++i) {
+          totals[i] += widen_one(from[i]);
+        }
+      } else {
+        for (std::int64_t i = 0; i < count; ++i) {
+          totals[static_cast<std::size_t>(i)] += widen_one(from[i]);
+        }
+      }
+    }
+    std::array<float, block_side> before{};
+    if (accumulate) {
+      read({db.first, db.type}, first, count, before.data());
+    }
+    for (std::size_t i = 0; i < totals.size(); ++i) {
+      totals[i] = before[i] + alpha * totals[i];
+    }
+    if (db.type == DType::f32) {
+      std::memcpy(db.first + first * 4, totals.data(), static_cast<std::size_t>(count) * 4);
+    } else {
+      done += narrow(db.type, totals.data(), db.first + first * 2, count);
+    }
+  }
+  return done;
+}
+
+}  // namespace
+
+LinearForwardBf16::LinearForwardBf16(TileUnit unit, std::int64_t rows, std::int64_t in, std::int64_t out, bool relu)
+    : rows_(rows), in_(in), out_(out), relu_(relu), product_(unit, rows, in, out) {
+  check_product(rows, in, out);
+}
+
+Rounding LinearForwardBf16::run(const std::uint16_t* x, const std::uint16_t* w, ConstValues bias, Values y, void* workspace,
+                                const threads::Member& member) const {
+  Rounding done;
+  product_.run(
+      workspace, member,
+      [&](std::int64_t row, std::int64_t input, std::uint16_t* tile) { pack_rows(part_of(x, rows_, in_, row, input), tile); },
+      [&](std::int64_t output, std::int64_t input, std::uint16_t* tile) {
+        pack_pairs(part_of_weight(w, out_, in_, output, input), tile);
+      },
+      [&](std::int64_t row, std::int64_t output, Block& block) {
+        const Place place = place_of(row, output, rows_, out_);
+        std::array<float, block_side> shift{};
+        if (bias.first != nullptr) {
+          read(bias, output, place.columns, shift.data());
+        }
+        (relu_ ? add_shift<true> : add_shift<false>)(shift.data(), block);
+        done += store(block, place, y);
+      });
+  member.sync();
+  return done;
+}
+
+LinearBackwardInputBf16::LinearBackwardInputBf16(TileUnit unit, std::int64_t rows, std::int64_t in, std::int64_t out)
+    : rows_(rows), in_(in), out_(out), product_(unit, rows, out, in) {
+  check_product(rows, in, out);
+}
+
+Rounding LinearBackwardInputBf16::run(const std::uint16_t* dy, const std::uint16_t* w, ConstValues mask_x, Values dx,
+                                      void* workspace, const threads::Member& member) const {
+  Rounding done;
+  product_.run(
+      workspace, member,
+      [&](std::int64_t row, std::int64_t output, std::uint16_t* tile) { pack_rows(part_of(dy, rows_, out_, row, output), tile); },
+      [&](std::int64_t input, std::int64_t output, std::uint16_t* tile) {
+        pack_rows_turned(part_of_weight(w, out_, in_, output, input), tile);
+      },
+      [&](std::int64_t row, std::int64_t input, Block& block) {
+        const Place place = place_of(row, input, rows_, in_);
+        if (mask_x.first != nullptr) {
+          for (std::int64_t r = 0; r < place.rows; ++r) {
+            std::array<float, block_side> gate{};
+            read(mask_x, place.at + r * place.stride, place.columns, gate.data());
+            float* sums = block.data() + r * block_side;
+            for (std::size_t i = 0; i < gate.size(); ++i) {
+              sums[i] = gate[i] > 0.0F ? sums[i] : 0.0F;
+            }
+          }
+        }
+        done += store(block, place, dx);
+      });
+  member.sync();
+  return done;
+}
+
+LinearBackwardWeightBf16::LinearBackwardWeightBf16(TileUnit unit, std::int64_t rows, std::int64_t in, std::int64_t out, float alpha,
+                                                   bool accumulate)
+    : rows_(rows), in_(in), out_(out), alpha_(alpha), accumulate_(accumulate), product_(unit, in, rows, out) {
+  check_product(rows, in, out);
+}
+
+Rounding LinearBackwardWeightBf16::run(const std::uint16_t* x, const std::uint16_t* dy, Values dw, Values db, void* workspace,
+                                       const threads::Member& member) const {
+  Rounding done;
+  if (db.first != nullptr) {
+    done += sum_columns(dy, rows_, out_, alpha_, accumulate_, db, member);
+  }
+  product_.run(
+      workspace, member,
+      [&](std::int64_t input, std::int64_t row, std::uint16_t* tile) {
+        pack_pairs_turned(part_of(x, rows_, in_, row, input), tile);
+      },
+      [&](std::int64_t output, std::int64_t row, std::uint16_t* tile) { pack_pairs(part_of(dy, rows_, out_, row, output), tile); },
+      [&](std::int64_t input, std::int64_t output, Block& block) {
+        Place place = place_in_weight(out_, in_, output, input);
+        place.rows = std::min(block_side, place.rows);
+        place.columns = std::min(block_side, place.columns);
+        for (std::int64_t r = 0; r < place.rows; ++r) {
+          std::array<float, block_side> before{};
+          if (accumulate_) {
+            read({dw.first, dw.type}, place.at + r * place.stride, place.columns, before.data());
+          }
+          float* sums = block.data() + r * block_side;
+          for (std::size_t i = 0; i < before.size(); ++i) {
+            sums[i] = before[i] + alpha_ * sums[i];
+          }
+        }
+        done += store(block, place, dw);
+      });
+  member.sync();
+  return done;
+}
+
+MatrixProductBf16::MatrixProductBf16(TileUnit unit, std::int64_t rows, std::int64_t inner, std::int64_t columns)
+    : rows_(rows), inner_(inner), columns_(columns), product_(unit, rows, inner, columns) {
+  check_product(rows, inner, columns);
+}
+
+Rounding MatrixProductBf16::run(const std::uint16_t* a, const std::uint16_t* b, Values c, void* workspace,
+                                const threads::Member& member) const {
+  Rounding done;
+  product_.run(
+      workspace, member,
+      [&](std::int64_t row, std::int64_t inner, std::uint16_t* tile) { pack_rows(part_of(a, rows_, inner_, row, inner), tile); },
+      [&](std::int64_t column, std::int64_t inner, std::uint16_t* tile) {
+        pack_pairs(part_of(b, inner_, columns_, inner, column), tile);
+      },
+      [&](std::int64_t row, std::int64_t column, Block& block) {
+        done += store(block, place_of(row, column, rows_, columns_), c);
+      });
+  member.sync();
+  return done;
+}
+
+}  // namespace baton::exec::cpu
