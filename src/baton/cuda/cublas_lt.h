@@ -16,6 +16,7 @@ struct ProductOperands {
   const void* b = nullptr;
   void* d = nullptr;
   const void* bias = nullptr;
+  const void* c = nullptr;  // what beta is a factor of; null: what D holds
 };
 
 /// Workspace that a product of this size is given.

@@ -79,6 +79,32 @@ bool takes_step(const Op& op) {
   return weight != nullptr && weight->sgd_rate > 0;
 }
 
+bool is_sum(const Op& op) { return std::holds_alternative<Add>(op); }
+
+bool is_cast(const Op& op) { return std::holds_alternative<Cast>(op); }
+
+std::optional<Op> adding(const Op& op) {
+  Op both = op;
+  bool* adds = attribute<bool>(both, "adds");
+  const auto* product = std::get_if<LinearBackwardInput>(&op);
+  if (adds == nullptr || *adds || (product != nullptr && product->mask)) {
+    return std::nullopt;
+  }
+  *adds = true;
+  return both;
+}
+
+std::optional<Op> with_copies(const Op& op) {
+  Op both = op;
+  bool* copies = attribute<bool>(both, "copies");
+  const auto* weight = std::get_if<LinearBackwardWeight>(&op);
+  if (copies == nullptr || *copies || (weight != nullptr && weight->sgd_rate == 0)) {
+    return std::nullopt;
+  }
+  *copies = true;
+  return both;
+}
+
 bool tracks(const Op& op) { return std::holds_alternative<TrackMoments>(op); }
 
 std::optional<EvaluationForm> evaluation_form(const Op& op) {

@@ -18,6 +18,7 @@
 #include "baton/op/clip.h"
 #include "baton/op/dropout.h"
 #include "baton/op/loss_scale.h"
+#include "baton/op/signature.h"
 #include "baton/op/traits.h"
 
 namespace baton::exec {
@@ -616,7 +617,7 @@ void step_strips(const op::Optimizer& optimizer, const UpdateOperands& at, float
 
 std::unique_ptr<Kernel> prepare_update(const Plan& plan, const Task& task, const plan::Update& update, const Addresses& at) {
   const std::size_t slots = op::state_slots(update.optimizer);
-  const std::size_t count = task.writes.size() / (1 + slots);
+  const std::size_t count = plan::updated_count(task);
   std::vector<std::int64_t> sizes;
   std::vector<DType> types;
   std::vector<std::size_t> axes;
@@ -729,6 +730,9 @@ class CpuBackend final : public HostBackend {
       }
     }
     if (compute != nullptr && op::takes_step(compute->op) && plan[task.reads[0]].dtype != plan[task.writes[0]].dtype) {
+      return false;
+    }
+    if (plan::copy_count(task) > 0 || (compute != nullptr && op::signature(compute->op).adds)) {
       return false;
     }
     // Weights of 16 bits would lose most steps to rounding: an update writes float32.

@@ -132,6 +132,15 @@ struct Loops {
       return static_cast<Real>(value);
     }
   }
+  /// Of an op that writes copies: they are float32 here, and rounded on the way out.
+  void copy_results() const {
+    const std::size_t copies = plan::copy_count(task);
+    for (std::size_t i = 0; i < copies; ++i) {
+      std::copy_n(out(i), out_shape(i).elements(), out(task.writes.size() - copies + i));
+    }
+  }
+  /// The element of the term that an op adds to its own, if it adds one.
+  double term(bool adds, std::int64_t i) const { return adds ? value(task.reads.size() - 1, i) : 0; }
   /// What a loss multiplies its gradient by.
   double loss_scale(bool scaled) const {
     return scaled ? static_cast<double>(in<op::ScaleState>(task.reads.size() - 1)->scale) : 1;
