@@ -107,6 +107,11 @@ class Description {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, shape.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS);
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
     }
+    if (shape.gelu) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DGELU);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.x);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.m);
+    }
   }
 
   cublasLtMatmulDesc_t product() const { return product_.get(); }
@@ -390,6 +395,9 @@ class Race {
     };
     if (shape_.bias) {
       other(const_cast<void*>(operands_.bias), shape_.m);
+    }
+    if (shape_.gelu) {
+      noise(shape_.result, const_cast<void*>(operands_.x), shape_.m * shape_.n, stream_);
     }
     if (shape_.beta != 0) {  // algorithms may differ in how they add to what is there, too
       other(operands_.c == nullptr ? operands_.d : const_cast<void*>(operands_.c), shape_.m * shape_.n);

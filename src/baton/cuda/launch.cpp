@@ -114,25 +114,42 @@ struct PrepareOp {
     const Layer layer = layer_of(plan.buffers(), task, o);
     const float* mask = o.mask ? in(at, 2) : nullptr;
     float* dx = out(at, 0);
+    // The library has the slopes of a GELU for rows of 16 bits that it can read at once; others are multiplied in a second pass.
+    const bool gelu_inside = o.gelu && is_narrow(layer.type) && layer.in % 8 == 0;
+    const float* slopes = o.gelu && !gelu_inside ? in(at, 2) : nullptr;
+    const auto after = [=, count = layer.rows * layer.in](cudaStream_t stream) {
+      if (mask != nullptr) {
+        relu_backward(layer.type, dx, mask, dx, count, stream);
+      }
+      if (slopes != nullptr) {
+        gelu_backward(layer.type, dx, slopes, dx, count, true, stream);
+      }
+    };
     if (is_few_rows(layer, o, around.capability)) {
       const FewRows kernel = few_rows(layer, o.tf32, around.place.multiprocessors());
       return [=, dy = in(at, 0), w = in(at, 1), early = around.early](cudaStream_t stream) {
         kernel.backward_input(dy, w, mask, dx, early, stream);
+        if (slopes != nullptr) {
+          gelu_backward(DType::f32, dx, slopes, dx, layer.rows * layer.in, true, stream);
+        }
       };
     }
-    return [=, run = product({.m = layer.in,
-                              .n = layer.rows,
-                              .k = layer.out,
-                              .operands = layer.type,
-                              .result = layer.result,
-                              .tf32 = o.tf32,
-                              .beta = o.adds ? 1.0F : 0.0F},
-                             {.a = in(at, 1), .b = in(at, 0), .d = dx, .c = o.adds ? in(at, 2) : nullptr})](cudaStream_t stream) {
-      run->run(stream);
-      if (mask != nullptr) {
-        relu_backward(layer.type, dx, mask, dx, layer.rows * layer.in, stream);
-      }
-    };
+    return
+        [=,
+         run = product(
+             {.m = layer.in,
+              .n = layer.rows,
+              .k = layer.out,
+              .operands = layer.type,
+              .result = layer.result,
+              .tf32 = o.tf32,
+              .gelu = gelu_inside,
+              .beta = o.adds ? 1.0F : 0.0F},
+             {.a = in(at, 1), .b = in(at, 0), .d = dx, .c = o.adds ? in(at, 2) : nullptr, .x = gelu_inside ? in(at, 2) : nullptr})](
+            cudaStream_t stream) {
+          run->run(stream);
+          after(stream);
+        };
   }
 
   Launch operator()(const op::LinearBackwardWeight& o) const {

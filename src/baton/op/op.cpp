@@ -97,7 +97,7 @@ struct Law {
            !(o.partial && o.no_bias);
   }
   bool operator()(const LinearBackwardInput& o) const {
-    return !(o.mask && (o.out_heads || o.in_heads || o.adds)) && !(o.out_heads && o.in_heads);
+    return !((o.mask || o.gelu) && (o.out_heads || o.in_heads || o.adds)) && !(o.mask && o.gelu) && !(o.out_heads && o.in_heads);
   }
   bool operator()(const LinearBackwardWeight& o) const {
     return !(o.out_heads && o.in_heads) && (!o.copies || (o.sgd_rate > 0 && is_narrow(writes.back().dtype)));

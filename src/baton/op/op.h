@@ -34,10 +34,12 @@ struct Linear {
 };
 
 /// dx = dy W. Reads dy, W; writes dx. With `mask` it also reads x and zeroes dx where x ≤ 0: the backward of
-/// the ReLU that made x, done while the product is at hand. With `adds` it reads, last, another term of the gradient of x, and
-/// writes the sum of both. `out_heads` and `in_heads` are those of the Linear.
+/// the ReLU that made x, done while the product is at hand. With `gelu` it also reads what a GELU by the formula with tanh made x
+/// of, and writes the gradient of that. With `adds` it reads, last, another term of the gradient of x, and writes the sum of both.
+/// `out_heads` and `in_heads` are those of the Linear.
 struct LinearBackwardInput {
   bool mask = false;
+  bool gelu = false;
   bool adds = false;
   bool tf32 = false;
   bool out_heads = false;
@@ -496,6 +498,7 @@ void attributes(Op& op, Visit visit) {
     }
     void operator()(LinearBackwardInput& o) {
       visit("mask", o.mask);
+      visit("gelu", o.gelu);
       visit("adds", o.adds);
       visit("tf32", o.tf32);
       visit("out_heads", o.out_heads);

@@ -42,7 +42,7 @@ struct Signatures {
     if (o.adds) {
       return o.out_heads ? out_heads_added : o.in_heads ? in_heads_added : plain_added;
     }
-    return o.out_heads ? out_heads : o.in_heads ? in_heads : o.mask ? masked : plain;
+    return o.out_heads ? out_heads : o.in_heads ? in_heads : o.mask || o.gelu ? masked : plain;
   }
   /// The form that reads another term of the sum as well.
   static Signature with_term(Signature one) {

@@ -87,7 +87,7 @@ std::optional<Op> adding(const Op& op) {
   Op both = op;
   bool* adds = attribute<bool>(both, "adds");
   const auto* product = std::get_if<LinearBackwardInput>(&op);
-  if (adds == nullptr || *adds || (product != nullptr && product->mask)) {
+  if (adds == nullptr || *adds || (product != nullptr && (product->mask || product->gelu))) {
     return std::nullopt;
   }
   *adds = true;
@@ -132,10 +132,21 @@ std::optional<Joined> joined(const Op& first, const Op& second) {
     both.mask = true;
     return Joined{both, {1}};
   }
+  if (const auto* backward = std::get_if<LinearBackwardInput>(&first);
+      backward != nullptr && *backward == LinearBackwardInput{.tf32 = backward->tf32} && second == Op(GeluBackward{.tanh = true})) {
+    LinearBackwardInput both = *backward;
+    both.gelu = true;
+    return Joined{both, {1}};
+  }
   return std::nullopt;
 }
 
 const std::vector<Op>& joint_ops() {
+  static const std::vector<Op> ops{Linear{.relu = true}, LinearBackwardInput{.mask = true}, LinearBackwardInput{.gelu = true}};
+  return ops;
+}
+
+const std::vector<Op>& joint_relus() {
   static const std::vector<Op> ops{Linear{.relu = true}, LinearBackwardInput{.mask = true}};
   return ops;
 }

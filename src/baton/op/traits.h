@@ -74,6 +74,8 @@ struct Joined {
 std::optional<Joined> joined(const Op& first, const Op& second);
 /// All ops that `joined` gives.
 const std::vector<Op>& joint_ops();
+/// Those of them with a ReLU.
+const std::vector<Op>& joint_relus();
 
 /// Rows, inputs and outputs of the product that an op computes, for attention that of the scores of one head; nullopt if it
 /// computes none. A Linear's heads and their features count as one extent.

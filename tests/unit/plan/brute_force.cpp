@@ -180,13 +180,13 @@ class Judge {
     }
     if (name == "linear_backward_input") {
       const auto& backward = std::get<op::LinearBackwardInput>(op);
-      const bool third = backward.mask || backward.adds;
+      const bool third = backward.mask || backward.gelu || backward.adds;
       if (in.size() != (third ? 3U : 2U) || out.size() != 1 || buffer(out[0]).shape.rank() != 2) {
         return false;
       }
       const std::int64_t inputs = buffer(out[0]).shape[1];
-      return !(backward.mask && backward.adds) && is(in[1], {first[1], inputs}, type) && is(out[0], {rows, inputs}, type) &&
-             (!third || same(in[2], out[0]));
+      return backward.mask + backward.gelu + backward.adds < 2 && is(in[1], {first[1], inputs}, type) &&
+             is(out[0], {rows, inputs}, type) && (!third || same(in[2], out[0]));
     }
     if (name == "linear_backward_weight") {
       const auto& weight = std::get<op::LinearBackwardWeight>(op);

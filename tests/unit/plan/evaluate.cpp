@@ -141,6 +141,10 @@ class Machine {
         if (o.mask && read(2)[u(n * in + i)] <= 0) {
           result[u(n * in + i)] = 0;
         }
+        if (o.gelu) {
+          const auto [share, slope] = normal_share(read(2)[u(n * in + i)], true);
+          result[u(n * in + i)] *= share + read(2)[u(n * in + i)] * slope;
+        }
       }
     }
     write(0) = with_term(o.adds, result);

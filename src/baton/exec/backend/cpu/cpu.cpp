@@ -708,7 +708,7 @@ class CpuBackend final : public HostBackend {
  public:
   std::string_view name() const override { return "cpu"; }
   plan::Target target() const override {
-    return {.joined = op::joint_ops(),
+    return {.joined = op::joint_relus(),
             .gradient_with_sgd = true,
             .all_reduce_with_sgd = true,
             .loads = true,
@@ -732,7 +732,8 @@ class CpuBackend final : public HostBackend {
     if (compute != nullptr && op::takes_step(compute->op) && plan[task.reads[0]].dtype != plan[task.writes[0]].dtype) {
       return false;
     }
-    if (plan::copy_count(task) > 0 || (compute != nullptr && op::signature(compute->op).adds)) {
+    if (plan::copy_count(task) > 0 ||
+        (compute != nullptr && (op::signature(compute->op).adds || compute->op == op::Op(op::LinearBackwardInput{.gelu = true})))) {
       return false;
     }
     // Weights of 16 bits would lose most steps to rounding: an update writes float32.
