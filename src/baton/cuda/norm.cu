@@ -227,7 +227,9 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int e = 0; e < Width; ++e) {
       const float normal = (values[e] - moments.mean) * moments.factor;
-      result.elements[e] = rounded<Stream>((scaled[e] - mean - normal * tilt) * moments.factor + widened(added.elements[e]));
+      // Rounded before the term is added, so that a sum in float32 has the bits that it would have in a kernel of its own.
+      const float own = __fmul_rn(scaled[e] - mean - normal * tilt, moments.factor);
+      result.elements[e] = rounded<Stream>(__fadd_rn(own, widened(added.elements[e])));
       narrow.elements[e] = rounded<Element>(widened(result.elements[e]));
     }
     reinterpret_cast<Group<Stream, Width>*>(dx + row * width)[g] = result;
