@@ -129,7 +129,7 @@ void rows_bench(Bench& bench, DType type, std::int64_t rows, std::int64_t width)
   bench.time("layer norm" + shape, type, false, {0, 2 * bytes},
              [&] { layer_norm(type, type, x.get(), gain.get(), bias.get(), y.get(), rows, width, 1e-5F, nullptr); });
   bench.time("layer norm, gradient of x," + shape, type, false, {0, 3 * bytes},
-             [&] { layer_norm_backward_input(type, type, dy.get(), x.get(), gain.get(), y.get(), rows, width, 1e-5F, nullptr); });
+             [&] { layer_norm_backward_input(type, type, dy.get(), x.get(), gain.get(), {y.get()}, rows, width, 1e-5F, nullptr); });
   bench.time("layer norm, gradient of weights," + shape, type, false, {0, 2 * bytes}, [&] {
     layer_norm_backward_weight({type, type, type}, x.get(), dy.get(), gain.get(), bias.get(), rows, width, 1e-5F, false,
                                workspace.floats(), nullptr);

@@ -255,7 +255,7 @@ TEST_P(Counting, EachRunTellsOfItsOwnStepsByPhaseBlockAndKind) {
 class FusedReference final : public exec::HostBackend {
  public:
   std::string_view name() const override { return inner_->name(); }
-  plan::Target target() const override { return {.joined = op::joint_ops()}; }
+  plan::Target target() const override { return {.joined = op::joint_relus()}; }
   std::vector<exec::MemoryLayout> layouts() const override { return inner_->layouts(); }
   bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override { return inner_->has_kernel(plan, task); }
   int team_size(int cores) const override { return inner_->team_size(cores); }

@@ -52,6 +52,18 @@ std::vector<float> narrowed(std::vector<float>& values) {
   return packed;
 }
 
+/// Of floats that hold 16-bit numbers, two to a float: the bits of each.
+std::vector<std::uint16_t> words(const std::vector<float>& packed, std::size_t count) {
+  std::vector<std::uint16_t> list(count);
+  std::memcpy(list.data(), packed.data(), count * sizeof(list[0]));
+  return list;
+}
+
+std::vector<std::uint16_t> rounded(DType type, std::vector<float> values) {
+  const std::size_t count = values.size();
+  return words(type == DType::bf16 ? narrowed<Bf16>(values) : narrowed<F16>(values), count);
+}
+
 struct Shapes {
   int rows;
   int in;
@@ -149,12 +161,12 @@ TEST_P(FewRowsTest, EveryProductIsRightInBothPrecisionsAndOnAnyNumberOfMultiproc
       EXPECT_LE(distance(dx, result_dx.values()), tolerance(tf32)) << "backward of the input";
       kernel.backward_input(device_dy.data(), device_w.data(), device_x.data(), result_dx.data(), false, nullptr);
       EXPECT_LE(distance(masked, result_dx.values()), tolerance(tf32)) << "backward of the input, masked";
-      kernel.backward_weight(DType::f32, device_x.data(), device_dy.data(), result_dw.data(), result_db.data(), 0, 1, false,
+      kernel.backward_weight(DType::f32, device_x.data(), device_dy.data(), result_dw.data(), result_db.data(), {}, 0, 1, false,
                              nullptr);
       EXPECT_LE(distance(dw, result_dw.values()), tolerance(tf32)) << "gradient of the weights";
       EXPECT_LE(distance(db, result_db.values()), 1e-5) << "gradient of the bias";
       const DeviceArray changed_b(b);
-      kernel.backward_weight(DType::f32, device_x.data(), device_dy.data(), device_w.data(), changed_b.data(), 1, -0.125F, true,
+      kernel.backward_weight(DType::f32, device_x.data(), device_dy.data(), device_w.data(), changed_b.data(), {}, 1, -0.125F, true,
                              nullptr);
       EXPECT_LE(distance(stepped(w, dw, -0.125), device_w.values()), tolerance(tf32)) << "weights, one step on";
       EXPECT_LE(distance(stepped(b, db, -0.125), changed_b.values()), 1e-5) << "bias, one step on";
@@ -181,7 +193,10 @@ TEST_P(FewRowsTest, AStepOfTheWeightsComesFromOperandsOf16Bits) {
     const std::vector<float> b = numbers(static_cast<std::size_t>(out), 3);
     const DeviceArray device_w(w);
     const DeviceArray device_b(b);
-    kernel.backward_weight(type, device_x.data(), device_dy.data(), device_w.data(), device_b.data(), 1, -0.125F, true, nullptr);
+    const DeviceArray weight_copy(w.size() / 2 + 1);
+    const DeviceArray bias_copy(b.size() / 2 + 1);
+    kernel.backward_weight(type, device_x.data(), device_dy.data(), device_w.data(), device_b.data(),
+                           {weight_copy.data(), bias_copy.data()}, 1, -0.125F, true, nullptr);
     std::vector<double> expected_w = product(
         out, in, rows, [&](int o, int r) { return dy[count(r, out) + static_cast<std::size_t>(o)]; },
         [&](int r, int i) { return x[count(r, in) + static_cast<std::size_t>(i)]; });
@@ -196,6 +211,8 @@ TEST_P(FewRowsTest, AStepOfTheWeightsComesFromOperandsOf16Bits) {
     }
     EXPECT_LE(distance(expected_w, device_w.values()), 1e-4) << "products of 16 bits are exact, their sums are not";
     EXPECT_LE(distance(expected_b, device_b.values()), 1e-5);
+    EXPECT_EQ(words(weight_copy.values(), w.size()), rounded(type, device_w.values())) << "copies are the rounded results";
+    EXPECT_EQ(words(bias_copy.values(), b.size()), rounded(type, device_b.values()));
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
 }

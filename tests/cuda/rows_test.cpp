@@ -77,9 +77,9 @@ void expect_norm(DType type, DType wide, bool centred, std::int64_t rows, std::i
       rms_norm(type, wide, x.data(), gain.data(), y, rows, width, epsilon, nullptr);
     }
   };
-  const auto backward = [&](void* dx) {
-    (centred ? layer_norm_backward_input : rms_norm_backward_input)(type, wide, dy.data(), x.data(), gain.data(), dx, rows, width,
-                                                                    epsilon, nullptr);
+  const auto backward = [&](const NormGradient& result) {
+    (centred ? layer_norm_backward_input : rms_norm_backward_input)(type, wide, dy.data(), x.data(), gain.data(), result, rows,
+                                                                    width, epsilon, nullptr);
   };
   const TypedArray workspace(DType::f32, static_cast<std::size_t>(norm_weight_workspace(rows, width) / 4));
   const auto weights = [&](void* dgain, void* dbias, bool accumulate) {
@@ -96,7 +96,7 @@ void expect_norm(DType type, DType wide, bool centred, std::int64_t rows, std::i
   const TypedArray dgain(wide, columns);
   const TypedArray dbias(wide, columns);
   forward(y.data());
-  backward(dx.data());
+  backward({dx.data()});
   weights(dgain.data(), dbias.data(), false);
   EXPECT_LT(distance(e.y, y.values()), rounding_of(type));
   EXPECT_LT(distance(e.dx, dx.values()), rounding_of(type));
@@ -110,7 +110,18 @@ void expect_norm(DType type, DType wide, bool centred, std::int64_t rows, std::i
   }
   EXPECT_LT(distance(e.dgain, dgain.values()), 2 * rounding_of(type)) << "accumulated";
   test::expect_same_bits(type, count, forward, "forward");
-  test::expect_same_bits(wide, count, backward, "backward");
+  test::expect_same_bits(
+      wide, count, [&](void* result) { backward({result}); }, "backward");
+  const TypedArray term(wide, normal_numbers(count, 5));
+  const TypedArray sum(wide, count);
+  const TypedArray copy(type, count);
+  backward({sum.data(), term.data(), copy.data()});
+  std::vector<double> expected_sum = term.values();
+  for (std::size_t i = 0; i < count; ++i) {
+    expected_sum[i] += e.dx[i];
+  }
+  EXPECT_LT(distance(expected_sum, sum.values()), rounding_of(wide)) << "with a term added";
+  EXPECT_EQ(TypedArray(type, sum.values()).bytes(), copy.bytes()) << "the copy is what was written, rounded";
   const TypedArray unused(wide, columns);
   test::expect_same_bits(
       wide, columns, [&](void* result) { weights(result, unused.data(), false); }, "weights");

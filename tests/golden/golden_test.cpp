@@ -22,7 +22,7 @@
 namespace baton::strategy {
 namespace {
 
-const plan::Target cpu_target{.joined = op::joint_ops(), .gradient_with_sgd = true, .layout = test::tiled_weights};
+const plan::Target cpu_target{.joined = op::joint_relus(), .gradient_with_sgd = true, .layout = test::tiled_weights};
 
 struct Golden {
   std::string file;

@@ -14,6 +14,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
+#include "baton/base/narrow.h"
 #include "baton/base/units.h"
 #include "baton/exec/contents.h"
 #include "baton/model/names.h"
@@ -65,7 +66,7 @@ struct Kept {
   TensorInfo info;
   model::StoredTensor stored;
   std::vector<Holder> parts;  // which together hold it: of copies, the first
-  std::vector<Holder> all;    // the copies among them
+  std::vector<Holder> all;    // the copies among them, also those of 16 bits
 };
 /// By name, which buffers hold a tensor.
 std::map<std::string, Kept> kept_by(const plan::Plan& plan) {
@@ -84,8 +85,11 @@ std::map<std::string, Kept> kept_by(const plan::Plan& plan) {
       Kept& kept = list[set + stored.name];
       for (std::size_t p = 0; p < stored.parts.size(); ++p) {
         for (const BufferId id : buffers.at({set, stored.parts[p].parameter})) {
-          kept.info = {plan[id].dtype, stored.shape};
           kept.all.push_back({id, p});
+          if (plan::is_kept_copy(plan[id])) {
+            continue;
+          }
+          kept.info = {plan[id].dtype, stored.shape};
           const bool copy = std::any_of(kept.parts.begin(), kept.parts.end(),
                                         [&](const Holder& other) { return plan[other.id].content == plan[id].content; });
           if (!copy) {
@@ -108,7 +112,7 @@ std::map<std::string, Kept> kept_by(const plan::Plan& plan) {
 }
 
 /// Of a buffer's memory, in runs of a bounded size: visit(begin, run, elements), where `begin` counts bytes, `run` is room for
-/// them, and elements(each) calls each(address in the run, place in the tensor, in bytes).
+/// them, and elements(each) calls each(address in the run, place in the tensor, in elements).
 template <typename Visit>
 void for_each_run(const plan::Buffer& buffer, exec::MemoryLayouts layouts, const model::StoredTensor& stored, std::size_t part,
                   Visit visit) {
@@ -124,7 +128,7 @@ void for_each_run(const plan::Buffer& buffer, exec::MemoryLayouts layouts, const
     run.resize(static_cast<std::size_t>(count * size));
     visit(static_cast<std::size_t>(first * size), std::span(run), [&](const auto& each) {
       for (std::int64_t i = 0; i < count; ++i) {
-        each(run.data() + i * size, stored.place(part, place ? (*place)(first + i) : first + i) * size);
+        each(run.data() + i * size, stored.place(part, place ? (*place)(first + i) : first + i));
       }
     });
   }
@@ -132,22 +136,38 @@ void for_each_run(const plan::Buffer& buffer, exec::MemoryLayouts layouts, const
 
 /// Puts a tensor together from what devices hold of it.
 void gather(const plan::Plan& plan, const exec::Executor& executor, const Kept& kept, std::span<std::byte> tensor) {
-  const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
+  const std::int64_t size = size_of(kept.info.dtype);
   for (const Holder& holder : kept.parts) {
     const auto visit = [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
       executor.read(holder.id, begin, run);
-      elements([&](const std::byte* element, std::int64_t place) { std::copy_n(element, size, tensor.data() + place); });
+      elements([&](const std::byte* element, std::int64_t place) { std::copy_n(element, size, tensor.data() + place * size); });
     };
     for_each_run(plan[holder.id], executor.layouts(), kept.stored, holder.part, visit);
   }
 }
 
-/// Gives each device what it holds of a tensor.
+/// A float in memory as a 16-bit number.
+void round_to(DType type, const std::byte* from, std::byte* to) {
+  float value = 0;
+  std::memcpy(&value, from, sizeof value);
+  const std::uint16_t bits = type == DType::bf16 ? Bf16(value).bits : F16(value).bits;
+  std::memcpy(to, &bits, sizeof bits);
+}
+
+/// Gives each device what it holds of a tensor, to copies of 16 bits its rounding.
 void scatter(const plan::Plan& plan, exec::Executor& executor, const Kept& kept, std::span<const std::byte> tensor) {
-  const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
+  const std::int64_t size = size_of(kept.info.dtype);
   for (const Holder& holder : kept.all) {
+    const DType type = plan[holder.id].dtype;
     const auto visit = [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
-      elements([&](std::byte* element, std::int64_t place) { std::copy_n(tensor.data() + place, size, element); });
+      elements([&](std::byte* element, std::int64_t place) {
+        const std::byte* from = tensor.data() + place * size;
+        if (type == kept.info.dtype) {
+          std::copy_n(from, size, element);
+        } else {
+          round_to(type, from, element);
+        }
+      });
       executor.write(holder.id, begin, run);
     };
     for_each_run(plan[holder.id], executor.layouts(), kept.stored, holder.part, visit);

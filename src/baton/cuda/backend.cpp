@@ -115,6 +115,8 @@ class CudaBackend final : public exec::Backend {
             .gradient_with_sgd = true,
             .narrow_gradient_with_sgd = true,
             .all_reduce_with_sgd = true,
+            .adds = true,
+            .copies = true,
             .loads = true,
             .workspace = [capability = capability_](std::span<const plan::Buffer> buffers, const plan::Task& task, std::size_t) {
               return cuda::launch_workspace(buffers, task, capability);

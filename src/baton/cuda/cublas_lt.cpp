@@ -107,6 +107,11 @@ class Description {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, shape.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS);
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
     }
+    if (shape.gelu) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DGELU);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.x);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.m);
+    }
   }
 
   cublasLtMatmulDesc_t product() const { return product_.get(); }
@@ -173,8 +178,9 @@ class LtProduct final : public Product {
       transpose(DType::f32, DType::f32, turned_from_, turned_, 1, shape_.n, shape_.k, stream);
     }
     return library().Matmul(handle_, description_.product(), &shape_.alpha, operands_.a, description_.a(), operands_.b,
-                            description_.b(), &beta, operands_.d, description_.d(), operands_.d, description_.d(), &algorithm,
-                            workspace_, static_cast<std::size_t>(workspace_bytes_), stream);
+                            description_.b(), &beta, operands_.c == nullptr ? operands_.d : operands_.c, description_.d(),
+                            operands_.d, description_.d(), &algorithm, workspace_, static_cast<std::size_t>(workspace_bytes_),
+                            stream);
   }
 
  private:
@@ -390,8 +396,11 @@ class Race {
     if (shape_.bias) {
       other(const_cast<void*>(operands_.bias), shape_.m);
     }
+    if (shape_.gelu) {
+      noise(shape_.result, const_cast<void*>(operands_.x), shape_.m * shape_.n, stream_);
+    }
     if (shape_.beta != 0) {  // algorithms may differ in how they add to what is there, too
-      other(operands_.d, shape_.m * shape_.n);
+      other(operands_.c == nullptr ? operands_.d : const_cast<void*>(operands_.c), shape_.m * shape_.n);
     }
   }
 

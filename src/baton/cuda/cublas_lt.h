@@ -16,6 +16,8 @@ struct ProductOperands {
   const void* b = nullptr;
   void* d = nullptr;
   const void* bias = nullptr;
+  const void* c = nullptr;  // what beta is a factor of; null: what D holds
+  const void* x = nullptr;  // where the slopes of a GELU are taken
 };
 
 /// Workspace that a product of this size is given.

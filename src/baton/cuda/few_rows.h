@@ -12,6 +12,12 @@ struct Capability {
   int shared_bytes = 0;  // that a block may have
 };
 
+/// 16-bit copies of a weight and its bias as they are after a step; null if there are none.
+struct WeightCopies {
+  void* weight = nullptr;
+  void* bias = nullptr;
+};
+
 /// Products of a linear layer for few rows, whose time is that of reading the weights: the weights go by once, through all
 /// multiprocessors, and what they give is added up in an order that depends on the shape and the device only.
 /// float32, row-major; with `tf32` the products see ten bits of the operands' digits.
@@ -34,9 +40,10 @@ struct FewRows {
   /// dx = dy W, zero where `mask` ≤ 0 (nothing is masked where it is null).
   void backward_input(const float* dy, const float* weight, const float* mask, float* dx, bool early, cudaStream_t stream) const;
   /// dW = keep · dW + factor · dyᵀ x, db (may be null) likewise with Σ dy; `keep` is 0 or 1. `operands` is the type of x and dy:
-  /// with 16 bits they are multiplied as they are and summed in float32, where `fits_narrow`.
-  void backward_weight(DType operands, const void* x, const void* dy, float* dw, float* db, float keep, float factor, bool early,
-                       cudaStream_t stream) const;
+  /// with 16 bits they are multiplied as they are and summed in float32, where `fits_narrow`. `copies` are then written too, in
+  /// that type.
+  void backward_weight(DType operands, const void* x, const void* dy, float* dw, float* db, const WeightCopies& copies, float keep,
+                       float factor, bool early, cudaStream_t stream) const;
   bool fits_narrow(const Capability& capability) const { return fits(capability) && in % 8 == 0 && out % 8 == 0; }
 };
 

@@ -29,12 +29,18 @@ struct Arguments {
   const void* dy;
   float* dw;
   float* db;
+  WeightCopies copies;
   int rows;
   int in;
   int out;
   float keep;
   float factor;
   bool early;
+};
+
+template <typename Element>
+struct alignas(2 * sizeof(Element)) Two {
+  Element x, y;
 };
 
 /// Sums of 128 outputs × 64 inputs on tensor cores: a warp has 32 × 16. The gradients stay in registers. Elements of 16 bits have
@@ -99,7 +105,11 @@ __device__ void add_bias_gradient(const Arguments& args, const Element* gradient
   for (int b = 0; b < tile_rows; ++b) {
     sum += widened(gradients[b * Pitch + threadIdx.x]);
   }
-  args.db[row] = (args.keep != 0 ? args.db[row] : 0.0F) + args.factor * sum;
+  const float result = (args.keep != 0 ? args.db[row] : 0.0F) + args.factor * sum;
+  args.db[row] = result;
+  if (args.copies.bias != nullptr) {
+    static_cast<Element*>(args.copies.bias)[row] = rounded<Element>(result);
+  }
 }
 
 template <typename Element>
@@ -190,7 +200,12 @@ __global__ void __launch_bounds__(threads, 1) tensor_weight_kernel(const Argumen
         const float2 before = *reinterpret_cast<const float2*>(old + row * input_pitch + column);
         result = {before.x + result.x, before.y + result.y};
       }
-      *reinterpret_cast<float2*>(corner + static_cast<std::int64_t>(row) * args.in + column) = result;
+      const std::int64_t at = static_cast<std::int64_t>(row) * args.in + column;
+      *reinterpret_cast<float2*>(corner + at) = result;
+      if (args.copies.weight != nullptr) {
+        Two<Element> copy{rounded<Element>(result.x), rounded<Element>(result.y)};
+        *reinterpret_cast<Two<Element>*>(static_cast<Element*>(args.copies.weight) + (corner - args.dw) + at) = copy;
+      }
     });
   }
 #endif
@@ -346,9 +361,9 @@ void launch_tensor(const Arguments& args, int multiprocessors, cudaStream_t stre
 
 }  // namespace
 
-void FewRows::backward_weight(DType operands, const void* x, const void* dy, float* dw, float* db, float keep, float factor,
-                              bool early, cudaStream_t stream) const {
-  const Arguments args{x, dy, dw, db, rows, in, out, keep, factor, early};
+void FewRows::backward_weight(DType operands, const void* x, const void* dy, float* dw, float* db, const WeightCopies& copies,
+                              float keep, float factor, bool early, cudaStream_t stream) const {
+  const Arguments args{x, dy, dw, db, copies, rows, in, out, keep, factor, early};
   if (tf32 || operands != DType::f32) {
     with_element(operands, [&](auto element) { launch_tensor<decltype(element)>(args, multiprocessors, stream); });
     return;

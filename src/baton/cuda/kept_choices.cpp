@@ -20,14 +20,14 @@ namespace {
 
 constexpr std::string_view title = "baton products 1";
 constexpr std::string_view columns =
-    "transpose_a transpose_b m n k operands result tf32 bias relu alpha beta workspace turned algorithm";
+    "transpose_a transpose_b m n k operands result tf32 bias relu gelu alpha beta workspace turned algorithm";
 constexpr std::size_t most_choices = 4096;
 constexpr Bytes most_kept(std::int64_t{2} << 20);
 
 std::string line_of(const ChoiceKey& key, const Choice& choice) {
   const ProductShape& s = key.shape;
-  std::string line = fmt::format("{:d} {:d} {} {} {} {} {} {:d} {:d} {:d} {:08x} {:08x} {} {:d}", s.transpose_a, s.transpose_b, s.m,
-                                 s.n, s.k, to_text(s.operands), to_text(s.result), s.tf32, s.bias, s.relu,
+  std::string line = fmt::format("{:d} {:d} {} {} {} {} {} {:d} {:d} {:d} {:d} {:08x} {:08x} {} {:d}", s.transpose_a, s.transpose_b,
+                                 s.m, s.n, s.k, to_text(s.operands), to_text(s.result), s.tf32, s.bias, s.relu, s.gelu,
                                  std::bit_cast<std::uint32_t>(s.alpha), std::bit_cast<std::uint32_t>(s.beta), key.workspace,
                                  choice.turned);
   for (const std::uint64_t word : choice.algorithm) {
@@ -88,6 +88,7 @@ bool add_line(std::string_view line, Choices& choices) {
   s.tf32 = words.flag();
   s.bias = words.flag();
   s.relu = words.flag();
+  s.gelu = words.flag();
   s.alpha = words.factor();
   s.beta = words.factor();
   key.workspace = words.number<std::int64_t>(10, 0, std::int64_t{1} << 50);

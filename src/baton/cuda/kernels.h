@@ -30,8 +30,16 @@ void silu_gate_backward(DType type, const void* dy, const void* a, const void* b
 /// Norms of rows of `width` elements. x and dx are of the stream's type, which may be float32 where the others have 16 bits.
 void layer_norm(DType type, DType stream_type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows,
                 std::int64_t width, float epsilon, cudaStream_t stream);
-void layer_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain, void* dx,
-                               std::int64_t rows, std::int64_t width, float epsilon, cudaStream_t stream);
+/// Where the gradient of a norm's x goes: to `dx`, with `term`, of the stream's type, added to it if there is one; and to `copy`,
+/// in the type of dy, if there is one.
+struct NormGradient {
+  void* dx;
+  const void* term = nullptr;
+  void* copy = nullptr;
+};
+void layer_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain,
+                               const NormGradient& result, std::int64_t rows, std::int64_t width, float epsilon,
+                               cudaStream_t stream);
 /// Bytes of workspace for the gradients of a norm's weights.
 std::int64_t norm_weight_workspace(std::int64_t rows, std::int64_t width);
 /// x and the gradients of the weights may be float32 where dy has 16 bits.
@@ -46,8 +54,8 @@ void layer_norm_backward_weight(const NormWeightTypes& types, const void* x, con
 /// y = x / √(mean of x² + epsilon) · gain.
 void rms_norm(DType type, DType stream_type, const void* x, const void* gain, void* y, std::int64_t rows, std::int64_t width,
               float epsilon, cudaStream_t stream);
-void rms_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain, void* dx,
-                             std::int64_t rows, std::int64_t width, float epsilon, cudaStream_t stream);
+void rms_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain,
+                             const NormGradient& result, std::int64_t rows, std::int64_t width, float epsilon, cudaStream_t stream);
 void rms_norm_backward_weight(const NormWeightTypes& types, const void* x, const void* dy, void* dgain, std::int64_t rows,
                               std::int64_t width, float epsilon, bool accumulate, float* workspace, cudaStream_t stream);
 
@@ -120,7 +128,8 @@ void embed_backward(DType type, const std::int32_t* ids, const void* dy, DType g
 void bias_gradient(DType type, const void* dy, DType result, void* db, std::int64_t rows, std::int64_t width, float keep,
                    float factor, cudaStream_t stream);
 
-/// A float32 parameter and what an optimizer needs beside it; the states are null if it keeps none.
+/// A float32 parameter and what an optimizer needs beside it; the states are null if it keeps none, and so is the 16-bit copy that
+/// is written beside it.
 struct UpdatedTensor {
   const void* gradient;
   float* weight;
@@ -128,6 +137,7 @@ struct UpdatedTensor {
   float* second;
   std::int64_t count;
   bool decays;
+  void* copy;
 };
 /// A loss scale: nothing is done where `flag` is not zero, gradients are divided by the first of the four floats
 /// of `state` (op/loss_scale.h), and steps are counted by it. Both null without one. If there are `squares`, gradients are clipped:
@@ -153,12 +163,12 @@ struct AdamSettings {
   bool decoupled;
   op::RateSchedule schedule;
 };
-/// All tensors in one launch (of at most `most_tensors` each). `type` is the gradients'. `step` is the number of the step, from 1,
-/// kept on the device since the launch is replayed; `sgd` reads it only where its rate has a schedule.
-void sgd(DType type, const SgdSettings& settings, const UpdatedTensor* tensors, std::size_t count, const Scaling& scaling,
-         const std::int64_t* step, cudaStream_t stream);
-void adam(DType type, const AdamSettings& settings, const UpdatedTensor* tensors, std::size_t count, const Scaling& scaling,
-          const std::int64_t* step, cudaStream_t stream);
+/// All tensors in one launch (of at most `most_tensors` each). `type` is the gradients', `copies` that of copies. `step` is the
+/// number of the step, from 1, kept on the device since the launch is replayed; `sgd` reads it only where its rate has a schedule.
+void sgd(DType type, DType copies, const SgdSettings& settings, const UpdatedTensor* tensors, std::size_t count,
+         const Scaling& scaling, const std::int64_t* step, cudaStream_t stream);
+void adam(DType type, DType copies, const AdamSettings& settings, const UpdatedTensor* tensors, std::size_t count,
+          const Scaling& scaling, const std::int64_t* step, cudaStream_t stream);
 void count_step(std::int64_t* step, cudaStream_t stream);
 
 struct CheckedTensor {

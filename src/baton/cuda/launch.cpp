@@ -52,10 +52,10 @@ FewRows few_rows(const Layer& layer, bool tf32, int multiprocessors) {
 /// Whether a kernel of ours does a layer's product, and not the library. Measured on an H200 (docs/performance.md), ours is the
 /// faster one for weights that a cache holds, and for the gradient of the weights always.
 template <LinearOp AnyOp>
-bool is_few_rows(const Layer& layer, const AnyOp&, const Capability& capability) {
+bool is_few_rows(const Layer& layer, const AnyOp& o, const Capability& capability) {
   constexpr std::int64_t most = 1 << 30;
   constexpr std::int64_t large = 1 << 23;  // weights
-  if (layer.result != DType::f32 || layer.in >= most || layer.out >= most || layer.rows >= most) {
+  if (op::signature(op::Op(o)).adds || layer.result != DType::f32 || layer.in >= most || layer.out >= most || layer.rows >= most) {
     return false;
   }
   const FewRows kernel = few_rows(layer, false, 1);
@@ -114,20 +114,42 @@ struct PrepareOp {
     const Layer layer = layer_of(plan.buffers(), task, o);
     const float* mask = o.mask ? in(at, 2) : nullptr;
     float* dx = out(at, 0);
+    // The library has the slopes of a GELU for rows of 16 bits that it can read at once; others are multiplied in a second pass.
+    const bool gelu_inside = o.gelu && is_narrow(layer.type) && layer.in % 8 == 0;
+    const float* slopes = o.gelu && !gelu_inside ? in(at, 2) : nullptr;
+    const auto after = [=, count = layer.rows * layer.in](cudaStream_t stream) {
+      if (mask != nullptr) {
+        relu_backward(layer.type, dx, mask, dx, count, stream);
+      }
+      if (slopes != nullptr) {
+        gelu_backward(layer.type, dx, slopes, dx, count, true, stream);
+      }
+    };
     if (is_few_rows(layer, o, around.capability)) {
       const FewRows kernel = few_rows(layer, o.tf32, around.place.multiprocessors());
       return [=, dy = in(at, 0), w = in(at, 1), early = around.early](cudaStream_t stream) {
         kernel.backward_input(dy, w, mask, dx, early, stream);
+        if (slopes != nullptr) {
+          gelu_backward(DType::f32, dx, slopes, dx, layer.rows * layer.in, true, stream);
+        }
       };
     }
-    return [=, run = product(
-                   {.m = layer.in, .n = layer.rows, .k = layer.out, .operands = layer.type, .result = layer.result, .tf32 = o.tf32},
-                   {in(at, 1), in(at, 0), dx})](cudaStream_t stream) {
-      run->run(stream);
-      if (mask != nullptr) {
-        relu_backward(layer.type, dx, mask, dx, layer.rows * layer.in, stream);
-      }
-    };
+    return
+        [=,
+         run = product(
+             {.m = layer.in,
+              .n = layer.rows,
+              .k = layer.out,
+              .operands = layer.type,
+              .result = layer.result,
+              .tf32 = o.tf32,
+              .gelu = gelu_inside,
+              .beta = o.adds ? 1.0F : 0.0F},
+             {.a = in(at, 1), .b = in(at, 0), .d = dx, .c = o.adds ? in(at, 2) : nullptr, .x = gelu_inside ? in(at, 2) : nullptr})](
+            cudaStream_t stream) {
+          run->run(stream);
+          after(stream);
+        };
   }
 
   Launch operator()(const op::LinearBackwardWeight& o) const {
@@ -138,10 +160,11 @@ struct PrepareOp {
     const float* dy = in(at, 1);
     float* dw = out(at, 0);
     float* db = o.partial ? nullptr : out(at, 1);
+    const WeightCopies copies = o.copies ? WeightCopies{out(at, 2), out(at, 3)} : WeightCopies{};
     if (is_few_rows(layer, o, around.capability)) {
       const FewRows kernel = few_rows(layer, o.tf32, around.place.multiprocessors());
       return [=, early = around.early](cudaStream_t stream) {
-        kernel.backward_weight(layer.type, x, dy, dw, db, keep, factor, early, stream);
+        kernel.backward_weight(layer.type, x, dy, dw, db, copies, keep, factor, early, stream);
       };
     }
     return [=, run = product({.transpose_b = true,
@@ -157,6 +180,10 @@ struct PrepareOp {
       run->run(stream);
       if (db != nullptr) {
         bias_gradient(layer.type, dy, layer.result, db, layer.rows, layer.out, keep, factor, stream);
+      }
+      if (copies.weight != nullptr) {
+        cast(layer.result, dw, layer.type, copies.weight, layer.in * layer.out, stream);
+        cast(layer.result, db, layer.type, copies.bias, layer.out, stream);
       }
     };
   }
@@ -262,10 +289,10 @@ struct PrepareOp {
   }
 
   Launch operator()(const op::LayerNormBackwardInput& o) const {
-    return [dy = in(at, 0), x = in(at, 1), gain = in(at, 2), dx = out(at, 0), rows = rows(), width = elements() / rows(),
-            type = type(), wide = result(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
-      layer_norm_backward_input(type, wide, dy, x, gain, dx, rows, width, epsilon, stream);
-    };
+    return [dy = in(at, 0), x = in(at, 1), gain = in(at, 2),
+            to = NormGradient{out(at, 0), o.adds ? in(at, 3) : nullptr, o.copies ? out(at, 1) : nullptr}, rows = rows(),
+            width = elements() / rows(), type = type(), wide = result(), epsilon = static_cast<float>(o.epsilon)](
+               cudaStream_t stream) { layer_norm_backward_input(type, wide, dy, x, gain, to, rows, width, epsilon, stream); };
   }
 
   Launch operator()(const op::LayerNormBackwardWeight& o) const {
@@ -330,15 +357,17 @@ struct PrepareOp {
 Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Update& update, const exec::Addresses& at,
                       const std::int64_t* step) {
   const std::size_t slots = op::state_slots(update.optimizer);
-  const std::size_t count = task.writes.size() / (1 + slots);
+  const std::size_t count = plan::updated_count(task);
   const bool matrices = std::visit([](const auto& settings) { return settings.decay_matrices; }, update.optimizer);
   std::vector<UpdatedTensor> tensors;
   for (std::size_t p = 0; p < count; ++p) {
     tensors.push_back({at.reads[p], out(at, p), slots > 0 ? out(at, count + p * slots) : nullptr,
                        slots > 1 ? out(at, count + p * slots + 1) : nullptr, plan[task.writes[p]].shape.elements(),
-                       !matrices || plan::axes_of_whole(plan[task.writes[p]]) > 1});
+                       !matrices || plan::axes_of_whole(plan[task.writes[p]]) > 1,
+                       update.copies ? out(at, count * (1 + slots) + p) : nullptr});
   }
   const DType type = plan[task.reads[0]].dtype;
+  const DType copies = plan[task.writes.back()].dtype;
   Scaling scaling;
   if (update.scaled) {
     scaling.flag = in(at, task.reads.size() - 2);
@@ -352,7 +381,7 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
     const SgdSettings settings{descent->rate, static_cast<float>(descent->momentum), static_cast<float>(descent->weight_decay),
                                descent->schedule};
     const std::int64_t* number = op::is_scheduled(update.optimizer) ? step : nullptr;
-    return [=](cudaStream_t stream) { sgd(type, settings, tensors.data(), tensors.size(), scaling, number, stream); };
+    return [=](cudaStream_t stream) { sgd(type, copies, settings, tensors.data(), tensors.size(), scaling, number, stream); };
   }
   const auto& adaptive = std::get<op::Adam>(update.optimizer);
   const AdamSettings settings{adaptive.beta1,
@@ -362,7 +391,7 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
                               static_cast<float>(adaptive.weight_decay),
                               adaptive.decoupled,
                               adaptive.schedule};
-  return [=](cudaStream_t stream) { adam(type, settings, tensors.data(), tensors.size(), scaling, step, stream); };
+  return [=](cudaStream_t stream) { adam(type, copies, settings, tensors.data(), tensors.size(), scaling, step, stream); };
 }
 
 /// Of the ops that a residual stream passes through, those whose kernels take it in float32 beside operands of 16 bits.

@@ -20,9 +20,10 @@ Launch PrepareTransformer::operator()(const op::RmsNorm& o) const {
 }
 
 Launch PrepareTransformer::operator()(const op::RmsNormBackwardInput& o) const {
-  return [dy = in(0), x = in(1), gain = in(2), dx = out(0), rows = in_shape(0).rows(), width = in_shape(0).last(), type = type(),
-          wide = result(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
-    rms_norm_backward_input(type, wide, dy, x, gain, dx, rows, width, epsilon, stream);
+  return [dy = in(0), x = in(1), gain = in(2), to = NormGradient{out(0), o.adds ? in(3) : nullptr, o.copies ? out(1) : nullptr},
+          rows = in_shape(0).rows(), width = in_shape(0).last(), type = type(), wide = result(),
+          epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
+    rms_norm_backward_input(type, wide, dy, x, gain, to, rows, width, epsilon, stream);
   };
 }
 

@@ -162,8 +162,8 @@ __global__ void __launch_bounds__(threads) norm_kernel(const Stream* x, const El
 
 template <typename Element, typename Stream, int Threads, int Width, int Held, bool Centred>
 __global__ void __launch_bounds__(threads)
-    norm_backward_input_kernel(const Element* dy, const Stream* x, const Element* gain, Stream* dx, std::int64_t rows,
-                               std::int64_t width, float epsilon) {
+    norm_backward_input_kernel(const Element* dy, const Stream* x, const Element* gain, Stream* dx, const Stream* term,
+                               Element* copy, std::int64_t rows, std::int64_t width, float epsilon) {
   allow_next();
   await_previous();
   const std::int64_t row = own_row<Threads>();
@@ -218,13 +218,24 @@ __global__ void __launch_bounds__(threads)
   part.each([&](int h, int g, const float(&values)[Width]) {
     float scaled[Width];
     scaled_slopes(h, g, scaled);
+    Group<Stream, Width> added{};
+    if (term != nullptr) {
+      added = reinterpret_cast<const Group<Stream, Width>*>(term + row * width)[g];
+    }
     Group<Stream, Width> result;
+    G narrow;
 #pragma unroll
     for (int e = 0; e < Width; ++e) {
       const float normal = (values[e] - moments.mean) * moments.factor;
-      result.elements[e] = rounded<Stream>((scaled[e] - mean - normal * tilt) * moments.factor);
+      // Rounded before the term is added, so that a sum in float32 has the bits that it would have in a kernel of its own.
+      const float own = __fmul_rn(scaled[e] - mean - normal * tilt, moments.factor);
+      result.elements[e] = rounded<Stream>(__fadd_rn(own, widened(added.elements[e])));
+      narrow.elements[e] = rounded<Element>(widened(result.elements[e]));
     }
     reinterpret_cast<Group<Stream, Width>*>(dx + row * width)[g] = result;
+    if (copy != nullptr) {
+      reinterpret_cast<G*>(copy + row * width)[g] = narrow;
+    }
   });
 }
 
@@ -444,7 +455,7 @@ void norm(DType type, DType stream_type, const void* x, const void* gain, const 
 }
 
 template <bool Centred>
-void norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain, void* dx,
+void norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain, const NormGradient& result,
                          std::int64_t rows, std::int64_t width, float epsilon, cudaStream_t stream) {
   with_elements(type, stream_type, [&](auto element, auto wide) {
     using Element = decltype(element);
@@ -453,7 +464,8 @@ void norm_backward_input(DType type, DType stream_type, const void* dy, const vo
       using I = decltype(instance);
       launch(norm_backward_input_kernel<Element, Stream, I::Threads, I::Width, I::Held, Centred>, shape, stream,
              static_cast<const Element*>(dy), static_cast<const Stream*>(x), static_cast<const Element*>(gain),
-             static_cast<Stream*>(dx), rows, width, epsilon);
+             static_cast<Stream*>(result.dx), static_cast<const Stream*>(result.term), static_cast<Element*>(result.copy), rows,
+             width, epsilon);
     });
   });
 }
@@ -508,9 +520,10 @@ void layer_norm(DType type, DType stream_type, const void* x, const void* gain, 
   norm<true>(type, stream_type, x, gain, bias, y, rows, width, epsilon, stream);
 }
 
-void layer_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain, void* dx,
-                               std::int64_t rows, std::int64_t width, float epsilon, cudaStream_t stream) {
-  norm_backward_input<true>(type, stream_type, dy, x, gain, dx, rows, width, epsilon, stream);
+void layer_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain,
+                               const NormGradient& result, std::int64_t rows, std::int64_t width, float epsilon,
+                               cudaStream_t stream) {
+  norm_backward_input<true>(type, stream_type, dy, x, gain, result, rows, width, epsilon, stream);
 }
 
 void layer_norm_backward_weight(const NormWeightTypes& types, const void* x, const void* dy, void* dgain, void* dbias,
@@ -524,9 +537,10 @@ void rms_norm(DType type, DType stream_type, const void* x, const void* gain, vo
   norm<false>(type, stream_type, x, gain, nullptr, y, rows, width, epsilon, stream);
 }
 
-void rms_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain, void* dx,
-                             std::int64_t rows, std::int64_t width, float epsilon, cudaStream_t stream) {
-  norm_backward_input<false>(type, stream_type, dy, x, gain, dx, rows, width, epsilon, stream);
+void rms_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain,
+                             const NormGradient& result, std::int64_t rows, std::int64_t width, float epsilon,
+                             cudaStream_t stream) {
+  norm_backward_input<false>(type, stream_type, dy, x, gain, result, rows, width, epsilon, stream);
 }
 
 void rms_norm_backward_weight(const NormWeightTypes& types, const void* x, const void* dy, void* dgain, std::int64_t rows,

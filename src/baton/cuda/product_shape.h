@@ -8,7 +8,9 @@
 namespace baton::cuda {
 
 /// D = alpha · op(A) op(B) + beta · D, column-major as cuBLAS has it: op(A) is m × k, op(B) is k × n. With `bias` a vector of
-/// m is added to each column, with `relu` what is below zero becomes zero.
+/// m is added to each column, with `relu` what is below zero becomes zero,
+/// with `gelu` each element is multiplied by the slope of a GELU (by the formula with tanh) where a further matrix, laid out as D,
+/// says.
 struct ProductShape {
   bool transpose_a = false;
   bool transpose_b = false;
@@ -20,6 +22,7 @@ struct ProductShape {
   bool tf32 = false;  // float32 operands may be rounded to ten bits
   bool bias = false;
   bool relu = false;
+  bool gelu = false;
   float alpha = 1;
   float beta = 0;
 

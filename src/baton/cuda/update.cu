@@ -12,12 +12,25 @@ constexpr int threads = 256;
 constexpr int most_blocks = 4096;                          // per tensor
 constexpr std::int64_t elements_per_block = 16 * threads;  // so that what a block works out for itself takes little of its time
 
+template <typename Element>
+struct alignas(4 * sizeof(Element)) Four {
+  Element x, y, z, w;
+};
+
 /// Tensors, each with blocks of its own: those from `begins[i]` on.
 struct Tensors {
   UpdatedTensor list[most_tensors];
   unsigned begins[most_tensors + 1];
   unsigned count;
+  bool half_copies;  // in fp16, not in bf16
 };
+
+/// Four neighbouring weights as a 16-bit copy.
+template <typename Element>
+__device__ void write_copy(void* copy, std::int64_t i, const float4& w) {
+  static_cast<Four<Element>*>(copy)[i] = {rounded<Element>(w.x), rounded<Element>(w.y), rounded<Element>(w.z),
+                                          rounded<Element>(w.w)};
+}
 
 /// Which of the tensors is the block's.
 __device__ unsigned own_tensor(const Tensors& tensors) {
@@ -29,11 +42,6 @@ __device__ unsigned own_tensor(const Tensors& tensors) {
   }
   return first;
 }
-
-template <typename Gradient>
-struct alignas(4 * sizeof(Gradient)) Four {
-  Gradient x, y, z, w;
-};
 
 /// Calls `change(gradient, weight, first, second)` for each element of one of the tensors, with all of its blocks; the last two are
 /// null if the optimizer keeps no such state.
@@ -59,6 +67,9 @@ __device__ void over(const Tensors& tensors, unsigned own, float inverse_scale, 
     change(widened(g.z) * inverse_scale, w.z, m.z, v.z);
     change(widened(g.w) * inverse_scale, w.w, m.w, v.w);
     reinterpret_cast<float4*>(tensor.weight)[i] = w;
+    if (tensor.copy != nullptr) {
+      tensors.half_copies ? write_copy<__half>(tensor.copy, i, w) : write_copy<__nv_bfloat16>(tensor.copy, i, w);
+    }
     if constexpr (First) {
       reinterpret_cast<float4*>(tensor.first)[i] = m;
     }
@@ -70,6 +81,11 @@ __device__ void over(const Tensors& tensors, unsigned own, float inverse_scale, 
     float none = 0;
     change(widened(gradients[i]) * inverse_scale, tensor.weight[i], First ? tensor.first[i] : none,
            Second ? tensor.second[i] : none);
+    if (tensor.copy != nullptr && tensors.half_copies) {
+      static_cast<__half*>(tensor.copy)[i] = rounded<__half>(tensor.weight[i]);
+    } else if (tensor.copy != nullptr) {
+      static_cast<__nv_bfloat16*>(tensor.copy)[i] = rounded<__nv_bfloat16>(tensor.weight[i]);
+    }
   }
 }
 
@@ -161,11 +177,12 @@ __global__ void __launch_bounds__(threads)
 
 /// Calls `run(tensors, shape)` for the tensors, this many at a time.
 template <typename Run>
-void in_batches(const UpdatedTensor* tensors, std::size_t total, Run run) {
+void in_batches(DType copies, const UpdatedTensor* tensors, std::size_t total, Run run) {
   for (std::size_t begin = 0; begin < total; begin += most_tensors) {
     const std::size_t count = std::min(most_tensors, total - begin);
     Tensors batch{};
     batch.count = static_cast<unsigned>(count);
+    batch.half_copies = copies == DType::f16;
     for (std::size_t i = 0; i < count; ++i) {
       batch.list[i] = tensors[begin + i];
       const std::int64_t blocks = (batch.list[i].count + elements_per_block - 1) / elements_per_block;
@@ -177,22 +194,22 @@ void in_batches(const UpdatedTensor* tensors, std::size_t total, Run run) {
 
 }  // namespace
 
-void sgd(DType type, const SgdSettings& settings, const UpdatedTensor* tensors, std::size_t count, const Scaling& scaling,
-         const std::int64_t* step, cudaStream_t stream) {
+void sgd(DType type, DType copies, const SgdSettings& settings, const UpdatedTensor* tensors, std::size_t count,
+         const Scaling& scaling, const std::int64_t* step, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     using Gradient = decltype(element);
-    in_batches(tensors, count, [&](const Tensors& batch, const LaunchShape& shape) {
+    in_batches(copies, tensors, count, [&](const Tensors& batch, const LaunchShape& shape) {
       launch(batch.list[0].first != nullptr ? sgd_kernel<Gradient, true> : sgd_kernel<Gradient, false>, shape, stream, batch,
              settings, scaling, step);
     });
   });
 }
 
-void adam(DType type, const AdamSettings& settings, const UpdatedTensor* tensors, std::size_t count, const Scaling& scaling,
-          const std::int64_t* step, cudaStream_t stream) {
+void adam(DType type, DType copies, const AdamSettings& settings, const UpdatedTensor* tensors, std::size_t count,
+          const Scaling& scaling, const std::int64_t* step, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     using Gradient = decltype(element);
-    in_batches(tensors, count, [&](const Tensors& batch, const LaunchShape& shape) {
+    in_batches(copies, tensors, count, [&](const Tensors& batch, const LaunchShape& shape) {
       launch(adam_kernel<Gradient>, shape, stream, batch, settings, scaling, step);
     });
   });

@@ -217,7 +217,7 @@ Pricer::Unit Pricer::make_unit(const UnitKey& key) const {
       continue;
     }
     Unit::Block& block = unit.blocks[static_cast<std::size_t>(lives[i].block)];
-    if (buffer.role == plan::Role::parameter && buffer.persistent) {
+    if (buffer.role == plan::Role::parameter && buffer.persistent && !plan::is_kept_copy(buffer)) {
       block.elements += static_cast<double>(buffer.shape.elements());
     } else if (!buffer.persistent && lives[i].backward && !std::holds_alternative<plan::ParameterPart>(buffer.content)) {
       block.inner += static_cast<double>(buffer.size().count) * share;

@@ -148,7 +148,7 @@ cluster::Cluster imagine(const JobSpec& spec) {
 }
 
 plan::Target imagined_target() {
-  return {.joined = op::joint_ops(), .gradient_with_sgd = true, .narrow_gradient_with_sgd = true, .all_reduce_with_sgd = true};
+  return {.joined = op::joint_relus(), .gradient_with_sgd = true, .narrow_gradient_with_sgd = true, .all_reduce_with_sgd = true};
 }
 
 std::size_t fold_beyond(const JobSpec& spec) {

@@ -97,9 +97,11 @@ struct Law {
            !(o.partial && o.no_bias);
   }
   bool operator()(const LinearBackwardInput& o) const {
-    return !(o.mask && (o.out_heads || o.in_heads)) && !(o.out_heads && o.in_heads);
+    return !((o.mask || o.gelu) && (o.out_heads || o.in_heads || o.adds)) && !(o.mask && o.gelu) && !(o.out_heads && o.in_heads);
   }
-  bool operator()(const LinearBackwardWeight& o) const { return !(o.out_heads && o.in_heads); }
+  bool operator()(const LinearBackwardWeight& o) const {
+    return !(o.out_heads && o.in_heads) && (!o.copies || (o.sgd_rate > 0 && is_narrow(writes.back().dtype)));
+  }
   bool operator()(const MeanSquaredError& o) const { return o.elements >= reads[0].shape.elements(); }
   bool operator()(const CrossEntropy& o) const {
     return o.rows >= reads[0].shape.rows() && is_part(o.first, o.of, reads[0].shape.last()) && (o.parts > 0) == (o.of > 0) &&
@@ -132,10 +134,10 @@ struct Law {
   /// Whether q's last axis holds as many heads of k's size as there are sums of exponentials.
   static bool are_heads(const Shape& q, const Shape& k, const Shape& sums) { return q.last() == k.last() * sums.last(); }
   bool operator()(const RmsNorm& o) const { return o.epsilon >= 0; }
-  bool operator()(const RmsNormBackwardInput& o) const { return o.epsilon >= 0; }
+  bool operator()(const RmsNormBackwardInput& o) const { return o.epsilon >= 0 && (!o.copies || is_narrow(writes[1].dtype)); }
   bool operator()(const RmsNormBackwardWeight& o) const { return o.epsilon >= 0; }
   bool operator()(const LayerNorm& o) const { return o.epsilon >= 0; }
-  bool operator()(const LayerNormBackwardInput& o) const { return o.epsilon >= 0; }
+  bool operator()(const LayerNormBackwardInput& o) const { return o.epsilon >= 0 && (!o.copies || is_narrow(writes[1].dtype)); }
   bool operator()(const LayerNormBackwardWeight& o) const { return o.epsilon >= 0; }
   bool operator()(const Cast&) const { return reads[0].dtype != writes[0].dtype; }
   bool operator()(const CheckFinite&) const {

@@ -34,9 +34,13 @@ struct Linear {
 };
 
 /// dx = dy W. Reads dy, W; writes dx. With `mask` it also reads x and zeroes dx where x ≤ 0: the backward of
-/// the ReLU that made x, done while the product is at hand. `out_heads` and `in_heads` are those of the Linear.
+/// the ReLU that made x, done while the product is at hand. With `gelu` it also reads what a GELU by the formula with tanh made x
+/// of, and writes the gradient of that. With `adds` it reads, last, another term of the gradient of x, and writes the sum of both.
+/// `out_heads` and `in_heads` are those of the Linear.
 struct LinearBackwardInput {
   bool mask = false;
+  bool gelu = false;
+  bool adds = false;
   bool tf32 = false;
   bool out_heads = false;
   bool in_heads = false;
@@ -45,11 +49,12 @@ struct LinearBackwardInput {
 
 /// dW = dyᵀ x, db = Σ dy. Reads x, dy; writes dW, db. With `accumulate` it adds to them (and so reads them).
 /// With `sgd_rate` above zero it reads and writes W and b instead: W −= rate · dW, and no gradient is kept; x and dy may then have
-/// 16 bits where W and b have 32. With `partial`
+/// 16 bits where W and b have 32. With `copies` it then writes both a second time, in the type of x. With `partial`
 /// there is no b and no db. `out_heads` and `in_heads` are those of the Linear.
 struct LinearBackwardWeight {
   bool accumulate = false;
   double sgd_rate = 0;
+  bool copies = false;
   bool partial = false;
   bool tf32 = false;
   bool out_heads = false;
@@ -159,9 +164,12 @@ struct LayerNorm {
   bool operator==(const LayerNorm&) const = default;
 };
 
-/// Reads dy, x, gain; writes dx.
+/// Reads dy, x, gain; writes dx. With `adds` it reads, last, another term of the gradient of x, and writes the sum of both. With
+/// `copies` it writes what it writes a second time, in the type of dy.
 struct LayerNormBackwardInput {
   double epsilon = 1e-5;
+  bool adds = false;
+  bool copies = false;
   bool operator==(const LayerNormBackwardInput&) const = default;
 };
 
@@ -179,9 +187,11 @@ struct RmsNorm {
   bool operator==(const RmsNorm&) const = default;
 };
 
-/// Reads dy, x, gain; writes dx.
+/// Reads dy, x, gain; writes dx. `adds` and `copies` as above.
 struct RmsNormBackwardInput {
   double epsilon = 1e-5;
+  bool adds = false;
+  bool copies = false;
   bool operator==(const RmsNormBackwardInput&) const = default;
 };
 
@@ -488,6 +498,8 @@ void attributes(Op& op, Visit visit) {
     }
     void operator()(LinearBackwardInput& o) {
       visit("mask", o.mask);
+      visit("gelu", o.gelu);
+      visit("adds", o.adds);
       visit("tf32", o.tf32);
       visit("out_heads", o.out_heads);
       visit("in_heads", o.in_heads);
@@ -495,6 +507,7 @@ void attributes(Op& op, Visit visit) {
     void operator()(LinearBackwardWeight& o) {
       visit("accumulate", o.accumulate);
       visit("sgd_rate", o.sgd_rate);
+      visit("copies", o.copies);
       visit("partial", o.partial);
       visit("tf32", o.tf32);
       visit("out_heads", o.out_heads);
@@ -535,13 +548,21 @@ void attributes(Op& op, Visit visit) {
     void operator()(AddBias&) {}
     void operator()(AddBiasBackward& o) { visit("accumulate", o.accumulate); }
     void operator()(LayerNorm& o) { visit("epsilon", o.epsilon); }
-    void operator()(LayerNormBackwardInput& o) { visit("epsilon", o.epsilon); }
+    void operator()(LayerNormBackwardInput& o) {
+      visit("epsilon", o.epsilon);
+      visit("adds", o.adds);
+      visit("copies", o.copies);
+    }
     void operator()(LayerNormBackwardWeight& o) {
       visit("epsilon", o.epsilon);
       visit("accumulate", o.accumulate);
     }
     void operator()(RmsNorm& o) { visit("epsilon", o.epsilon); }
-    void operator()(RmsNormBackwardInput& o) { visit("epsilon", o.epsilon); }
+    void operator()(RmsNormBackwardInput& o) {
+      visit("epsilon", o.epsilon);
+      visit("adds", o.adds);
+      visit("copies", o.copies);
+    }
     void operator()(RmsNormBackwardWeight& o) {
       visit("epsilon", o.epsilon);
       visit("accumulate", o.accumulate);

@@ -36,13 +36,34 @@ struct Signatures {
     static const Signature masked{.reads = {{"*o"}, {"oi"}, {"*i"}}, .writes = {{"*i"}}};
     static const Signature out_heads{.reads = {{"*op"}, {"opi"}}, .writes = {{"*i"}}};
     static const Signature in_heads{.reads = {{"*o"}, {"oij"}}, .writes = {{"*ij"}}};
-    return o.out_heads ? out_heads : o.in_heads ? in_heads : o.mask ? masked : plain;
+    static const Signature plain_added = with_term(plain);
+    static const Signature out_heads_added = with_term(out_heads);
+    static const Signature in_heads_added = with_term(in_heads);
+    if (o.adds) {
+      return o.out_heads ? out_heads_added : o.in_heads ? in_heads_added : plain_added;
+    }
+    return o.out_heads ? out_heads : o.in_heads ? in_heads : o.mask || o.gelu ? masked : plain;
   }
-  /// The two forms of the gradient of parameters: set, and added to what is there or taken as a step.
+  /// The form that reads another term of the sum as well.
+  static Signature with_term(Signature one) {
+    one.reads.push_back(one.writes[0]);
+    one.adds = true;
+    return one;
+  }
+  /// The form that writes a copy of each result as well.
+  static Signature with_copies(Signature one) {
+    one.copies = one.writes.size();
+    for (std::size_t i = 0; i < one.copies; ++i) {
+      one.writes.push_back({one.writes[i].letters});
+    }
+    return one;
+  }
+  /// The two forms of the gradient of parameters: set, and added to what is there or taken as a step. A step may write copies.
   struct WeightGradient {
     Signature set;
     Signature added;
-    const Signature& form(bool in_place) const { return in_place ? added : set; }
+    Signature copied;
+    const Signature& form(bool in_place, bool copies = false) const { return copies ? copied : in_place ? added : set; }
   };
   static WeightGradient weight_gradient(std::vector<Axes> reads, const std::vector<std::string>& parameters, std::string whole = {},
                                         char numbered = 0) {
@@ -53,7 +74,7 @@ struct Signatures {
     Signature added = set;
     added.reads.insert(added.reads.end(), set.writes.begin(), set.writes.end());
     added.in_place = true;
-    return {set, added};
+    return {set, added, with_copies(added)};
   }
   const Signature& operator()(const LinearBackwardWeight& o) const {
     static const WeightGradient plain = weight_gradient({{"*i"}, {"*o"}}, {"oi", "o"});
@@ -68,7 +89,7 @@ struct Signatures {
                                            : (o.out_heads  ? out_heads
                                               : o.in_heads ? in_heads
                                                            : plain);
-    return form.form(o.sgd_rate > 0 || o.accumulate);
+    return form.form(o.sgd_rate > 0 || o.accumulate, o.copies);
   }
   const Signature& operator()(const Relu&) const {
     static const Signature one{.reads = {{"*"}}, .writes = {{"*"}}};
@@ -131,10 +152,18 @@ struct Signatures {
     static const Signature one{.reads = {{"*c", Type::wide}, {"c"}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
     return one;
   }
-  const Signature& operator()(const LayerNormBackwardInput&) const {
-    static const Signature one{.reads = {{"*c"}, {"*c", Type::wide}, {"c"}}, .writes = {{"*c", Type::wide}}, .whole = "c"};
-    return one;
+  /// The forms of a norm's gradient, as it adds a term and writes a copy or not.
+  struct NormGradient {
+    Signature plain{.reads = {{"*c"}, {"*c", Type::wide}, {"c"}}, .writes = {{"*c", Type::wide}}, .whole = "c"};
+    Signature added = with_term(plain);
+    Signature copied = with_copies(plain);
+    Signature added_and_copied = with_copies(added);
+  };
+  static const Signature& norm_gradient(bool adds, bool copies) {
+    static const NormGradient forms;
+    return adds ? (copies ? forms.added_and_copied : forms.added) : (copies ? forms.copied : forms.plain);
   }
+  const Signature& operator()(const LayerNormBackwardInput& o) const { return norm_gradient(o.adds, o.copies); }
   const Signature& operator()(const LayerNormBackwardWeight& o) const {
     static const WeightGradient both = weight_gradient({{"*c", Type::wide}, {"*c"}}, {"c", "c"}, "c");
     return both.form(o.accumulate);
@@ -143,10 +172,7 @@ struct Signatures {
     static const Signature one{.reads = {{"*c", Type::wide}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
     return one;
   }
-  const Signature& operator()(const RmsNormBackwardInput&) const {
-    static const Signature one{.reads = {{"*c"}, {"*c", Type::wide}, {"c"}}, .writes = {{"*c", Type::wide}}, .whole = "c"};
-    return one;
-  }
+  const Signature& operator()(const RmsNormBackwardInput& o) const { return norm_gradient(o.adds, o.copies); }
   const Signature& operator()(const RmsNormBackwardWeight& o) const {
     static const WeightGradient both = weight_gradient({{"*c", Type::wide}, {"*c"}}, {"c"}, "c");
     return both.form(o.accumulate);

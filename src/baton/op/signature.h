@@ -38,8 +38,12 @@ struct Signature {
   std::vector<std::size_t> once = {};
   /// Whether the terms of a sum may be read in place of the sum: the results are then terms of a sum too.
   bool linear = false;
-  /// Whether the last operands it reads are those that it writes.
+  /// Whether the last operands it reads are those that it writes, without copies.
   bool in_place = false;
+  /// Whether the last operand it reads is another term of the sum that it writes a term of.
+  bool adds = false;
+  /// How many of the last operands it writes are copies, in another type, of as many that it writes before them.
+  std::size_t copies = 0;
   /// The dimension whose index numbers affect the result (op::for_part); 0: none.
   char numbered = 0;
   /// Whether it reads any number of operands, of any shapes.

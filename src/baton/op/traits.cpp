@@ -79,6 +79,32 @@ bool takes_step(const Op& op) {
   return weight != nullptr && weight->sgd_rate > 0;
 }
 
+bool is_sum(const Op& op) { return std::holds_alternative<Add>(op); }
+
+bool is_cast(const Op& op) { return std::holds_alternative<Cast>(op); }
+
+std::optional<Op> adding(const Op& op) {
+  Op both = op;
+  bool* adds = attribute<bool>(both, "adds");
+  const auto* product = std::get_if<LinearBackwardInput>(&op);
+  if (adds == nullptr || *adds || (product != nullptr && (product->mask || product->gelu))) {
+    return std::nullopt;
+  }
+  *adds = true;
+  return both;
+}
+
+std::optional<Op> with_copies(const Op& op) {
+  Op both = op;
+  bool* copies = attribute<bool>(both, "copies");
+  const auto* weight = std::get_if<LinearBackwardWeight>(&op);
+  if (copies == nullptr || *copies || (weight != nullptr && weight->sgd_rate == 0)) {
+    return std::nullopt;
+  }
+  *copies = true;
+  return both;
+}
+
 bool tracks(const Op& op) { return std::holds_alternative<TrackMoments>(op); }
 
 std::optional<EvaluationForm> evaluation_form(const Op& op) {
@@ -106,10 +132,21 @@ std::optional<Joined> joined(const Op& first, const Op& second) {
     both.mask = true;
     return Joined{both, {1}};
   }
+  if (const auto* backward = std::get_if<LinearBackwardInput>(&first);
+      backward != nullptr && *backward == LinearBackwardInput{.tf32 = backward->tf32} && second == Op(GeluBackward{.tanh = true})) {
+    LinearBackwardInput both = *backward;
+    both.gelu = true;
+    return Joined{both, {1}};
+  }
   return std::nullopt;
 }
 
 const std::vector<Op>& joint_ops() {
+  static const std::vector<Op> ops{Linear{.relu = true}, LinearBackwardInput{.mask = true}, LinearBackwardInput{.gelu = true}};
+  return ops;
+}
+
+const std::vector<Op>& joint_relus() {
   static const std::vector<Op> ops{Linear{.relu = true}, LinearBackwardInput{.mask = true}};
   return ops;
 }

@@ -43,6 +43,16 @@ std::optional<Op> with_sgd(const Op& op, double rate);
 /// Whether it does that.
 bool takes_step(const Op& op);
 
+/// Whether it writes the sum of the two operands that it reads.
+bool is_sum(const Op& op);
+/// Whether it writes its one operand in another type.
+bool is_cast(const Op& op);
+/// The same op, adding another term to the sum that it writes a term of: it reads that term last. nullopt if it cannot, or does so
+/// already.
+std::optional<Op> adding(const Op& op);
+/// The same op, which also writes a 16-bit copy of each of its results, after them. nullopt if it cannot, or does so already.
+std::optional<Op> with_copies(const Op& op);
+
 /// Whether it keeps statistics of a value that only evaluation reads. It then gives no value: a model's op of this kind writes the
 /// parameters that it reads.
 bool tracks(const Op& op);
@@ -64,6 +74,8 @@ struct Joined {
 std::optional<Joined> joined(const Op& first, const Op& second);
 /// All ops that `joined` gives.
 const std::vector<Op>& joint_ops();
+/// Those of them with a ReLU.
+const std::vector<Op>& joint_relus();
 
 /// Rows, inputs and outputs of the product that an op computes, for attention that of the scores of one head; nullopt if it
 /// computes none. A Linear's heads and their features count as one extent.

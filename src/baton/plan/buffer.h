@@ -122,6 +122,12 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 };
 
+/// Whether it is a 16-bit copy of a parameter that lives on beside it from step to step: whatever changes the parameter writes the
+/// copy too.
+inline bool is_kept_copy(const Buffer& buffer) {
+  return buffer.persistent && buffer.role == Role::parameter && is_narrow(buffer.dtype);
+}
+
 /// The number of axes of the whole parameter that the buffer is a part of; for any other buffer, its own.
 inline std::size_t axes_of_whole(const Buffer& buffer) {
   const auto* part = std::get_if<ParameterPart>(&buffer.content);

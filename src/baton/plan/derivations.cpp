@@ -38,7 +38,7 @@ std::vector<bool> inputs_with_gradient(const op::Op& op, std::size_t inputs) {
 op::Op plain(op::Op op) {
   op::attributes(op, [](std::string_view name, auto& field) {
     if constexpr (std::is_same_v<std::remove_reference_t<decltype(field)>, bool>) {
-      field = field && name != "tf32" && name != "accumulate" && name != "scaled";
+      field = field && name != "tf32" && name != "accumulate" && name != "scaled" && name != "adds" && name != "copies";
     } else if (name == "sgd_rate" || name == "first" || name == "of" || name == "parts") {
       field = 0;
     }

@@ -32,7 +32,7 @@ struct LogicalTensor {
 };
 
 /// One way in which a task may compute tensors. The op is without what passes may change in it: accumulation, tf32, loss scaling, a
-/// fused optimizer step, the part of a dimension.
+/// fused optimizer step, a term that is added, copies, the part of a dimension.
 struct Derivation {
   op::Op op;
   std::vector<LogicalTensor> reads;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "baton/base/error.h"
+#include "baton/op/signature.h"
 
 namespace baton::plan {
 
@@ -158,6 +159,19 @@ std::string_view verb(const Task& task) {
     std::string_view operator()(const Take&) const { return "take"; }
   } visitor;
   return std::visit(visitor, task.action);
+}
+
+std::size_t updated_count(const Task& task) {
+  const auto& update = std::get<Update>(task.action);
+  return task.writes.size() / (1 + op::state_slots(update.optimizer) + (update.copies ? 1 : 0));
+}
+
+std::size_t copy_count(const Task& task) {
+  if (const auto* update = std::get_if<Update>(&task.action)) {
+    return update->copies ? updated_count(task) : 0;
+  }
+  const auto* compute = std::get_if<Compute>(&task.action);
+  return compute == nullptr ? 0 : op::signature(compute->op).copies;
 }
 
 bool is_product(const Task& task) {

@@ -59,9 +59,11 @@ struct Collective {
 /// gradients by `clip_factor` (op/clip.h).
 /// With `scaled` it then reads a flag, as CheckFinite writes it, and the state of a loss scaler: it divides the
 /// gradients by the scale, does nothing if the flag is not zero, and takes the number of the step from the state.
+/// With `copies` it writes, after the states, a 16-bit copy of each of the n parameters as they are then.
 struct Update {
   op::Optimizer optimizer;
   bool scaled = false;
+  bool copies = false;
   bool operator==(const Update&) const = default;
 };
 
@@ -123,6 +125,10 @@ std::string_view to_text(Lane lane);
 std::string_view to_text(Phase phase);
 /// `linear`, `send`, `all_reduce`, `sgd`, `delay`, `load`, `take`: the operation of the task, in one word.
 std::string_view verb(const Task& task);
+/// How many parameters the task of an update changes: n.
+std::size_t updated_count(const Task& task);
+/// How many of the buffers that a task writes, the last ones, are 16-bit copies of the first ones that it writes.
+std::size_t copy_count(const Task& task);
 /// Whether it multiplies matrices.
 bool is_product(const Task& task);
 /// The buffers whose contents a task of a transfer or collective sends or receives. If members hold pieces, these are the

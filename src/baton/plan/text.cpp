@@ -138,6 +138,7 @@ void print_action(std::string& out, const Task& task) {
       op::Optimizer copy = update.optimizer;
       op::attributes(copy, PrintOptimizer{out});
       PrintFields{out}("scaled", update.scaled);
+      PrintFields{out}("copies", update.copies);
     }
     void operator()(const Delay& delay) const { out += fmt::format(" ns={}", delay.duration.count); }
     void operator()(const Load&) const {}
@@ -486,6 +487,7 @@ Action parse_action(Line& line, const std::string& verb, std::size_t devices) {
     op::attributes(optimizer, ParseFields{line});
     Update update{optimizer};
     ParseFields{line}("scaled", update.scaled);
+    ParseFields{line}("copies", update.copies);
     return update;
   }
   if (verb == "delay") {

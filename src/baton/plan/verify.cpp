@@ -102,21 +102,31 @@ class Judge {
   }
 
   /// Whether an update's operands are right: n gradients, the n parameters with their states, the norm if it
-  /// clips, and what holds the loss scale.
+  /// clips, and what holds the loss scale; copies are only written.
   bool update_fits(const Task& task, const Update& update) const {
     const std::size_t group = 1 + op::state_slots(update.optimizer);
-    if (task.writes.empty() || task.writes.size() % group != 0) {
+    if (task.writes.empty() || task.writes.size() % (group + (update.copies ? 1 : 0)) != 0) {
       return false;
     }
-    const std::size_t n = task.writes.size() / group;
-    const std::size_t own = n + task.writes.size();
+    const std::size_t n = updated_count(task);
+    const std::size_t stepped = n * group;
+    const std::size_t own = n + stepped;
     const std::size_t scale = own + (op::clip_of(update.optimizer) > 0 ? 1 : 0);
     if (task.reads.size() != scale + (update.scaled ? 2 : 0) || (scale > own && !is(task.reads[own], {1}, DType::f64)) ||
         (update.scaled && !(is(task.reads[scale], {1}) && is(task.reads[scale + 1], {op::ScaleState::elements}))) ||
-        !std::equal(task.writes.begin(), task.writes.end(), task.reads.begin() + static_cast<std::ptrdiff_t>(n))) {
+        !std::equal(task.writes.begin(), task.writes.begin() + static_cast<std::ptrdiff_t>(stepped),
+                    task.reads.begin() + static_cast<std::ptrdiff_t>(n))) {
       return false;
     }
-    for (std::size_t i = 0; i < task.writes.size(); ++i) {
+    for (std::size_t i = stepped; i < task.writes.size(); ++i) {
+      const Buffer& parameter = plan_[task.writes[i - stepped]];
+      const Buffer& copy = plan_[task.writes[i]];
+      if (copy.shape != parameter.shape || !is_narrow(copy.dtype) || parameter.dtype != DType::f32 ||
+          copy.layout != parameter.layout) {
+        return false;
+      }
+    }
+    for (std::size_t i = 0; i < stepped; ++i) {
       const std::size_t p = i < n ? i : (i - n) / (group - 1);
       const Buffer& gradient = plan_[task.reads[p]];
       const Buffer& written = plan_[task.writes[i]];
@@ -144,11 +154,11 @@ class Judge {
            });
   }
 
-  /// An op that works in place has what it writes as its last operands.
+  /// An op that works in place has what it writes, without copies, as its last operands.
   static bool works_in_place(const op::Op& op, const Task& task) {
+    const auto changed = static_cast<std::ptrdiff_t>(task.writes.size() - op::signature(op).copies);
     return !op::signature(op).in_place ||
-           std::equal(task.writes.begin(), task.writes.end(), task.reads.end() - static_cast<std::ptrdiff_t>(task.writes.size()),
-                      task.reads.end());
+           std::equal(task.writes.begin(), task.writes.begin() + changed, task.reads.end() - changed, task.reads.end());
   }
 
   void check_shape(TaskId id) {

@@ -92,7 +92,7 @@ TaskWork work(const Plan& plan, TaskId id) {
     TaskWork operator()(const Collective& collective) const { return collective_work(plan, task, collective); }
     TaskWork operator()(const Update& update) const {
       std::int64_t elements = 0;
-      for (std::size_t i = 0; i < task.writes.size() / (1 + op::state_slots(update.optimizer)); ++i) {
+      for (std::size_t i = 0; i < updated_count(task); ++i) {
         elements += plan[task.writes[i]].shape.elements();
       }
       return {Flops(elements *

@@ -69,7 +69,7 @@ plan::Draft clip_gradients(plan::Draft draft, const DeviceGroups& groups) {
                             .label = "squares of the gradients"});
       own.labels = {.phase = Phase::update, .stage = task.labels.stage};
     }
-    const std::size_t count = task.writes.size() / (1 + op::state_slots(update->optimizer));
+    const std::size_t count = plan::updated_count(task);
     own.gradients.insert(own.gradients.end(), task.reads.begin(), task.reads.begin() + static_cast<std::ptrdiff_t>(count));
     task.reads.push_back(own.norm);
   }

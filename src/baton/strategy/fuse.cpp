@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -64,6 +65,12 @@ void erase_marked(Draft& draft, const std::vector<bool>& gone) {
   }
 }
 
+/// Whether a task between two others writes the buffer.
+bool is_written_between(const Uses& uses, BufferId id, std::size_t first, std::size_t last) {
+  const std::span<const std::size_t> writers = uses.writers[id];
+  return std::any_of(writers.begin(), writers.end(), [&](std::size_t writer) { return writer > first && writer < last; });
+}
+
 /// Two ops become the one that does the work of both, where nothing else reads what is between them and all that the second reads
 /// is there when the first begins: what is recomputed between the two is not.
 void fuse_pairs(Draft& draft, const std::vector<op::Op>& known) {
@@ -83,8 +90,7 @@ void fuse_pairs(Draft& draft, const std::vector<op::Op>& known) {
     }
     const Task& next = draft.tasks[*reader];
     const bool too_early = std::any_of(both->reads.begin(), both->reads.end(), [&](std::size_t operand) {
-      const std::span<const std::size_t> writers = uses.writers[next.reads[operand]];
-      return std::any_of(writers.begin(), writers.end(), [&](std::size_t writer) { return writer > i && writer < *reader; });
+      return is_written_between(uses, next.reads[operand], i, *reader);
     });
     if (too_early) {
       continue;
@@ -95,6 +101,121 @@ void fuse_pairs(Draft& draft, const std::vector<op::Op>& known) {
     }
     task.writes = next.writes;
     gone[*reader] = true;
+  }
+  erase_marked(draft, gone);
+}
+
+/// A gradient and the sum of it and another one become one op, where nothing else reads the gradient and the other one is there.
+void fuse_sums(Draft& draft) {
+  const Uses uses(draft);
+  std::vector<bool> gone(draft.tasks.size(), false);
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    Task& task = draft.tasks[i];
+    const op::Op* first = op_of(task);
+    const std::optional<op::Op> both = first == nullptr ? std::nullopt : op::adding(*first);
+    const std::size_t* reader = both ? uses.only_reader(draft, task.writes[0]) : nullptr;
+    const op::Op* second = reader == nullptr ? nullptr : op_of(draft.tasks[*reader]);
+    if (second == nullptr || !op::is_sum(*second) || draft.tasks[*reader].device != task.device) {
+      continue;
+    }
+    const Task& sum = draft.tasks[*reader];
+    const BufferId other = sum.reads[sum.reads[0] == task.writes[0] ? 1 : 0];
+    const BufferId whole = sum.writes[0];
+    const bool typed = draft[other].dtype == draft[task.writes[0]].dtype && draft[whole].dtype == draft[task.writes[0]].dtype;
+    if (!typed || uses.writers[whole].size() != 1 || is_written_between(uses, other, i, *reader)) {
+      continue;
+    }
+    task.action = Compute{*both};
+    task.reads.push_back(other);
+    task.writes[0] = whole;
+    gone[*reader] = true;
+  }
+  erase_marked(draft, gone);
+}
+
+/// The task that makes a cast's operand writes its result as well, where it can: nothing else writes either, and both have one
+/// device.
+void fuse_casts(Draft& draft) {
+  const Uses uses(draft);
+  std::vector<bool> gone(draft.tasks.size(), false);
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    const op::Op* cast = op_of(draft.tasks[i]);
+    if (cast == nullptr || !op::is_cast(*cast)) {
+      continue;
+    }
+    const BufferId from = draft.tasks[i].reads[0];
+    const BufferId to = draft.tasks[i].writes[0];
+    if (draft[from].dtype != DType::f32 || !is_narrow(draft[to].dtype) || draft[from].persistent ||
+        uses.writers[from].size() != 1 || uses.writers[to].size() != 1 || uses.writers[from][0] > i) {
+      continue;
+    }
+    Task& writer = draft.tasks[uses.writers[from][0]];
+    const op::Op* made = op_of(writer);
+    const std::optional<op::Op> both = made == nullptr ? std::nullopt : op::with_copies(*made);
+    if (both && writer.writes.size() == 1 && writer.device == draft.tasks[i].device &&
+        draft[writer.reads[0]].dtype == draft[to].dtype) {
+      writer.action = Compute{*both};
+      writer.writes.push_back(to);
+      gone[i] = true;
+    }
+  }
+  erase_marked(draft, gone);
+}
+
+/// The parameters that a task changes, the first of what it writes; none for a task that changes none, or writes copies already.
+std::span<const BufferId> stepped_parameters(const Task& task) {
+  if (const auto* update = std::get_if<plan::Update>(&task.action)) {
+    return std::span(task.writes).first(update->copies ? 0 : plan::updated_count(task));
+  }
+  const op::Op* op = op_of(task);
+  return op != nullptr && op::takes_step(*op) && op::with_copies(*op) ? std::span(task.writes) : std::span<const BufferId>();
+}
+
+/// 16-bit copies of parameters live on from step to step, written by what changes the parameters instead of by a cast at the start
+/// of each step: where one task changes a parameter, on the device of the copy and after all that read the copy. If that does not
+/// hold for one of the parameters that a task changes, all of them are cast as before.
+void keep_copies(Draft& draft) {
+  const Uses uses(draft);
+  std::map<BufferId, std::size_t> casts;  // by parameter
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    const op::Op* op = op_of(draft.tasks[i]);
+    const Task& task = draft.tasks[i];
+    if (op != nullptr && op::is_cast(*op) && draft[task.reads[0]].persistent &&
+        draft[task.reads[0]].role == plan::Role::parameter && draft[task.reads[0]].dtype == DType::f32 &&
+        is_narrow(draft[task.writes[0]].dtype) && uses.writers[task.writes[0]].size() == 1) {
+      casts.emplace(task.reads[0], i);
+    }
+  }
+  std::vector<bool> gone(draft.tasks.size(), false);
+  for (std::size_t i = 0; i < draft.tasks.size() && !casts.empty(); ++i) {
+    Task& task = draft.tasks[i];
+    std::vector<BufferId> copies;
+    const std::span<const BufferId> parameters = stepped_parameters(task);
+    for (const BufferId parameter : parameters) {
+      const auto cast = casts.find(parameter);
+      if (cast == casts.end() || uses.writers[parameter].size() != 1) {
+        break;
+      }
+      const BufferId copy = draft.tasks[cast->second].writes[0];
+      const std::span<const std::size_t> readers = uses.readers[copy];
+      if (draft[copy].device != task.device || std::any_of(readers.begin(), readers.end(), [&](std::size_t r) { return r > i; })) {
+        break;
+      }
+      copies.push_back(copy);
+    }
+    if (copies.empty() || copies.size() != parameters.size()) {
+      continue;
+    }
+    for (std::size_t p = 0; p < copies.size(); ++p) {
+      gone[casts.at(parameters[p])] = true;
+      draft.buffers[copies[p].index()].persistent = true;
+    }
+    if (auto* update = std::get_if<plan::Update>(&task.action)) {
+      update->copies = true;
+    } else {
+      task.action = Compute{*op::with_copies(*op_of(task))};
+    }
+    task.writes.insert(task.writes.end(), copies.begin(), copies.end());
   }
   erase_marked(draft, gone);
 }
@@ -270,6 +391,13 @@ plan::Draft fuse(plan::Draft draft, const plan::Target& target) {
   }
   if (target.all_reduce_with_sgd) {
     fuse_all_reduce(draft);
+  }
+  if (target.adds) {
+    fuse_sums(draft);
+  }
+  if (target.copies) {
+    fuse_casts(draft);
+    keep_copies(draft);
   }
   drop_unused_buffers(draft);
   return draft;

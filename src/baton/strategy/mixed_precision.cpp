@@ -56,11 +56,6 @@ Task compute(op::Op op, DeviceId device, plan::Labels labels, std::vector<Buffer
           .after = {}};
 }
 
-/// How many gradients an update reads.
-std::size_t gradient_count(const Task& task) {
-  return task.writes.size() / (1 + op::state_slots(std::get<Update>(task.action).optimizer));
-}
-
 /// The op of a task that computes a loss; null for any other.
 op::Op* loss_of(Task& task) {
   auto* computes = std::get_if<Compute>(&task.action);
@@ -155,7 +150,7 @@ plan::Draft scale_loss(plan::Draft draft, const LossScale& settings) {
       Scaler& scaler = scaler_of(task.device);
       scaler.labels = {.phase = Phase::update, .stage = task.labels.stage};
       scaler.gradients.insert(scaler.gradients.end(), task.reads.begin(),
-                              task.reads.begin() + static_cast<std::ptrdiff_t>(gradient_count(task)));
+                              task.reads.begin() + static_cast<std::ptrdiff_t>(plan::updated_count(task)));
       std::get<Update>(task.action).scaled = true;
       task.reads.insert(task.reads.end(), {scaler.flag, scaler.state});
     }

@@ -111,6 +111,37 @@ TEST(Checkpoint, SavedUnderAnyStrategyGoesOnUnderAnyOther) {
   }
 }
 
+TEST(Checkpoint, HoldsParametersAndNotTheirCopiesOf16BitsWhichItMakesAgain) {
+  const model::Model model = model::parse_model("mlp:7-66-20-33-5-12");
+  const std::unique_ptr<exec::Backend> backend = devices::make_backend("reference");
+  for (const std::string strategy : {"single", "ddp", "zero-3"}) {
+    const cluster::Cluster cluster(baton::test::cpus(2));
+    const auto plan_for = [&](bool copies) {
+      return strategy::compile({.model = model,
+                                .cluster = cluster,
+                                .strategy = strategy,
+                                .step = {.global_batch = 8, .optimizer = op::Adam{}, .precision = strategy::Precision::bf16},
+                                .target = {.copies = copies}});
+    };
+    const plan::Plan kept = plan_for(true);
+    const plan::Plan cast = plan_for(false);
+    EXPECT_EQ(tensors_of(kept), tensors_of(cast)) << strategy;
+    exec::Executor whole(kept, cluster, *backend, {.seed = 3, .samples = 50});
+    const std::vector<double> expected = whole.run({.steps = 6, .warmup = 0}).losses;
+    exec::Executor first(kept, cluster, *backend, {.seed = 3, .samples = 50});
+    first.run({.steps = 3, .warmup = 0});
+    const Archive archive = snapshot(kept, first, {3, 3, model.name(), "adam"});
+    for (const plan::Plan* plan : {&kept, &cast}) {
+      exec::Executor second(*plan, cluster, *backend, {.seed = 4, .samples = 50});  // other weights, until it is restored
+      exec::Executor third(*plan, cluster, *backend, {.seed = 3, .samples = 50});
+      restore(*plan, second, archive);
+      restore(*plan, third, archive);
+      EXPECT_EQ(third.run({.steps = 3, .warmup = 0}).losses, std::vector<double>(expected.begin() + 3, expected.end())) << strategy;
+      EXPECT_TRUE(snapshot(*plan, second, {3, 3, model.name(), "adam"}) == archive) << strategy;
+    }
+  }
+}
+
 TEST(Checkpoint, HasTheSameNamesAndShapesWhateverTheStrategy) {
   const Archive single = Trial("single", 1).save(0);
   EXPECT_TRUE(single.tensors.contains("block0.weight"));

@@ -505,7 +505,7 @@ TEST(Op, ShowsItsAttributesInOrderAndForWriting) {
     names.emplace_back(attribute);
     field = {};
   });
-  EXPECT_EQ(names, (std::vector<std::string>{"accumulate", "sgd_rate", "partial", "tf32", "out_heads", "in_heads"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"accumulate", "sgd_rate", "copies", "partial", "tf32", "out_heads", "in_heads"}));
   EXPECT_EQ(op, Op(LinearBackwardWeight{}));
 }
 

@@ -139,10 +139,32 @@ TEST(Traits, AStepIsTakenOnlyByGradientsThatStartAnew) {
   EXPECT_FALSE(with_sgd(Relu{}, 0.5).has_value());
 }
 
+TEST(Traits, TermsAreAddedAndCopiesWrittenOnceAndNotBesideAMask) {
+  EXPECT_EQ(adding(LinearBackwardInput{.tf32 = true}), Op(LinearBackwardInput{.adds = true, .tf32 = true}));
+  EXPECT_FALSE(adding(LinearBackwardInput{.adds = true}).has_value());
+  EXPECT_FALSE(adding(LinearBackwardInput{.mask = true}).has_value());
+  EXPECT_FALSE(adding(LinearBackwardInput{.gelu = true}).has_value());
+  EXPECT_FALSE(adding(Relu{}).has_value());
+  for (const Op& op : {Op(LinearBackwardInput{}), Op(LayerNormBackwardInput{}), Op(RmsNormBackwardInput{})}) {
+    EXPECT_EQ(signature(*adding(op)).reads.size(), signature(op).reads.size() + 1);
+    EXPECT_TRUE(signature(*adding(op)).adds);
+  }
+  EXPECT_FALSE(with_copies(LinearBackwardWeight{}).has_value()) << "a gradient is no parameter";
+  EXPECT_FALSE(with_copies(LinearBackwardInput{}).has_value());
+  for (const Op& op : {*with_sgd(LinearBackwardWeight{}, 0.5), Op(LayerNormBackwardInput{}), *adding(RmsNormBackwardInput{})}) {
+    const Signature& own = signature(*with_copies(op));
+    EXPECT_EQ(own.writes.size(), 2 * signature(op).writes.size());
+    EXPECT_EQ(own.copies, signature(op).writes.size());
+    EXPECT_FALSE(with_copies(*with_copies(op)).has_value());
+  }
+}
+
 TEST(Traits, JoinedOpsAreThoseThatAreListed) {
   std::size_t found = 0;
+  std::vector<Op> seconds(all().begin(), all().end());
+  seconds.push_back(GeluBackward{.tanh = true});
   for (const Op& first : all()) {
-    for (const Op& second : all()) {
+    for (const Op& second : seconds) {
       if (const auto both = joined(first, second)) {
         ++found;
         EXPECT_EQ(std::count(joint_ops().begin(), joint_ops().end(), both->op), 1);

@@ -91,7 +91,8 @@ class Judge {
       return op_suits(compute->op, task.reads, task.writes);
     }
     if (const auto* update = std::get_if<Update>(&task.action)) {
-      return update_suits(op::state_slots(update->optimizer), op::clip_of(update->optimizer) > 0, update->scaled, task);
+      return update_suits(op::state_slots(update->optimizer), op::clip_of(update->optimizer) > 0, update->scaled, update->copies,
+                          task);
     }
     return !std::holds_alternative<Delay>(task.action) || (task.reads.empty() && task.writes.empty());
   }
@@ -178,19 +179,27 @@ class Judge {
              is(out[0], {rows, outputs}, type);
     }
     if (name == "linear_backward_input") {
-      const bool mask = std::get<op::LinearBackwardInput>(op).mask;
-      if (in.size() != (mask ? 3U : 2U) || out.size() != 1 || buffer(out[0]).shape.rank() != 2) {
+      const auto& backward = std::get<op::LinearBackwardInput>(op);
+      const bool third = backward.mask || backward.gelu || backward.adds;
+      if (in.size() != (third ? 3U : 2U) || out.size() != 1 || buffer(out[0]).shape.rank() != 2) {
         return false;
       }
       const std::int64_t inputs = buffer(out[0]).shape[1];
-      return is(in[1], {first[1], inputs}, type) && is(out[0], {rows, inputs}, type) && (!mask || same(in[2], out[0]));
+      return backward.mask + backward.gelu + backward.adds < 2 && is(in[1], {first[1], inputs}, type) &&
+             is(out[0], {rows, inputs}, type) && (!third || same(in[2], out[0]));
     }
     if (name == "linear_backward_weight") {
       const auto& weight = std::get<op::LinearBackwardWeight>(op);
       const bool adds = weight.accumulate || weight.sgd_rate > 0;
       const std::size_t count = weight.partial ? 1 : 2;
-      if (in.size() != (adds ? 2 + count : 2) || out.size() != count || buffer(in[1]).shape.rank() != 2) {
+      if (in.size() != (adds ? 2 + count : 2) || out.size() != (weight.copies ? 2 * count : count) ||
+          buffer(in[1]).shape.rank() != 2 || (weight.copies && (weight.sgd_rate == 0 || !is_narrow(type)))) {
         return false;
+      }
+      for (std::size_t i = count; i < out.size(); ++i) {  // copies have the type of what is computed with
+        if (buffer(out[i]).dtype != type || buffer(out[i]).shape != buffer(out[i - count]).shape) {
+          return false;
+        }
       }
       const std::int64_t outputs = buffer(in[1]).shape[1];
       return is(in[1], {rows, outputs}, type) && is_gradient(out[0], {outputs, first[1]}, type) &&
@@ -209,7 +218,22 @@ class Judge {
 
   /// Reads n gradients, then the n parameters and all states, which are what it writes; last, where it is scaled, a flag and
   /// the scaler's state. Gradients may be of 16 bits where the rest is float32.
-  bool update_suits(std::size_t slots, bool clips, bool scaled, Task task) const {
+  bool update_suits(std::size_t slots, bool clips, bool scaled, bool copies, Task task) const {
+    if (copies) {
+      const std::size_t n = task.writes.size() / (2 + slots);
+      if (n * (2 + slots) != task.writes.size()) {
+        return false;
+      }
+      for (std::size_t p = 0; p < n; ++p) {
+        const Buffer& parameter = buffer(task.writes[p]);
+        const Buffer& copy = buffer(task.writes[task.writes.size() - n + p]);
+        if (parameter.dtype != DType::f32 || !is_narrow(copy.dtype) || copy.shape != parameter.shape ||
+            copy.layout != parameter.layout) {
+          return false;
+        }
+      }
+      task.writes.resize(task.writes.size() - n);
+    }
     if (scaled) {
       if (task.reads.size() < 2 || !is_state(task.reads.back()) || !is_flag(task.reads[task.reads.size() - 2])) {
         return false;

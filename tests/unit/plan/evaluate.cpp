@@ -107,6 +107,7 @@ class Machine {
       } else if (const auto* compute = std::get_if<Compute>(&task.action)) {
         task_ = &task;
         std::visit([&](const auto& op) { (*this)(op); }, compute->op);
+        copy(task);
       } else if (const auto* update = std::get_if<Update>(&task.action)) {
         step(task, *update);
       }
@@ -140,9 +141,13 @@ class Machine {
         if (o.mask && read(2)[u(n * in + i)] <= 0) {
           result[u(n * in + i)] = 0;
         }
+        if (o.gelu) {
+          const auto [share, slope] = normal_share(read(2)[u(n * in + i)], true);
+          result[u(n * in + i)] *= share + read(2)[u(n * in + i)] * slope;
+        }
       }
     }
-    write(0) = result;
+    write(0) = with_term(o.adds, result);
   }
   void operator()(const op::LinearBackwardWeight& o) {
     const auto [rows, in, out] = extents(r(0), plan_[task_->writes[0]].shape, o.out_heads);
@@ -206,6 +211,7 @@ class Machine {
   void operator()(const op::LayerNormBackwardInput& o) {
     const std::size_t width = u(r(0).last());
     const auto [scaled, factors] = normalized(read(1), r(0).last(), o.epsilon);
+    Numbers result(scaled.size(), 0);
     for (std::size_t n = 0; n < factors.size(); ++n) {
       double mean = 0;
       double slope = 0;
@@ -215,9 +221,10 @@ class Machine {
         slope += d * scaled[n * width + c] / static_cast<double>(width);
       }
       for (std::size_t c = 0; c < width; ++c) {
-        write(0)[n * width + c] = factors[n] * (read(0)[n * width + c] * read(2)[c] - mean - slope * scaled[n * width + c]);
+        result[n * width + c] = factors[n] * (read(0)[n * width + c] * read(2)[c] - mean - slope * scaled[n * width + c]);
       }
     }
+    write(0) = with_term(o.adds, result);
   }
   void operator()(const op::LayerNormBackwardWeight& o) {
     const Numbers scaled = normalized(read(0), r(0).last(), o.epsilon).first;
@@ -239,15 +246,17 @@ class Machine {
   void operator()(const op::RmsNormBackwardInput& o) {
     const std::size_t width = u(r(0).last());
     const Numbers factors = root_factors(read(1), r(0).last(), o.epsilon);
+    Numbers result(factors.size() * width, 0);
     for (std::size_t n = 0; n < factors.size(); ++n) {
       double slope = 0;
       for (std::size_t c = n * width; c < (n + 1) * width; ++c) {
         slope += read(0)[c] * read(2)[c - n * width] * read(1)[c] * factors[n] / static_cast<double>(width);
       }
       for (std::size_t c = n * width; c < (n + 1) * width; ++c) {
-        write(0)[c] = factors[n] * (read(0)[c] * read(2)[c - n * width] - read(1)[c] * factors[n] * slope);
+        result[c] = factors[n] * (read(0)[c] * read(2)[c - n * width] - read(1)[c] * factors[n] * slope);
       }
     }
+    write(0) = with_term(o.adds, result);
   }
   void operator()(const op::RmsNormBackwardWeight& o) {
     const Numbers factors = root_factors(read(0), r(0).last(), o.epsilon);
@@ -786,6 +795,21 @@ class Machine {
     return {x.elements() / in, in, out};
   }
 
+  /// The result of an op, with the term that it reads last added to it if it adds one.
+  Numbers with_term(bool adds, Numbers result) {
+    for (std::size_t e = 0; adds && e < result.size(); ++e) {
+      result[e] += at_[task_->reads.back().index()][e];
+    }
+    return result;
+  }
+
+  void copy(const Task& task) {
+    const std::size_t copies = copy_count(task);
+    for (std::size_t i = 0; i < copies; ++i) {
+      at_[task.writes[task.writes.size() - copies + i].index()] = at_[task.writes[i].index()];
+    }
+  }
+
   void give(std::size_t i, const Numbers& result, bool adds, double rate) {
     Numbers& target = write(i);
     for (std::size_t e = 0; e < target.size(); ++e) {
@@ -795,7 +819,7 @@ class Machine {
 
   void step(const Task& task, const Update& update) {
     const std::size_t slots = op::state_slots(update.optimizer);
-    const std::size_t n = task.writes.size() / (1 + slots);
+    const std::size_t n = updated_count(task);
     double scale = 1;
     if (update.scaled) {
       if (at_[task.reads[task.reads.size() - 2].index()][0] != 0) {
@@ -839,6 +863,7 @@ class Machine {
         }
       }
     }
+    copy(task);
   }
 
   // ---- meetings

@@ -155,6 +155,8 @@ class Drawing {
     target.gradient_with_sgd = one_in(2);
     target.narrow_gradient_with_sgd = one_in(3);
     target.all_reduce_with_sgd = one_in(2);
+    target.adds = one_in(2);
+    target.copies = one_in(2);
     if (one_in(3)) {
       target.layout = baton::test::tiled_weights;
     }

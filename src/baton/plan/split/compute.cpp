@@ -12,9 +12,9 @@ namespace {
 
 using Tensor = LogicalTensor::Tensor;
 
-/// How many operands an op reads after those that the model's op reads: what it adds to, or the loss scale.
+/// How many operands an op reads after those that the model's op reads: what it adds to, the term that it adds, or the loss scale.
 std::size_t operands_behind(const op::Op& op, const op::Signature& signature, const Task& task) {
-  const std::size_t added_to = signature.in_place ? task.writes.size() : 0;
+  const std::size_t added_to = signature.in_place ? task.writes.size() - signature.copies : signature.adds ? 1 : 0;
   const bool scaled = op::is_loss(op) && signature.reads.back().type == op::Type::state;
   return std::min(task.reads.size(), added_to + (scaled ? 1 : 0));
 }
@@ -35,7 +35,7 @@ void ComputeRules::judge(TaskId id, const Task& task, const op::Op& op) {
   const std::span<const BufferId> reads(task.reads.data(), task.reads.size() - behind);
   const Derivation* derivation = find(task, plain(op), reads, steps);
   if (derivation == nullptr) {
-    return signature.linear && !signature.in_place ? add_up(id, task) : not_the_models(id, task, reads);
+    return signature.linear && !signature.in_place ? add_up(id, task, task.reads, task.writes[0]) : not_the_models(id, task, reads);
   }
   if (op::is_loss(op) && (behind > 0) != ledger_.scaled()) {
     return ledger_.breach(Rule::value, {id},
@@ -47,7 +47,7 @@ void ComputeRules::judge(TaskId id, const Task& task, const op::Op& op) {
                           fmt::format("{} multiplies its gradient by {} instead of the loss scale", ledger_.name(id),
                                       ledger_.name(task.reads.back())));
   }
-  for (const BufferId buffer : signature.in_place ? reads : std::span<const BufferId>(task.reads)) {
+  for (const BufferId buffer : signature.in_place || signature.adds ? reads : std::span<const BufferId>(task.reads)) {
     if (!ledger_.readable(id, buffer)) {
       return;
     }
@@ -55,6 +55,22 @@ void ComputeRules::judge(TaskId id, const Task& task, const op::Op& op) {
   if (bind(id, task, signature) && check_numbers(id, op, signature) && check_groups(id, op)) {
     write(id, task, op, signature, *derivation, steps);
   }
+  const std::size_t made = task.writes.size() - signature.copies;
+  for (std::size_t w = made; w < task.writes.size() && !ledger_.broken(); ++w) {
+    copy(id, task, task.writes[w - made], task.writes[w], steps);
+  }
+}
+
+/// A copy is of what the task has just written.
+void ComputeRules::copy(TaskId id, const Task& task, BufferId from, BufferId to, bool steps) {
+  if (!steps) {
+    return add_up(id, task, {&from, 1}, to);
+  }
+  if (!(ledger_.held(to) == ledger_.held(from))) {
+    return ledger_.breach(Rule::value, {id},
+                          fmt::format("{} writes a copy of {} to {}", ledger_.name(id), ledger_.name(from), ledger_.name(to)));
+  }
+  ledger_.update(id, to);
 }
 
 void ComputeRules::not_the_models(TaskId id, const Task& task, std::span<const BufferId> reads) {
@@ -65,6 +81,7 @@ void ComputeRules::not_the_models(TaskId id, const Task& task, std::span<const B
 
 /// The derivation that a task carries out; nullptr if there is none.
 const Derivation* ComputeRules::find(const Task& task, const op::Op& op, std::span<const BufferId> reads, bool steps) const {
+  const std::span<const BufferId> made = std::span(task.writes).first(task.writes.size() - copy_count(task));
   LogicalTensor first = ledger_.held(task.writes[0]).tensor;
   if (steps) {
     if (first.kind != Tensor::parameter) {
@@ -81,7 +98,7 @@ const Derivation* ComputeRules::find(const Task& task, const op::Op& op, std::sp
       return holds(buffer, tensor);
     };
     if (derivation.op == op && std::equal(reads.begin(), reads.end(), derivation.reads.begin(), derivation.reads.end(), holds) &&
-        std::equal(task.writes.begin(), task.writes.end(), derivation.writes.begin(), derivation.writes.end(), writes)) {
+        std::equal(made.begin(), made.end(), derivation.writes.begin(), derivation.writes.end(), writes)) {
       return &derivation;
     }
   }
@@ -152,7 +169,7 @@ bool ComputeRules::check_groups(TaskId id, const op::Op& op) {
 
 void ComputeRules::write(TaskId id, const Task& task, const op::Op& op, const op::Signature& signature,
                          const Derivation& derivation, bool steps) {
-  for (std::size_t w = 0; w < task.writes.size() && !ledger_.broken(); ++w) {
+  for (std::size_t w = 0; w < task.writes.size() - signature.copies && !ledger_.broken(); ++w) {
     TermBox box(derivation.use[w]);
     bool all = true;
     indices_.each([&](char letter, std::span<const Indices::Bound> bounds) {
@@ -172,6 +189,10 @@ void ComputeRules::write(TaskId id, const Task& task, const op::Op& op, const op
     }
     if (op::tracks(op)) {
       track(id, task.writes[w]);
+      continue;
+    }
+    if (signature.adds) {
+      put_sum(id, task, box);
       continue;
     }
     put(id, task.writes[w], derivation.writes[w], box, all, signature.in_place && !steps, steps);
@@ -236,43 +257,63 @@ void ComputeRules::put(TaskId id, BufferId buffer, const LogicalTensor& made, co
   Ledger::settle(state, uses);
 }
 
-/// A linear op of terms of one sum: a copy, or the sum of several.
-void ComputeRules::add_up(TaskId id, const Task& task) {
+/// Puts the sum of a term that the task makes and of the one that it reads last into what it writes first.
+void ComputeRules::put_sum(TaskId id, const Task& task, const TermBox& box) {
   const BufferId target = task.writes[0];
-  const DeclaredContent& held = ledger_.held(target);
-  State sum;
-  bool all = false;
-  for (std::size_t i = 0; i < task.reads.size(); ++i) {
-    const DeclaredContent& read = ledger_.held(task.reads[i]);
-    const State& state = ledger_.state(task.reads[i]);
-    if (state.updated) {
-      ledger_.readable(id, task.reads[i]);
+  State sum{.written = true, .complete = false, .terms = Terms(box)};
+  if (add_term(id, task, task.reads.back(), target, sum)) {
+    if (sum.complete) {
+      return ledger_.breach(Rule::sum, {id}, fmt::format("{} adds a term to a complete sum", ledger_.name(id)));
+    }
+    Ledger::settle(sum, ledger_.derivations().uses(ledger_.held(target).tensor));
+    ledger_.state(target) = std::move(sum);
+  }
+}
+
+/// A linear op of terms of one sum: a copy, or the sum of several.
+void ComputeRules::add_up(TaskId id, const Task& task, std::span<const BufferId> reads, BufferId target) {
+  State sum{.written = true, .complete = false};
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    if (!add_term(id, task, reads[i], target, sum)) {
       return;
     }
-    DeclaredContent same = read;
-    same.tensor = held.tensor;
-    const std::vector<std::uint32_t> passed = ledger_.derivations().passed_terms(held.tensor, read.tensor);
-    if (!(same == held) || (read.tensor != held.tensor && (passed.empty() || !state.complete))) {
-      return not_the_models(id, task, task.reads);
-    }
-    bool added = false;
-    if (read.tensor != held.tensor) {
-      // A value that is added to itself gets the same gradient twice.
-      added = std::any_of(passed.begin(), passed.end(), [&](std::uint32_t use) { return sum.terms.add(TermBox(use)); });
-    } else {
-      added = sum.terms.add(state.terms);
-      all = all || state.complete;
-    }
-    if ((i > 0 && all) || !added) {
+    if (i > 0 && sum.complete) {
       return ledger_.breach(Rule::sum, {id}, fmt::format("{} adds up terms that are the same", ledger_.name(id)));
     }
   }
-  sum.written = true;
-  sum.complete = all;
-  if (!all) {
-    Ledger::settle(sum, ledger_.derivations().uses(held.tensor));
+  if (!sum.complete) {
+    Ledger::settle(sum, ledger_.derivations().uses(ledger_.held(target).tensor));
   }
   ledger_.state(target) = std::move(sum);
+}
+
+/// Adds what a buffer holds to the sum that another is to hold: terms of that sum, or all of it. False after a breach.
+bool ComputeRules::add_term(TaskId id, const Task& task, BufferId buffer, BufferId target, State& sum) {
+  const DeclaredContent& held = ledger_.held(target);
+  const DeclaredContent& read = ledger_.held(buffer);
+  const State& state = ledger_.state(buffer);
+  if (state.updated) {
+    return ledger_.readable(id, buffer);
+  }
+  DeclaredContent same = read;
+  same.tensor = held.tensor;
+  const std::vector<std::uint32_t> passed = ledger_.derivations().passed_terms(held.tensor, read.tensor);
+  if (!(same == held) || (read.tensor != held.tensor && (passed.empty() || !state.complete))) {
+    not_the_models(id, task, task.reads);
+    return false;
+  }
+  bool added = false;
+  if (read.tensor != held.tensor) {
+    // A value that is added to itself gets the same gradient twice.
+    added = std::any_of(passed.begin(), passed.end(), [&](std::uint32_t use) { return sum.terms.add(TermBox(use)); });
+  } else {
+    added = sum.terms.add(state.terms);
+    sum.complete = sum.complete || state.complete;
+  }
+  if (!added) {
+    ledger_.breach(Rule::sum, {id}, fmt::format("{} adds up terms that are the same", ledger_.name(id)));
+  }
+  return added;
 }
 
 }  // namespace baton::plan

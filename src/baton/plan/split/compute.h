@@ -21,9 +21,12 @@ class ComputeRules {
   void write(TaskId id, const Task& task, const op::Op& op, const op::Signature& signature, const Derivation& derivation,
              bool steps);
   void put(TaskId id, BufferId buffer, const LogicalTensor& made, const TermBox& box, bool all, bool adds, bool steps);
+  void put_sum(TaskId id, const Task& task, const TermBox& box);
+  void copy(TaskId id, const Task& task, BufferId from, BufferId to, bool steps);
   void track(TaskId id, BufferId buffer);
   TermBox samples() const;
-  void add_up(TaskId id, const Task& task);
+  void add_up(TaskId id, const Task& task, std::span<const BufferId> reads, BufferId target);
+  bool add_term(TaskId id, const Task& task, BufferId buffer, BufferId target, State& sum);
   void not_the_models(TaskId id, const Task& task, std::span<const BufferId> reads);
 
   Ledger& ledger_;

@@ -25,14 +25,16 @@ void UpdateRules::judge(TaskId id, const Task& task, const Update& update) {
         fmt::format("{} {} the loss scale, unlike the losses", ledger_.name(id), update.scaled ? "takes back" : "keeps"));
   }
   const std::size_t slots = op::state_slots(update.optimizer);
-  const std::size_t n = task.writes.size() / (1 + slots);
+  const std::size_t n = updated_count(task);
+  const std::size_t stepped = n * (1 + slots);
   for (std::size_t i = 0; i < task.writes.size(); ++i) {
-    const std::size_t p = i < n ? i : (i - n) / slots;
+    const bool parameter = i < n || i >= stepped;  // or a copy of it
+    const std::size_t p = i < n ? i : i >= stepped ? i - stepped : (i - n) / slots;
     const BufferId gradient = task.reads[p];
     DeclaredContent wanted = ledger_.held(gradient);
     const bool is_gradient = wanted.tensor.kind == Tensor::parameter_gradient;
-    wanted.tensor.kind = i < n ? Tensor::parameter : Tensor::state;
-    wanted.tensor.slot = i < n ? 0 : static_cast<std::uint32_t>((i - n) % slots);
+    wanted.tensor.kind = parameter ? Tensor::parameter : Tensor::state;
+    wanted.tensor.slot = parameter ? 0 : static_cast<std::uint32_t>((i - n) % slots);
     if (!is_gradient || !(ledger_.held(task.writes[i]) == wanted)) {
       return ledger_.breach(
           Rule::value, {id},

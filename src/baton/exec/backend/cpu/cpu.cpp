@@ -21,6 +21,7 @@
 #include "baton/op/clip.h"
 #include "baton/op/dropout.h"
 #include "baton/op/loss_scale.h"
+#include "baton/op/signature.h"
 #include "baton/op/traits.h"
 
 namespace baton::exec {
@@ -606,7 +607,7 @@ void step_strips(const op::Optimizer& optimizer, const UpdateOperands& at, float
 
 std::unique_ptr<Kernel> prepare_update(const Plan& plan, const Task& task, const plan::Update& update, const Addresses& at) {
   const std::size_t slots = op::state_slots(update.optimizer);
-  const std::size_t count = task.writes.size() / (1 + slots);
+  const std::size_t count = plan::updated_count(task);
   std::vector<std::int64_t> sizes;
   std::vector<DType> types;
   std::vector<std::size_t> axes;
@@ -702,7 +703,7 @@ class CpuBackend final : public HostBackend {
 
   std::string_view name() const override { return "cpu"; }
   plan::Target target() const override {
-    return {.joined = op::joint_ops(),
+    return {.joined = op::joint_relus(),
             .gradient_with_sgd = true,
             .narrow_gradient_with_sgd = unit_ != TileUnit::none,
             .all_reduce_with_sgd = true,
@@ -732,6 +733,10 @@ class CpuBackend final : public HostBackend {
     }
     if (compute != nullptr && op::takes_step(compute->op) && plan[task.reads[0]].dtype != plan[task.writes[0]].dtype &&
         !cpu::multiplies_in_tiles(unit_, plan.buffers(), task)) {
+      return false;
+    }
+    if (plan::copy_count(task) > 0 ||
+        (compute != nullptr && (op::signature(compute->op).adds || compute->op == op::Op(op::LinearBackwardInput{.gelu = true})))) {
       return false;
     }
     // Weights of 16 bits would lose most steps to rounding: an update writes float32.

@@ -19,22 +19,6 @@ void Loops<Real>::operator()(const op::ReluBackward&) const {
   }
 }
 
-/// The share of the normal distribution below x, and its slope: as they are, or by a tanh.
-struct NormalShare {
-  double share;
-  double slope;
-};
-
-inline NormalShare normal_share(double x, bool by_tanh) {
-  constexpr double pi = 3.14159265358979323846;
-  if (!by_tanh) {
-    return {0.5 * (1 + std::erf(x / std::sqrt(2.0))), std::exp(-x * x / 2) / std::sqrt(2 * pi)};
-  }
-  const double factor = std::sqrt(2 / pi);
-  const double tanh = std::tanh(factor * (x + 0.044715 * x * x * x));
-  return {0.5 * (1 + tanh), 0.5 * (1 - tanh * tanh) * factor * (1 + 3 * 0.044715 * x * x)};
-}
-
 template <typename Real>
 void Loops<Real>::operator()(const op::Gelu& gelu) const {
   for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
@@ -45,9 +29,7 @@ void Loops<Real>::operator()(const op::Gelu& gelu) const {
 template <typename Real>
 void Loops<Real>::operator()(const op::GeluBackward& gelu) const {
   for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
-    const double x = value(1, i);
-    const NormalShare below = normal_share(x, gelu.tanh);
-    out(0)[i] = rounded(value(0, i) * (below.share + x * below.slope));
+    out(0)[i] = rounded(value(0, i) * gelu_slope(value(1, i), gelu.tanh));
   }
 }
 

@@ -29,7 +29,8 @@ void Loops<Real>::operator()(const op::LinearBackwardInput& backward) const {
     const auto weight = [&](std::int64_t o, std::int64_t i) { return value(1, o * width + i); };
     sum_products(outputs, width, dy, weight, [&](std::int64_t i, double sum) {
       const bool blocked = backward.mask && !(value(2, r * width + i) > 0);
-      out(0)[r * width + i] = rounded(blocked ? 0 : sum);
+      const double slope = backward.gelu ? gelu_slope(value(2, r * width + i), true) : 1;
+      out(0)[r * width + i] = rounded(blocked ? 0 : sum * slope + term(backward.adds, r * width + i));
     });
   }
 }

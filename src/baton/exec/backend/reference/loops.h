@@ -80,6 +80,28 @@ struct ScoreTerms {
   }
 };
 
+/// The share of the normal distribution below x, and its slope: as they are, or by a tanh.
+struct NormalShare {
+  double share;
+  double slope;
+};
+
+inline NormalShare normal_share(double x, bool by_tanh) {
+  constexpr double pi = 3.14159265358979323846;
+  if (!by_tanh) {
+    return {0.5 * (1 + std::erf(x / std::sqrt(2.0))), std::exp(-x * x / 2) / std::sqrt(2 * pi)};
+  }
+  const double factor = std::sqrt(2 / pi);
+  const double tanh = std::tanh(factor * (x + 0.044715 * x * x * x));
+  return {0.5 * (1 + tanh), 0.5 * (1 - tanh * tanh) * factor * (1 + 3 * 0.044715 * x * x)};
+}
+
+/// The derivative of x times that share.
+inline double gelu_slope(double x, bool by_tanh) {
+  const NormalShare below = normal_share(x, by_tanh);
+  return below.share + x * below.slope;
+}
+
 /// Mean and 1 / √(variance + epsilon) of a row of an operand.
 struct Moments {
   double mean;
@@ -132,6 +154,15 @@ struct Loops {
       return static_cast<Real>(value);
     }
   }
+  /// Of an op that writes copies: they are float32 here, and rounded on the way out.
+  void copy_results() const {
+    const std::size_t copies = plan::copy_count(task);
+    for (std::size_t i = 0; i < copies; ++i) {
+      std::copy_n(out(i), out_shape(i).elements(), out(task.writes.size() - copies + i));
+    }
+  }
+  /// The element of the term that an op adds to its own, if it adds one.
+  double term(bool adds, std::int64_t i) const { return adds ? value(task.reads.size() - 1, i) : 0; }
   /// What a loss multiplies its gradient by.
   double loss_scale(bool scaled) const {
     return scaled ? static_cast<double>(in<op::ScaleState>(task.reads.size() - 1)->scale) : 1;

@@ -46,7 +46,7 @@ void Loops<Real>::operator()(const op::LayerNormBackwardInput& norm) const {
     sum /= static_cast<double>(width);
     along /= static_cast<double>(width);
     for (std::int64_t i = 0; i < width; ++i) {
-      out(0)[r * width + i] = rounded((scaled(i) - sum - normal(i) * along) * row.factor);
+      out(0)[r * width + i] = rounded((scaled(i) - sum - normal(i) * along) * row.factor + term(norm.adds, r * width + i));
     }
   }
 }
@@ -106,7 +106,7 @@ void Loops<Real>::operator()(const op::RmsNormBackwardInput& norm) const {
     }
     along /= static_cast<double>(width);
     for (std::int64_t i = 0; i < width; ++i) {
-      out(0)[r * width + i] = rounded((scaled(i) - normal(i) * along) * scale);
+      out(0)[r * width + i] = rounded((scaled(i) - normal(i) * along) * scale + term(norm.adds, r * width + i));
     }
   }
 }

@@ -29,6 +29,7 @@ class ReferenceKernel final : public Kernel {
     const reference::Loops<Real> loops{plan_, task_, addresses_, rounding_, step, on_copies_};
     if (const auto* compute = std::get_if<plan::Compute>(&task_.action)) {
       std::visit(loops, compute->op);
+      loops.copy_results();
     } else {
       loops.update(std::get<plan::Update>(task_.action));
     }
@@ -134,7 +135,7 @@ class ReferenceBackend final : public HostBackend {
       }
       return DType::f32;
     }
-    return plan[task.writes.back()].dtype;
+    return plan[task.writes[0]].dtype;
   }
 
   static bool is_mixed(const Plan& plan, const Task& task) {

@@ -20,7 +20,7 @@ void Loops<Real>::update(const plan::Update& update) const {
   const double clip = op::clip_of(update.optimizer);
   const double factor = clip > 0 ? op::clip_factor(clip, *in<double>(task.reads.size() - (update.scaled ? 3 : 1)), scale) : 1;
   const std::size_t slots = op::state_slots(update.optimizer);
-  const std::size_t count = task.writes.size() / (1 + slots);
+  const std::size_t count = plan::updated_count(task);
   for (std::size_t p = 0; p < count; ++p) {
     Real* state_0 = slots > 0 ? out(count + p * slots) : nullptr;
     Real* state_1 = slots > 1 ? out(count + p * slots + 1) : nullptr;
@@ -32,6 +32,10 @@ void Loops<Real>::update(const plan::Update& update) const {
       } else {
         adapt(std::get<op::Adam>(optimizer), gradient, out(p)[i], state_0[i], state_1[i], number);
       }
+    }
+    if (update.copies) {
+      const std::size_t copy = count * (1 + slots) + p;
+      rounding += narrow(plan[task.writes[copy]].dtype, out<float>(p), at.writes[copy], out_shape(p).elements());
     }
   }
 }
