@@ -326,17 +326,17 @@ void attention_backward(DType type, const AttentionShape& shape, AttentionWay wa
   with_element(type, [&](auto element) {
     using Element = decltype(element);
     auto* rows = static_cast<float2*>(workspace);
+    if constexpr (sizeof(Element) == 2) {
+      if (way == AttentionWay::warp_groups) {
+        return attention_backward_by_groups<Element>(shape, operands, rows, stream);
+      }
+    }
     const std::int64_t heads = shape.samples * shape.groups * shape.heads;
     const std::int64_t stride = row_sums_stride(shape.positions);
     launch(row_sums_kernel<Element>, {dim3(static_cast<unsigned>((heads * stride + tile - 1) / tile)), dim3(threads)}, stream,
            static_cast<const Element*>(operands.dy), static_cast<const Element*>(operands.o), operands.lse, rows, heads,
            shape.positions, shape.size, stride);
     const auto* kept = static_cast<const float2*>(rows);
-    if constexpr (sizeof(Element) == 2) {
-      if (way == AttentionWay::warp_groups) {
-        return attention_backward_by_groups<Element>(shape, operands, kept, stream);
-      }
-    }
     if (way == AttentionWay::tensor_cores) {
       return attention_backward_by_tiles<Element>(shape, operands, kept, stream);
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "baton/cuda/attention_tiles.cuh"
@@ -38,6 +39,21 @@ inline __device__ void settle(Sums& s) {
   for (int n = 0; n < sum_tiles; ++n) {
     asm volatile("" : "+f"(s[n][0]), "+f"(s[n][1]), "+f"(s[n][2]), "+f"(s[n][3])::"memory");
   }
+}
+
+/// Keeps the assembler from moving the next wait to before what the value is made of: it moves waits as far up as nothing forbids, and
+/// the work that was to be done meanwhile behind them, but it leaves them behind a store. The value is never negative, so nothing is
+/// stored.
+inline __device__ void finish_first(int value) {
+  asm volatile("{\n.reg .pred never;\nsetp.lt.s32 never, %0, 0;\n@never st.shared.s32 [%1], %0;\n}" ::"r"(value), "r"(0) : "memory");
+}
+inline __device__ void finish_first(const Sums& sums) {
+  int all = 0;
+#pragma unroll
+  for (int n = 0; n < sum_tiles; ++n) {
+    all |= __float_as_int(sums[n][0]) | __float_as_int(sums[n][1]) | __float_as_int(sums[n][2]) | __float_as_int(sums[n][3]);
+  }
+  finish_first(all);
 }
 
 #define BATON_SUMS(constraint, i) constraint(s[i][0]), constraint(s[i][1]), constraint(s[i][2]), constraint(s[i][3])
@@ -170,7 +186,33 @@ struct Tensors {
   CUtensorMap other_own;  // of the backward alone
   CUtensorMap passing;    // rows that go by
   CUtensorMap other_passing;
+  CUtensorMap result;  // of the backward alone
 };
+
+/// In which order blocks of rows are taken: so many heads at a time that what goes by stays in the second-level cache, and of these
+/// first all blocks of a number, then all of the next.
+struct Order {
+  int heads;
+  int heads_at_once;
+  int row_blocks;
+
+  __host__ __device__ int items() const { return heads * row_blocks; }
+  __device__ void find(int item, int& head, int& row_block) const {
+    const int items_at_once = heads_at_once * row_blocks;
+    const int first = item / items_at_once * heads_at_once;
+    const int there = min(heads_at_once, heads - first);
+    head = first + item % items_at_once % there;
+    row_block = item % items_at_once / there;
+  }
+};
+/// `sharing` heads use the same of those that go by.
+inline Order order_of(const AttentionShape& shape, std::int64_t heads, std::int64_t sharing) {
+  constexpr std::int64_t cached_bytes = std::int64_t{16} << 20;  // a third of an H200's cache
+  const std::int64_t passing_bytes = shape.positions * shape.size * 2 * 2;  // of two tensors of 16 bits
+  const std::int64_t at_once = std::max<std::int64_t>(1, cached_bytes / passing_bytes) * sharing;
+  return {static_cast<int>(heads), static_cast<int>(std::min(heads, at_once)),
+          static_cast<int>((shape.positions + own_rows - 1) / own_rows)};
+}
 
 /// Describes tensors to the hardware that copies: [positions, heads, size] as boxes of 64 rows of half a head.
 class Boxes {

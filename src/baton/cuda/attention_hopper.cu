@@ -32,11 +32,11 @@ struct Memory {
 /// Sums keep their scale until a larger score has come that is so many powers of two larger.
 constexpr float tolerated_growth = 8;
 
-/// One block per tile of queries of a head; the tiles with the most keys first.
+/// One block per tile of queries of a head; of the heads that are taken at once, the tiles with the most keys first.
 template <typename Element, int Halves>
 __global__ void __launch_bounds__(threads, Halves == 1 ? 2 : 1)
     hopper_attention_kernel(const __grid_constant__ Tensors tensors, Element* o, float* lse, const AttentionShape shape,
-                            const Strides strides) {
+                            const Strides strides, const Order order) {
   using M = Memory<Halves>;
   extern __shared__ unsigned char shared[];
   const M memory{(shared_address_of(shared) + alignment - 1) / alignment * alignment};
@@ -45,8 +45,10 @@ __global__ void __launch_bounds__(threads, Halves == 1 ? 2 : 1)
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int group = __shfl_sync(0xffffffffU, warp / 4, 0);  // known to be the same for all lanes
-  const int first_query = static_cast<int>(gridDim.y - 1 - blockIdx.y) * own_rows;
-  const int query_head = static_cast<int>(blockIdx.x);
+  int query_head = 0;
+  int row_block = 0;
+  order.find(static_cast<int>(blockIdx.x), query_head, row_block);
+  const int first_query = (order.row_blocks - 1 - row_block) * own_rows;
   const int key_head = query_head / static_cast<int>(shape.heads);
   const int group_row = first_query + group * group_rows;
   const int first_row = first_query + 16 * warp;  // of the warp
@@ -169,6 +171,7 @@ __global__ void __launch_bounds__(threads, Halves == 1 ? 2 : 1)
     await_products<1>();
     settle(scores);
     const bool scaled = take_shares(tile);
+    finish_first(__float_as_int(total[0]) | __float_as_int(total[1]));
     await_products<0>();
 #pragma unroll
     for (int half = 0; half < Halves; ++half) {
@@ -255,14 +258,14 @@ int multiprocessors() {
 template <typename Element>
 void attention_by_groups(const AttentionShape& shape, const Element* q, const Element* k, const Element* v, Element* o, float* lse,
                          cudaStream_t stream) {
-  const auto heads = static_cast<unsigned>(shape.samples * shape.groups * shape.heads);
-  const auto row_blocks = static_cast<unsigned>((shape.positions + own_rows - 1) / own_rows);
+  const Order order = order_of(shape, shape.samples * shape.groups * shape.heads, shape.heads);
   const bool short_heads = shape.size <= half_size;
   const Boxes boxes(shape, std::is_same_v<Element, __half> ? DType::f16 : DType::bf16);
   const CUtensorMap queries = boxes.of_queries(q);
   launch(short_heads ? hopper_attention_kernel<Element, 1> : hopper_attention_kernel<Element, 2>,
-         {dim3(heads, row_blocks), dim3(threads), short_heads ? Memory<1>::bytes : Memory<2>::bytes}, stream,
-         Tensors{queries, queries, boxes.of_keys(k), boxes.of_keys(v)}, o, lse, shape, strides_of(shape));
+         {dim3(static_cast<unsigned>(order.items())), dim3(threads), short_heads ? Memory<1>::bytes : Memory<2>::bytes}, stream,
+         Tensors{queries, queries, boxes.of_keys(k), boxes.of_keys(v), queries}, o, lse, shape, strides_of(shape),
+         order);
 }
 
 template void attention_by_groups(const AttentionShape&, const __nv_bfloat16*, const __nv_bfloat16*, const __nv_bfloat16*,

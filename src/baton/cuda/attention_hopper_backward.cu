@@ -1,7 +1,7 @@
 #include "baton/cuda/attention_groups.cuh"
 #include "baton/cuda/programmatic.cuh"
 
-/// The two passes of attention_backward.cu by warp groups. A block takes one tile of rows after another; a warp of its own copies what
+/// The two passes of attention_backward.cu by warp groups; the one over queries is first, and leaves their sums to the other. A block takes one tile of rows after another; a warp of its own copies what
 /// the others multiply, as far ahead as there is room. While gradients of a tile are added, its warp group takes the exponentials
 /// of the next one, whose scores were multiplied before.
 namespace baton::cuda {
@@ -12,23 +12,24 @@ constexpr int threads = (groups + 1) * group_threads;  // the last group copies,
 constexpr int copying_registers = 24;
 constexpr int multiplying_registers = 240;
 
-constexpr int pair_bytes = tile_rows * static_cast<int>(sizeof(float2));  // of the sums of a tile's rows
-
-template <int Halves>
+template <int Halves, bool OverKeys>
 struct Memory {
   static constexpr int stages = Halves == 1 ? 6 : 4;
+  static constexpr int own_tiles = OverKeys ? 2 : 3;
   static constexpr int own_bytes = Halves * half_own_bytes;
   static constexpr int tile_bytes = Halves * half_tile_bytes;
   static constexpr int stage_bytes = 2 * tile_bytes;
+  static constexpr int pair_bytes = OverKeys ? tile_rows * static_cast<int>(sizeof(float2)) : 0;  // of the sums of a tile's rows
   static constexpr int barriers = 2 * stages + 2;
-  static constexpr int bytes = 2 * own_bytes + stages * (stage_bytes + pair_bytes) + barriers * barrier_bytes + alignment;
+  static constexpr int bytes = own_tiles * own_bytes + stages * (stage_bytes + pair_bytes) + barriers * barrier_bytes + alignment;
 
   std::uint32_t base;
 
   __device__ std::uint32_t own() const { return base; }                    // of k, or q
   __device__ std::uint32_t other_own() const { return base + own_bytes; }  // of v, or dy
+  __device__ std::uint32_t result() const { return base + 2 * own_bytes; }  // of o, in the pass over queries
   __device__ std::uint32_t passing(int stage) const {                      // of q, or k
-    return base + static_cast<std::uint32_t>(2 * own_bytes + stage * stage_bytes);
+    return base + static_cast<std::uint32_t>(own_tiles * own_bytes + stage * stage_bytes);
   }
   __device__ std::uint32_t other_passing(int stage) const { return passing(stage) + tile_bytes; }  // of dy, or v
   __device__ std::uint32_t pairs(int stage) const { return passing(stages) + static_cast<std::uint32_t>(stage * pair_bytes); }
@@ -52,22 +53,24 @@ struct Item {
 template <bool OverKeys>
 struct Items {
   const AttentionShape& shape;
+  const Order& order;
   int turn = 0;
 
   __device__ bool next(Item& item) {
-    const int positions = static_cast<int>(shape.positions);
-    const int heads = static_cast<int>(shape.samples * shape.groups * (OverKeys ? 1 : shape.heads));
-    const int row_blocks = (positions + own_rows - 1) / own_rows;
     const int blocks = static_cast<int>(gridDim.x);
     const int block = static_cast<int>(blockIdx.x);
     const int i = turn * blocks + (turn % 2 == 0 ? block : blocks - 1 - block);
     ++turn;
-    if (i >= heads * row_blocks) {
+    if (i >= order.items()) {
       return false;
     }
-    const int row_block = OverKeys ? i / heads : row_blocks - 1 - i / heads;
+    int row_block = 0;
+    order.find(i, item.head, row_block);
+    if (!OverKeys) {
+      row_block = order.row_blocks - 1 - row_block;
+    }
+    const int positions = static_cast<int>(shape.positions);
     item.row = row_block * own_rows;
-    item.head = i % heads;
     const int all_tiles = (positions + tile_rows - 1) / tile_rows;
     item.first_tile = OverKeys && shape.causal ? item.row / tile_rows : 0;
     item.tiles = (!OverKeys && shape.causal ? min(all_tiles, (item.row + own_rows) / tile_rows) : all_tiles) - item.first_tile;
@@ -77,25 +80,28 @@ struct Items {
 
 template <int Halves, bool OverKeys>
 __device__ void copy_all(const Tensors& tensors, const float2* row_sums, const AttentionShape& shape, const Strides& strides,
-                         Memory<Halves> memory) {
-  using M = Memory<Halves>;
+                         const Order& order, Memory<Halves, OverKeys> memory) {
+  using M = Memory<Halves, OverKeys>;
   const int heads = OverKeys ? static_cast<int>(shape.heads) : 1;
-  Items<OverKeys> items{shape};
+  Items<OverKeys> items{shape, order};
   Item item;
   RingPlace<M::stages> place;
   std::uint32_t own_parity = 0;
   while (items.next(item)) {
     await_phase(memory.own_emptied(), own_parity ^ 1);
     own_parity ^= 1;
-    arrive_and_announce(memory.own_filled(), 2 * M::own_bytes);
+    arrive_and_announce(memory.own_filled(), M::own_tiles * M::own_bytes);
 #pragma unroll
     for (int half = 0; half < Halves; ++half) {
 #pragma unroll
       for (int group = 0; group < groups; ++group) {
         const auto at = static_cast<std::uint32_t>(half * half_own_bytes + group * half_tile_bytes);
-        copy_box(memory.own() + at, tensors.own, half * half_size, item.head, item.row + group * group_rows, memory.own_filled());
-        copy_box(memory.other_own() + at, tensors.other_own, half * half_size, item.head, item.row + group * group_rows,
-                 memory.own_filled());
+        const int position = item.row + group * group_rows;
+        copy_box(memory.own() + at, tensors.own, half * half_size, item.head, position, memory.own_filled());
+        copy_box(memory.other_own() + at, tensors.other_own, half * half_size, item.head, position, memory.own_filled());
+        if constexpr (!OverKeys) {
+          copy_box(memory.result() + at, tensors.result, half * half_size, item.head, position, memory.own_filled());
+        }
       }
     }
     for (int head = 0; head < heads; ++head) {
@@ -105,7 +111,7 @@ __device__ void copy_all(const Tensors& tensors, const float2* row_sums, const A
         const int first = (item.first_tile + tile) * tile_rows;
         const std::uint32_t filled = memory.filled(place.stage);
         await_phase(memory.emptied(place.stage), place.parity ^ 1);
-        arrive_and_announce(filled, M::stage_bytes + (OverKeys ? pair_bytes : 0));
+        arrive_and_announce(filled, M::stage_bytes + M::pair_bytes);
 #pragma unroll
         for (int half = 0; half < Halves; ++half) {
           const auto at = static_cast<std::uint32_t>(half * half_tile_bytes);
@@ -113,7 +119,7 @@ __device__ void copy_all(const Tensors& tensors, const float2* row_sums, const A
           copy_box(memory.other_passing(place.stage) + at, tensors.other_passing, half * half_size, passing_head, first, filled);
         }
         if constexpr (OverKeys) {
-          copy_line(memory.pairs(place.stage), row_sums + passing_head * strides.row_sums + first, pair_bytes, filled);
+          copy_line(memory.pairs(place.stage), row_sums + passing_head * strides.row_sums + first, M::pair_bytes, filled);
         }
         place.advance();
       }
@@ -121,10 +127,19 @@ __device__ void copy_all(const Tensors& tensors, const float2* row_sums, const A
   }
 }
 
+template <typename Element>
+__device__ float2 pair_in(std::uint32_t bits) {
+  if constexpr (std::is_same_v<Element, __half>) {
+    return __half22float2(*reinterpret_cast<const __half2*>(&bits));
+  } else {
+    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&bits));
+  }
+}
+
 /// The tiles that go by, as a warp group sees them: those that its rows need.
 template <int Halves, bool OverKeys>
 struct Passing {
-  using M = Memory<Halves>;
+  using M = Memory<Halves, OverKeys>;
   M memory;
   RingPlace<M::stages> place;
   int tile = 0;  // of the head
@@ -156,13 +171,38 @@ struct Passing {
   }
 };
 
+/// Adds Σ dy · o to what belongs to the rows of a warp.
+template <typename Element, int Halves>
+__device__ void add_product(float2 (&of_rows)[2], const GroupRows<Element, Halves, true>& dy, std::uint32_t result_tile) {
+#pragma unroll
+  for (int half = 0; half < Halves; ++half) {
+#pragma unroll
+    for (int step = 0; step < steps; ++step) {
+      std::uint32_t o[4];
+      load_left<Element, half_size>(o, result_tile + half * half_own_bytes, static_cast<int>(threadIdx.x) / 32 * 16, step);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 left = pair_in<Element>(dy.fragments[half][step][i]);
+        const float2 right = pair_in<Element>(o[i]);
+        of_rows[i % 2].y += left.x * right.x + left.y * right.y;
+      }
+    }
+  }
+#pragma unroll
+  for (float2& row : of_rows) {
+    row.y += __shfl_xor_sync(0xffffffffU, row.y, 1);
+    row.y += __shfl_xor_sync(0xffffffffU, row.y, 2);
+  }
+}
+
 template <typename Element, int Halves, bool OverKeys>
-__device__ void multiply_all(const AttentionGradients& given, const float2* row_sums, const AttentionShape& shape,
-                             const Strides& strides, Memory<Halves> memory, const unsigned char* shared) {
-  using M = Memory<Halves>;
+__device__ void multiply_all(const AttentionGradients& given, float2* row_sums, const AttentionShape& shape,
+                             const Strides& strides, const Order& order, Memory<Halves, OverKeys> memory, const unsigned char* shared) {
+  using M = Memory<Halves, OverKeys>;
   const int positions = static_cast<int>(shape.positions);
   const int size = static_cast<int>(shape.size);
   const int heads = OverKeys ? static_cast<int>(shape.heads) : 1;
+  const std::int64_t all_heads = shape.samples * shape.groups * shape.heads;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int group = __shfl_sync(0xffffffffU, warp / 4, 0);  // known to be the same for all lanes
@@ -173,7 +213,7 @@ __device__ void multiply_all(const AttentionGradients& given, const float2* row_
   constexpr bool in_registers = Halves == 1 || !OverKeys;
   constexpr bool values_apart = OverKeys && Halves == 2;  // dv is added at once: there are no registers for both kinds of shares
 
-  Items<OverKeys> items{shape};
+  Items<OverKeys> items{shape, order};
   Item item;
   Passing<Halves, OverKeys> passing{memory};
   std::uint32_t own_parity = 0;
@@ -190,10 +230,8 @@ __device__ void multiply_all(const AttentionGradients& given, const float2* row_
     if constexpr (!OverKeys) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int position = warp_row + lane / 4 + 8 * half;
-        if (position < positions) {
-          of_rows[half] = row_sums[item.head * strides.row_sums + position];
-        }
+        const std::int64_t position = warp_row + lane / 4 + 8 * half;
+        of_rows[half].x = position < positions ? given.lse[position * all_heads + item.head] * log2_e : INFINITY;
       }
     }
     GroupRows<Element, Halves, in_registers> row;
@@ -202,6 +240,16 @@ __device__ void multiply_all(const AttentionGradients& given, const float2* row_
     own_parity ^= 1;
     row.take(memory.own());
     other_row.take(memory.other_own());
+    if constexpr (!OverKeys) {
+      add_product<Element>(of_rows, other_row, memory.result());
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int position = warp_row + lane / 4 + 8 * half;
+        if (lane % 4 == 0 && position < strides.row_sums) {
+          row_sums[item.head * strides.row_sums + position] = of_rows[half];
+        }
+      }
+    }
     const auto release_own = [&] {
       __syncwarp();
       if (lane == 0) {
@@ -270,6 +318,7 @@ __device__ void multiply_all(const AttentionGradients& given, const float2* row_
     };
     /// After the shares were taken: returns when the gradient of the shares is there.
     const auto await_slopes = [&] {
+      finish_first(shares);
       if constexpr (values_apart) {
         fragments_of<Element>(share, shares);
         begin_products();
@@ -348,9 +397,9 @@ __device__ void multiply_all(const AttentionGradients& given, const float2* row_
 
 template <typename Element, int Halves, bool OverKeys>
 __global__ void __launch_bounds__(threads, 1)
-    hopper_backward_kernel(const __grid_constant__ Tensors tensors, const AttentionGradients given, const float2* row_sums,
-                           const AttentionShape shape, const Strides strides) {
-  using M = Memory<Halves>;
+    hopper_backward_kernel(const __grid_constant__ Tensors tensors, const AttentionGradients given, float2* row_sums,
+                           const AttentionShape shape, const Strides strides, const Order order) {
+  using M = Memory<Halves, OverKeys>;
   extern __shared__ unsigned char shared[];
   const M memory{(shared_address_of(shared) + alignment - 1) / alignment * alignment};
   if (threadIdx.x == 0) {
@@ -368,39 +417,45 @@ __global__ void __launch_bounds__(threads, 1)
   if (threadIdx.x >= groups * group_threads) {
     give_registers<copying_registers>();
     if (threadIdx.x == groups * group_threads) {
-      copy_all<Halves, OverKeys>(tensors, row_sums, shape, strides, memory);
+      copy_all<Halves, OverKeys>(tensors, row_sums, shape, strides, order, memory);
     }
   } else {
     take_registers<multiplying_registers>();
-    multiply_all<Element, Halves, OverKeys>(given, row_sums, shape, strides, memory, shared);
+    multiply_all<Element, Halves, OverKeys>(given, row_sums, shape, strides, order, memory, shared);
   }
 }
 
 }  // namespace
 
 template <typename Element>
-void attention_backward_by_groups(const AttentionShape& shape, const AttentionGradients& operands, const float2* rows,
+void attention_backward_by_groups(const AttentionShape& shape, const AttentionGradients& operands, float2* row_sums,
                                   cudaStream_t stream) {
   const std::int64_t key_heads = shape.samples * shape.groups;
-  const std::int64_t query_heads = key_heads * shape.heads;
-  const bool short_heads = shape.size <= half_size;
-  const int bytes = short_heads ? Memory<1>::bytes : Memory<2>::bytes;
-  const auto blocks = [&](std::int64_t heads) {
-    return dim3(static_cast<unsigned>(std::min<std::int64_t>(heads * ((shape.positions + own_rows - 1) / own_rows), multiprocessors())));
-  };
   const Boxes boxes(shape, std::is_same_v<Element, __half> ? DType::f16 : DType::bf16);
   const CUtensorMap q = boxes.of_queries(operands.q);
   const CUtensorMap dy = boxes.of_queries(operands.dy);
+  const CUtensorMap o = boxes.of_queries(operands.o);
   const CUtensorMap k = boxes.of_keys(operands.k);
   const CUtensorMap v = boxes.of_keys(operands.v);
-  launch(short_heads ? hopper_backward_kernel<Element, 1, true> : hopper_backward_kernel<Element, 2, true>,
-         {blocks(key_heads), dim3(threads), bytes}, stream, Tensors{k, v, q, dy}, operands, rows, shape, strides_of(shape));
-  launch(short_heads ? hopper_backward_kernel<Element, 1, false> : hopper_backward_kernel<Element, 2, false>,
-         {blocks(query_heads), dim3(threads), bytes}, stream, Tensors{q, dy, k, v}, operands, rows, shape, strides_of(shape));
+  const auto pass = [&](auto halves, auto over_keys, const Order& order, const Tensors& tensors) {
+    const auto blocks = static_cast<unsigned>(std::min(order.items(), multiprocessors()));
+    launch(hopper_backward_kernel<Element, halves.value, over_keys.value>,
+           {dim3(blocks), dim3(threads), Memory<halves.value, over_keys.value>::bytes}, stream, tensors, operands, row_sums, shape,
+           strides_of(shape), order);
+  };
+  const auto both = [&](auto halves) {
+    pass(halves, std::false_type(), order_of(shape, key_heads * shape.heads, shape.heads), {q, dy, k, v, o});
+    pass(halves, std::true_type(), order_of(shape, key_heads, 1), {k, v, q, dy, o});
+  };
+  if (shape.size <= half_size) {
+    both(std::integral_constant<int, 1>());
+  } else {
+    both(std::integral_constant<int, 2>());
+  }
 }
 
-template void attention_backward_by_groups<__nv_bfloat16>(const AttentionShape&, const AttentionGradients&, const float2*,
+template void attention_backward_by_groups<__nv_bfloat16>(const AttentionShape&, const AttentionGradients&, float2*,
                                                           cudaStream_t);
-template void attention_backward_by_groups<__half>(const AttentionShape&, const AttentionGradients&, const float2*, cudaStream_t);
+template void attention_backward_by_groups<__half>(const AttentionShape&, const AttentionGradients&, float2*, cudaStream_t);
 
 }  // namespace baton::cuda

@@ -164,8 +164,9 @@ constexpr bool suits_warp_groups(std::int64_t size) {
 template <typename Element>
 void attention_by_groups(const AttentionShape& shape, const Element* q, const Element* k, const Element* v, Element* o, float* lse,
                          cudaStream_t stream);
+/// Fills `rows` itself.
 template <typename Element>
-void attention_backward_by_groups(const AttentionShape& shape, const AttentionGradients& operands, const float2* rows,
+void attention_backward_by_groups(const AttentionShape& shape, const AttentionGradients& operands, float2* rows,
                                   cudaStream_t stream);
 
 }  // namespace baton::cuda
