@@ -57,7 +57,7 @@ function(baton_add_cuda target)
   list(TRANSFORM kernels APPEND .cu)
   add_library(baton_cuda_kernels OBJECT ${kernels})
   # Instructions of Hopper alone, whatever the others are built for; they are used where such a GPU is.
-  add_library(baton_cuda_hopper OBJECT ${folder}/attention_hopper.cu ${folder}/convolution_hopper.cu)
+  add_library(baton_cuda_hopper OBJECT ${folder}/attention_hopper.cu ${folder}/attention_hopper_backward.cu ${folder}/convolution_hopper.cu)
   set_target_properties(baton_cuda_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real)
   foreach(kernels baton_cuda_kernels baton_cuda_hopper)
     target_include_directories(${kernels} PRIVATE ${PROJECT_BINARY_DIR}/layers/cuda ${PROJECT_BINARY_DIR}/layers/base ${PROJECT_BINARY_DIR}/layers/op)

@@ -186,6 +186,9 @@ std::vector<Case> cases() {
       add(type, tf32, 45, 1, 1, 2, 200, causal);
       add(type, tf32, 40, 1, 1, 1, 256, causal);
     }
+    // More tiles of rows than a GPU has multiprocessors, of which each then takes several.
+    add(DType::bf16, false, 129, 40, 2, 2, 32, causal);
+    add(DType::bf16, false, 190, 45, 1, 2, 72, causal);
   }
   return list;
 }

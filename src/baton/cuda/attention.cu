@@ -21,10 +21,11 @@ __device__ float sum_of_lanes(float value) {
   return value;
 }
 
-/// For each row of scores its lse, in powers of two, and the sum of dy · o.
+/// For each row of scores its lse, in powers of two, and the sum of dy · o. Rows beyond the last position have no shares.
 template <typename Element>
 __global__ void __launch_bounds__(threads) row_sums_kernel(const Element* dy, const Element* o, const float* lse, float2* rows,
-                                                           std::int64_t heads, std::int64_t positions, std::int64_t size) {
+                                                           std::int64_t heads, std::int64_t positions, std::int64_t size,
+                                                           std::int64_t stride) {
   allow_next();
   await_previous();
   using P = Pack<Element>;
@@ -47,8 +48,8 @@ __global__ void __launch_bounds__(threads) row_sums_kernel(const Element* dy, co
     }
   }
   sum = sum_of_lanes(sum);
-  if (valid && lane == 0) {
-    rows[row % heads * positions + row / heads] = {lse[row] * log2_e, sum};
+  if (row < heads * stride && lane == 0) {
+    rows[row % heads * stride + row / heads] = {valid ? lse[row] * log2_e : INFINITY, sum};
   }
 }
 
@@ -222,7 +223,7 @@ __global__ void __launch_bounds__(threads)
         float share = 0;
         float slope = 0;
         if (key < positions && query < positions && !(shape.causal && key > query)) {
-          const float2 sums = rows[head * positions + query];
+          const float2 sums = rows[head * strides.row_sums + query];
           share = exp2f(product_of(own + row * (size + 1), passing + column * (size + 1), size) * scale * log2_e - sums.x);
           slope = share * (product_of(other_own + row * (size + 1), other_passing + column * (size + 1), size) - sums.y);
         }
@@ -325,16 +326,17 @@ void attention_backward(DType type, const AttentionShape& shape, AttentionWay wa
   with_element(type, [&](auto element) {
     using Element = decltype(element);
     auto* rows = static_cast<float2*>(workspace);
-    const std::int64_t heads = shape.samples * shape.groups * shape.heads;
-    launch(row_sums_kernel<Element>, {dim3(static_cast<unsigned>((shape.rows() + tile - 1) / tile)), dim3(threads)}, stream,
-           static_cast<const Element*>(operands.dy), static_cast<const Element*>(operands.o), operands.lse, rows, heads,
-           shape.positions, shape.size);
-    const auto* kept = static_cast<const float2*>(rows);
     if constexpr (sizeof(Element) == 2) {
       if (way == AttentionWay::warp_groups) {
-        return attention_backward_by_groups<Element>(shape, operands, kept, stream);
+        return attention_backward_by_groups<Element>(shape, operands, rows, stream);
       }
     }
+    const std::int64_t heads = shape.samples * shape.groups * shape.heads;
+    const std::int64_t stride = row_sums_stride(shape.positions);
+    launch(row_sums_kernel<Element>, {dim3(static_cast<unsigned>((heads * stride + tile - 1) / tile)), dim3(threads)}, stream,
+           static_cast<const Element*>(operands.dy), static_cast<const Element*>(operands.o), operands.lse, rows, heads,
+           shape.positions, shape.size, stride);
+    const auto* kept = static_cast<const float2*>(rows);
     if (way == AttentionWay::tensor_cores) {
       return attention_backward_by_tiles<Element>(shape, operands, kept, stream);
     }

@@ -48,8 +48,12 @@ struct AttentionGradients {
   void* dk;
   void* dv;
 };
+/// What belongs to the rows of scores of a head has room for whole tiles of positions, which are copied at once.
+constexpr std::int64_t row_sums_stride(std::int64_t positions) { return (positions + 63) / 64 * 64; }
 /// Bytes of workspace that the backward needs.
-constexpr std::int64_t attention_backward_workspace(const AttentionShape& shape) { return shape.rows() * 8; }
+constexpr std::int64_t attention_backward_workspace(const AttentionShape& shape) {
+  return shape.samples * shape.groups * shape.heads * row_sums_stride(shape.positions) * 8;
+}
 /// In two passes, one over tiles of keys and one over tiles of queries, so that each result is written by one block.
 void attention_backward(DType type, const AttentionShape& shape, AttentionWay way, const AttentionGradients& operands,
                         void* workspace, cudaStream_t stream);

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(32 * Warps)
       for (int i = static_cast<int>(threadIdx.x); i < Columns; i += Plan::threads) {
         const bool valid = first + i < positions;
         copy_pair(sum_tiles + stage * Plan::sum_bytes + static_cast<std::uint32_t>(i * static_cast<int>(sizeof(float2))),
-                  operands.rows + head * positions + (valid ? first + i : 0), valid);
+                  operands.rows + head * strides.row_sums + (valid ? first + i : 0), valid);
       }
     } else {
       Tile::template fetch<Columns, Plan::threads>(to, operands.k + key_head * size, strides.keys, first, positions, size);
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(32 * Warps)
     for (int half = 0; half < 2; ++half) {
       const int position = warp_row + lane / 4 + 8 * half;
       if (position < positions) {
-        row_sums[half] = operands.rows[query_head * positions + position];
+        row_sums[half] = operands.rows[query_head * strides.row_sums + position];
       }
     }
   }

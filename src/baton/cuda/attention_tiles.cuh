@@ -13,10 +13,12 @@ namespace baton::cuda {
 struct Strides {
   std::int64_t queries;  // elements from one position to the next
   std::int64_t keys;
+  std::int64_t row_sums;  // elements from one head to the next
 };
 
 inline Strides strides_of(const AttentionShape& shape) {
-  return {shape.samples * shape.groups * shape.heads * shape.size, shape.samples * shape.groups * shape.size};
+  return {shape.samples * shape.groups * shape.heads * shape.size, shape.samples * shape.groups * shape.size,
+          row_sums_stride(shape.positions)};
 }
 
 constexpr float log2_e = 1.44269504F;
@@ -149,7 +151,7 @@ constexpr bool suits_tensor_cores(std::int64_t size) {
 template <typename Element>
 void attention_by_tiles(const AttentionShape& shape, const Element* q, const Element* k, const Element* v, Element* o, float* lse,
                         cudaStream_t stream);
-/// `rows` has for each row of scores its lse, in powers of two, and the sum of dy · o; [samples, groups, heads, positions].
+/// `rows` has for each row of scores its lse, in powers of two, and the sum of dy · o; [samples, groups, heads, row_sums_stride].
 template <typename Element>
 void attention_backward_by_tiles(const AttentionShape& shape, const AttentionGradients& operands, const float2* rows,
                                  cudaStream_t stream);
@@ -162,8 +164,9 @@ constexpr bool suits_warp_groups(std::int64_t size) {
 template <typename Element>
 void attention_by_groups(const AttentionShape& shape, const Element* q, const Element* k, const Element* v, Element* o, float* lse,
                          cudaStream_t stream);
+/// Fills `rows` itself.
 template <typename Element>
-void attention_backward_by_groups(const AttentionShape& shape, const AttentionGradients& operands, const float2* rows,
+void attention_backward_by_groups(const AttentionShape& shape, const AttentionGradients& operands, float2* rows,
                                   cudaStream_t stream);
 
 }  // namespace baton::cuda
