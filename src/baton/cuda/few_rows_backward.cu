@@ -38,11 +38,6 @@ struct Arguments {
   bool early;
 };
 
-template <typename Element>
-struct alignas(2 * sizeof(Element)) Two {
-  Element x, y;
-};
-
 /// Sums of 128 outputs × 64 inputs on tensor cores: a warp has 32 × 16. The gradients stay in registers. Elements of 16 bits have
 /// no more digits than the tensor cores see of a float.
 template <typename Element>
@@ -109,6 +104,27 @@ __device__ void add_bias_gradient(const Arguments& args, const Element* gradient
   args.db[row] = result;
   if (args.copies.bias != nullptr) {
     static_cast<Element*>(args.copies.bias)[row] = rounded<Element>(result);
+  }
+}
+
+/// Writes a tile of weights as 16-bit numbers, in runs of whole sectors of memory: parts of sectors take several times as long.
+template <typename Element>
+__device__ void copy_tile(const Arguments& args, const float* weights, int first_row, int first_column) {
+  using P = Pack<Element>;
+  constexpr int packs = inputs / P::size;
+  for (int i = static_cast<int>(threadIdx.x); i < outputs * packs; i += threads) {
+    const int row = i / packs;
+    const int column = i % packs * P::size;
+    if (first_row + row < args.out && first_column + column < args.in) {
+      const float* from = weights + row * input_pitch + column;
+      P copy;
+#pragma unroll
+      for (int e = 0; e < P::size; ++e) {
+        copy.elements[e] = rounded<Element>(from[e]);
+      }
+      const std::int64_t to = static_cast<std::int64_t>(first_row + row) * args.in + first_column + column;
+      *reinterpret_cast<P*>(static_cast<Element*>(args.copies.weight) + to) = copy;
+    }
   }
 }
 
@@ -186,7 +202,8 @@ __global__ void __launch_bounds__(threads, 1) tensor_weight_kernel(const Argumen
     }
     commit();
     const auto* x = reinterpret_cast<const Element*>(tiles + stage * stage_floats<Element>);
-    const float* old = tiles + stage * stage_floats<Element> + input_floats<Element>;
+    float* changed = tiles + stage * stage_floats<Element> + input_floats<Element>;  // in place of the weights, for their copies
+    const float* old = changed;
     stage = stage + 1 == stages ? 0 : stage + 1;
     const int first_column = (portion.first + i) * inputs;
     const bool whole = first_row + outputs <= args.out && first_column + inputs <= args.in;
@@ -200,13 +217,19 @@ __global__ void __launch_bounds__(threads, 1) tensor_weight_kernel(const Argumen
         const float2 before = *reinterpret_cast<const float2*>(old + row * input_pitch + column);
         result = {before.x + result.x, before.y + result.y};
       }
-      const std::int64_t at = static_cast<std::int64_t>(row) * args.in + column;
-      *reinterpret_cast<float2*>(corner + at) = result;
-      if (args.copies.weight != nullptr) {
-        Two<Element> copy{rounded<Element>(result.x), rounded<Element>(result.y)};
-        *reinterpret_cast<Two<Element>*>(static_cast<Element*>(args.copies.weight) + (corner - args.dw) + at) = copy;
+      *reinterpret_cast<float2*>(corner + static_cast<std::int64_t>(row) * args.in + column) = result;
+      if constexpr (sizeof(Element) == 2) {
+        if (args.copies.weight != nullptr) {
+          *reinterpret_cast<float2*>(changed + row * input_pitch + column) = result;
+        }
       }
     });
+    if constexpr (sizeof(Element) == 2) {
+      if (args.copies.weight != nullptr) {
+        __syncthreads();
+        copy_tile<Element>(args, changed, first_row, first_column);
+      }
+    }
   }
 #endif
 }
