@@ -27,6 +27,9 @@ constexpr unsigned last_breath_microseconds = 300'000;
 /// A launcher that has lost a host gets this long to end its other ranks.
 constexpr unsigned launcher_patience_microseconds = 100'000;
 
+/// The driver frees what a process has of a GPU while the process exits, and serves one process at a time.
+constexpr Nanoseconds longest_exit_with_gpus(30'000'000'000);
+
 watch::Watch* watch = nullptr;                        // leaked on purpose: its socket closes at process exit, which rank 0 detects
 std::atomic<watch::Watch*> told_watch{nullptr};       // for the thread that hears signals
 const std::vector<ranks::RankHost>* hosts = nullptr;  // of all ranks; leaked as the watch is
@@ -160,6 +163,9 @@ void guard_plan(const plan::Plan& plan, const training::Job& job, std::int64_t s
   std::vector<int> rank_of;
   for (const cluster::Device& device : job.cluster().devices()) {
     rank_of.push_back(device.rank);
+    if (device.gpu) {
+      watch->allow_exit(longest_exit_with_gpus);
+    }
   }
   watch->judge_by(std::make_shared<watch::StallDiagnosis>(plan, std::move(rank_of), steps_before, job.cluster().emulated_link()));
 }

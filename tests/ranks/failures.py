@@ -170,7 +170,7 @@ class Trial:
         self.words, self.ranks, self.devices = known[index % len(known)] if options.in_turn else rng.choice(known)
         self.how = rng.choice(options.how.split(","))
         self.rank = rng.randrange(self.ranks)
-        self.delay = rng.random() * options.within
+        self.delay = options.after + rng.random() * options.within
         self.folder = tempfile.mkdtemp(prefix="baton-failures-")
 
     def name(self):
@@ -338,6 +338,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no further trial after so long")
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--within", type=float, default=2.0, help="strike within so many seconds")
+    parser.add_argument("--after", type=float, default=0, help="and not before so many; on a GPU a start takes seconds")
     parser.add_argument("--at-end", action="store_true", help="count these seconds from when the result is written")
     parser.add_argument("--patience", type=float, default=5.0)
     parser.add_argument("--slack", type=float, default=0, help="seconds more for the others to end, on a machine that does other things too")

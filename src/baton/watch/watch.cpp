@@ -143,6 +143,8 @@ class Watch::HeartbeatThread {
     judged_from_ = now();
   }
 
+  void allow_exit(Nanoseconds longest) { longest_exit_ = longest.count; }
+
   void give_up(const std::string& why, int code) {
     std::unique_lock lock(mutex_);
     own_failure_ = LostRank{options_.rank, LostRank::Cause::failed, {}, why, code};
@@ -420,13 +422,18 @@ class Watch::HeartbeatThread {
         lose(*peer.failure, time);
       } else if (peer.closed.count > 0 && !peer.finished) {
         lose({rank, LostRank::Cause::closed, time - peer.closed, {}}, time);
-      } else if (peer.closed.count == 0 && time - peer.heard > limit_) {
+      } else if (peer.closed.count == 0 && time - peer.heard > longest_silence(peer)) {
         lose({rank, LostRank::Cause::silent, time - peer.heard, {}}, time);
       }
     }
     if (leads() && lost_.empty() && time - moved_at_ > limit_) {
       look_for_hangs(time);
     }
+  }
+
+  /// What is left of a rank that is done, when all are, is its exit.
+  Nanoseconds longest_silence(const Peer& peer) const {
+    return peer.finished && all_done_ ? std::max(limit_, Nanoseconds(longest_exit_)) : limit_;
   }
 
   void look_at_own(Nanoseconds time) {
@@ -653,8 +660,9 @@ class Watch::HeartbeatThread {
   bool told_heard_ = false;  // rank 0 has said that all end
   std::atomic<bool> finishing_{false};
   std::atomic<bool> told_{false};
-  std::atomic<int> stop_for_{0};  // a signal that all are to hear of
-  bool stop_heard_ = false;       // they have been told
+  std::atomic<int> stop_for_{0};               // a signal that all are to hear of
+  bool stop_heard_ = false;                    // they have been told
+  std::atomic<std::int64_t> longest_exit_{0};  // nanoseconds
   std::mutex mutex_;
   std::condition_variable given_;
   bool over_said_ = false;
@@ -672,6 +680,8 @@ Watch::~Watch() = default;
 void Watch::part() { heartbeat_->part(); }
 
 void Watch::judge_by(std::shared_ptr<const StallDiagnosis> diagnosis) { heartbeat_->judge_by(std::move(diagnosis)); }
+
+void Watch::allow_exit(Nanoseconds longest) { heartbeat_->allow_exit(longest); }
 
 void Watch::give_up(const std::string& why, int code) { heartbeat_->give_up(why, code); }
 

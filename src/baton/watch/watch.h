@@ -68,6 +68,9 @@ class Watch {
   /// Sets the StallDiagnosis by which rank 0 decides which rank waits for which. May be called again when more is known.
   void judge_by(std::shared_ptr<const StallDiagnosis> diagnosis);
 
+  /// A rank that is done may take this long to exit, if that is more than the patience. Rank 0 decides by it.
+  void allow_exit(Nanoseconds longest);
+
   /// This rank has failed: sends its error to the others, and waits until all are told to end.
   void give_up(const std::string& why, int code);
 

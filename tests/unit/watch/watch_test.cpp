@@ -422,6 +422,19 @@ TEST(Watch, ARankThatIsDoneAndDoesNotEndIsNoticedWithinThePatience) {
   EXPECT_EQ(ranks.said(0).cause, LostRank::Cause::silent);
 }
 
+TEST(Watch, ARankThatIsDoneMayExitAsSlowlyAsIsAllowed) {
+  const Nanoseconds start = now();
+  WatchedRanks ranks(2, [](Life& life) {
+    life.watch.allow_exit(patience * 4);
+    end_late(life);
+  });
+  usleep(static_cast<unsigned>((patience * 2).count / 1000));
+  ranks.shared().go = true;
+  EXPECT_EQ(ranks.end(1), 0) << ranks.said(1).text;
+  EXPECT_EQ(ranks.end(0), 0) << ranks.said(0).text;
+  EXPECT_GT((now() - start).count, (patience * 2).count);
+}
+
 TEST(Watch, OfRanksThatAreDoneOnlyTheOneThatDoesNotEndIsNamed) {
   WatchedRanks ranks(3, end_late);
   EXPECT_EQ(ranks.end(2), 0);
