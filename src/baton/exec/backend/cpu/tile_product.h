@@ -92,7 +92,8 @@ class TileProduct {
   // Together they fill about half of a cache of 2 MiB; one block of columns stays in the nearest cache of 48 KiB.
   static constexpr std::int64_t most_rows = 8;
   static constexpr std::int64_t most_columns = 16;
-  static constexpr std::int64_t most_steps = 16;
+  static constexpr std::int64_t most_steps = 8;
+  static constexpr std::int64_t steps_ahead = 2;
 
   /// As even as possible, and then with the fewest operands per member.
   Grid grid_of(int members) const {
@@ -117,7 +118,7 @@ class TileProduct {
     return {rows, columns, std::min(most_steps, steps_), steps_ > most_steps ? rows * columns : 1};
   }
 
-  /// The blocks `[block][tile of it][step]`.
+  /// The blocks `[block][step][tile of it]`: in the order in which they are multiplied.
   template <typename Pack>
   static void pack(Range blocks, Range steps, std::uint16_t* to, const Pack& pack_tile) {
     // Two blocks at a time, whose 64 rows or columns are whole cache lines.
@@ -125,8 +126,9 @@ class TileProduct {
     for (std::int64_t first = blocks.begin; first < blocks.end; first += together) {
       for (std::int64_t step = steps.begin; step < steps.end; ++step) {
         for (std::int64_t tile = first * tiles_in_block; tile < std::min(first + together, blocks.end) * tiles_in_block; ++tile) {
+          const std::int64_t block = tile / tiles_in_block - blocks.begin;
           pack_tile(tile * tile_rows, step * tile_depth,
-                    to + ((tile - blocks.begin * tiles_in_block) * steps.size() + step - steps.begin) * tile_elements);
+                    to + ((block * steps.size() + step - steps.begin) * tiles_in_block + tile % tiles_in_block) * tile_elements);
         }
       }
     }
@@ -167,6 +169,13 @@ class TileProduct {
     }
   }
 
+  /// Asks for the two tiles of a block and a step of the left operand, which come from a farther cache than the right one's.
+  static void prefetch(const std::uint16_t* tiles) {
+    for (std::int64_t i = 0; i < block_elements; i += tile_depth) {
+      __builtin_prefetch(tiles + i);
+    }
+  }
+
   /// block = [block] + left · right.
   template <typename Tiles>
   static void multiply_block(Tiles& tiles, std::int64_t steps, bool add, const std::uint16_t* left, const std::uint16_t* right,
@@ -185,16 +194,16 @@ class TileProduct {
       tiles.template zero<2>();
       tiles.template zero<3>();
     }
-    const std::int64_t next = steps * tile_elements;
     for (std::int64_t step = 0; step < steps; ++step) {
-      const std::uint16_t* a = left + step * tile_elements;
-      const std::uint16_t* b = right + step * tile_elements;
+      const std::uint16_t* a = left + step * block_elements;
+      const std::uint16_t* b = right + step * block_elements;
+      prefetch(a + steps_ahead * block_elements);
       tiles.template load<4>(a, tile_bytes);
       tiles.template load<6>(b, tile_bytes);
-      tiles.template load<7>(b + next, tile_bytes);
-      tiles.template load<5>(a + next, tile_bytes);
       tiles.template add_product<0, 4, 6>();
+      tiles.template load<7>(b + tile_elements, tile_bytes);
       tiles.template add_product<1, 4, 7>();
+      tiles.template load<5>(a + tile_elements, tile_bytes);
       tiles.template add_product<2, 5, 6>();
       tiles.template add_product<3, 5, 7>();
     }

@@ -97,8 +97,8 @@ class PortableTiles {
         for (std::int64_t column = 0; column < 16; ++column) {
           const auto c = static_cast<std::size_t>(column);
           const std::uint32_t b = word(right, pair, column);
-          even[c] = normal(even[c] + low(a) * low(b));
-          odd[c] = normal(odd[c] + high(a) * high(b));
+          even[c] = normal(std::fma(low(a), low(b), even[c]));
+          odd[c] = normal(std::fma(high(a), high(b), odd[c]));
         }
       }
       for (std::int64_t column = 0; column < 16; ++column) {
