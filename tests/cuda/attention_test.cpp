@@ -231,6 +231,24 @@ TEST(Attention, OfOneSampleHasTheBitsThatItHasAmongOthers) {
   }
 }
 
+TEST(Attention, HasTheSameBitsEveryTimeWhereBlocksTakeManyTilesAfterEachOther) {
+  BATON_NEEDS_GPU()
+  for (const std::int64_t size : {64, 128}) {
+    const AttentionShape shape{.positions = 1024, .samples = 16, .groups = 6, .heads = 1, .size = size};
+    if (!suits(AttentionWay::warp_groups, DType::bf16, shape)) {
+      continue;
+    }
+    const Operands operands(shape, 17);
+    const Attention first = operands.run(DType::bf16, shape, AttentionWay::warp_groups);
+    for (int run = 0; run < 5; ++run) {
+      const Attention again = operands.run(DType::bf16, shape, AttentionWay::warp_groups);
+      for (const auto array : {&Attention::o, &Attention::lse, &Attention::dq, &Attention::dk, &Attention::dv}) {
+        ASSERT_EQ((first.*array).bytes(), (again.*array).bytes()) << "head size " << size << ", run " << run;
+      }
+    }
+  }
+}
+
 TEST(Attention, StaysFiniteWithLargeScores) {
   BATON_NEEDS_GPU()
   const AttentionShape shape{.positions = 200, .samples = 1, .groups = 1, .heads = 1, .size = 64};

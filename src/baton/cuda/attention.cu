@@ -23,9 +23,9 @@ __device__ float sum_of_lanes(float value) {
 
 /// For each row of scores its lse, in powers of two, and the sum of dy · o. Rows beyond the last position have no shares.
 template <typename Element>
-__global__ void __launch_bounds__(threads) row_sums_kernel(const Element* dy, const Element* o, const float* lse, float2* rows,
-                                                           std::int64_t heads, std::int64_t positions, std::int64_t size,
-                                                           std::int64_t stride) {
+__global__ void __launch_bounds__(threads)
+    row_sums_kernel(const Element* dy, const Element* o, const float* lse, float2* rows, std::int64_t heads, std::int64_t positions,
+                    std::int64_t size, std::int64_t stride) {
   allow_next();
   await_previous();
   using P = Pack<Element>;

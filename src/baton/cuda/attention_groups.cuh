@@ -24,7 +24,9 @@ constexpr int alignment = tile_alignment;
 static_assert(tile_rows == group_rows, "one box has either");
 
 /// A tile as the right operand. Over the head: its columns are the tile's rows, and step `step` has 16 elements of the head.
-inline __device__ std::uint64_t over_head(std::uint32_t tile, int step) { return described(tile) + static_cast<unsigned>(2 * step); }
+inline __device__ std::uint64_t over_head(std::uint32_t tile, int step) {
+  return described(tile) + static_cast<unsigned>(2 * step);
+}
 /// Over rows: its columns are the head's elements, and step `step` has 16 rows of the tile.
 inline __device__ std::uint64_t over_rows(std::uint32_t tile, int step) {
   return described(tile) + static_cast<unsigned>(row_bytes * step);
@@ -41,11 +43,12 @@ inline __device__ void settle(Sums& s) {
   }
 }
 
-/// Keeps the assembler from moving the next wait to before what the value is made of: it moves waits as far up as nothing forbids, and
-/// the work that was to be done meanwhile behind them, but it leaves them behind a store. The value is never negative, so nothing is
-/// stored.
+/// Keeps the assembler from moving the next wait to before what the value is made of: it moves waits as far up as nothing forbids,
+/// and the work that was to be done meanwhile behind them, but it leaves them behind a store. The value is never negative, so
+/// nothing is stored.
 inline __device__ void finish_first(int value) {
-  asm volatile("{\n.reg .pred never;\nsetp.lt.s32 never, %0, 0;\n@never st.shared.s32 [%1], %0;\n}" ::"r"(value), "r"(0) : "memory");
+  asm volatile("{\n.reg .pred never;\nsetp.lt.s32 never, %0, 0;\n@never st.shared.s32 [%1], %0;\n}" ::"r"(value), "r"(0)
+               : "memory");
 }
 inline __device__ void finish_first(const Sums& sums) {
   int all = 0;
@@ -57,25 +60,25 @@ inline __device__ void finish_first(const Sums& sums) {
 }
 
 #define BATON_SUMS(constraint, i) constraint(s[i][0]), constraint(s[i][1]), constraint(s[i][2]), constraint(s[i][3])
-#define BATON_ALL_SUMS(constraint)                                                                                      \
-  BATON_SUMS(constraint, 0), BATON_SUMS(constraint, 1), BATON_SUMS(constraint, 2), BATON_SUMS(constraint, 3),           \
+#define BATON_ALL_SUMS(constraint)                                                                            \
+  BATON_SUMS(constraint, 0), BATON_SUMS(constraint, 1), BATON_SUMS(constraint, 2), BATON_SUMS(constraint, 3), \
       BATON_SUMS(constraint, 4), BATON_SUMS(constraint, 5), BATON_SUMS(constraint, 6), BATON_SUMS(constraint, 7)
 #define BATON_PRODUCT(types, operands)                                                                               \
   "wgmma.mma_async.sync.aligned.m64n64k16.f32." types                                                                \
   " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29," \
   "%30,%31}, " operands ";"
 // Sums that are not added to are results alone, so that nothing has to be kept for them while other products run.
-#define BATON_MULTIPLY(types, operands, ...)                                                                                     \
-  if constexpr (Add) {                                                                                                           \
-    asm volatile(BATON_PRODUCT(types, operands) : BATON_ALL_SUMS("+f") : __VA_ARGS__ : "memory");                                \
-  } else {                                                                                                                       \
-    asm volatile(BATON_PRODUCT(types, operands) : BATON_ALL_SUMS("=f") : __VA_ARGS__ : "memory");                                \
+#define BATON_MULTIPLY(types, operands, ...)                                                      \
+  if constexpr (Add) {                                                                            \
+    asm volatile(BATON_PRODUCT(types, operands) : BATON_ALL_SUMS("+f") : __VA_ARGS__ : "memory"); \
+  } else {                                                                                        \
+    asm volatile(BATON_PRODUCT(types, operands) : BATON_ALL_SUMS("=f") : __VA_ARGS__ : "memory"); \
   }
-#define BATON_MULTIPLY_TYPED(operands, ...)                \
-  if constexpr (std::is_same_v<Element, __half>) {         \
-    BATON_MULTIPLY("f16.f16", operands, __VA_ARGS__)       \
-  } else {                                                 \
-    BATON_MULTIPLY("bf16.bf16", operands, __VA_ARGS__)     \
+#define BATON_MULTIPLY_TYPED(operands, ...)            \
+  if constexpr (std::is_same_v<Element, __half>) {     \
+    BATON_MULTIPLY("f16.f16", operands, __VA_ARGS__)   \
+  } else {                                             \
+    BATON_MULTIPLY("bf16.bf16", operands, __VA_ARGS__) \
   }
 
 /// Adds to the sums that are there, or not. `Turned`: the right operand is `over_rows`.
@@ -189,8 +192,8 @@ struct Tensors {
   CUtensorMap result;  // of the backward alone
 };
 
-/// In which order blocks of rows are taken: so many heads at a time that what goes by stays in the second-level cache, and of these
-/// first all blocks of a number, then all of the next.
+/// In which order blocks of rows are taken: so many heads at a time, and of these first all blocks of a number, then all of the
+/// next.
 struct Order {
   int heads;
   int heads_at_once;
@@ -205,13 +208,17 @@ struct Order {
     row_block = item % items_at_once / there;
   }
 };
-/// `sharing` heads use the same of those that go by.
-inline Order order_of(const AttentionShape& shape, std::int64_t heads, std::int64_t sharing) {
-  constexpr std::int64_t cached_bytes = std::int64_t{16} << 20;  // a third of an H200's cache
+/// As many heads at a time as leave what goes by in the second-level cache. Where blocks differ in length and are few, all heads,
+/// so that the last ones are the shortest of all. `sharing` heads use the same of what goes by.
+inline Order order_of(const AttentionShape& shape, std::int64_t heads, std::int64_t sharing, int processors) {
+  constexpr std::int64_t few_turns = 32;                                    // of blocks on a processor
+  constexpr std::int64_t cached_bytes = std::int64_t{16} << 20;             // a third of an H200's cache
   const std::int64_t passing_bytes = shape.positions * shape.size * 2 * 2;  // of two tensors of 16 bits
-  const std::int64_t at_once = std::max<std::int64_t>(1, cached_bytes / passing_bytes) * sharing;
-  return {static_cast<int>(heads), static_cast<int>(std::min(heads, at_once)),
-          static_cast<int>((shape.positions + own_rows - 1) / own_rows)};
+  const std::int64_t row_blocks = (shape.positions + own_rows - 1) / own_rows;
+  const bool few = heads * row_blocks < few_turns * processors;
+  const std::int64_t cached = std::max<std::int64_t>(1, cached_bytes / passing_bytes) * sharing;
+  return {static_cast<int>(heads), static_cast<int>(shape.causal && few ? heads : std::min(heads, cached)),
+          static_cast<int>(row_blocks)};
 }
 
 /// Describes tensors to the hardware that copies: [positions, heads, size] as boxes of 64 rows of half a head.

@@ -12,7 +12,8 @@ constexpr int threads = groups * group_threads;
 template <int Halves>
 struct Memory {
   static constexpr int stages = 4;
-  static constexpr int ahead = 2;  // tiles that are copied before they are needed; the slower group may be as many behind the faster
+  static constexpr int ahead =
+      2;  // tiles that are copied before they are needed; the slower group may be as many behind the faster
   static constexpr int own_bytes = Halves * half_own_bytes;
   static constexpr int tile_bytes = Halves * half_tile_bytes;
   static constexpr int barriers = 2 * stages + 1;
@@ -63,7 +64,8 @@ __global__ void __launch_bounds__(threads, Halves == 1 ? 2 : 1)
     for (int half = 0; half < Halves; ++half) {
       const auto at = static_cast<std::uint32_t>(half * half_tile_bytes);
       copy_box(memory.keys(stage) + at, tensors.passing, half * half_size, key_head, tile * tile_rows, memory.filled(stage));
-      copy_box(memory.values(stage) + at, tensors.other_passing, half * half_size, key_head, tile * tile_rows, memory.filled(stage));
+      copy_box(memory.values(stage) + at, tensors.other_passing, half * half_size, key_head, tile * tile_rows,
+               memory.filled(stage));
     }
   };
   const bool copies = threadIdx.x == 0;
@@ -258,14 +260,13 @@ int multiprocessors() {
 template <typename Element>
 void attention_by_groups(const AttentionShape& shape, const Element* q, const Element* k, const Element* v, Element* o, float* lse,
                          cudaStream_t stream) {
-  const Order order = order_of(shape, shape.samples * shape.groups * shape.heads, shape.heads);
+  const Order order = order_of(shape, shape.samples * shape.groups * shape.heads, shape.heads, multiprocessors());
   const bool short_heads = shape.size <= half_size;
   const Boxes boxes(shape, std::is_same_v<Element, __half> ? DType::f16 : DType::bf16);
   const CUtensorMap queries = boxes.of_queries(q);
   launch(short_heads ? hopper_attention_kernel<Element, 1> : hopper_attention_kernel<Element, 2>,
          {dim3(static_cast<unsigned>(order.items())), dim3(threads), short_heads ? Memory<1>::bytes : Memory<2>::bytes}, stream,
-         Tensors{queries, queries, boxes.of_keys(k), boxes.of_keys(v), queries}, o, lse, shape, strides_of(shape),
-         order);
+         Tensors{queries, queries, boxes.of_keys(k), boxes.of_keys(v), queries}, o, lse, shape, strides_of(shape), order);
 }
 
 template void attention_by_groups(const AttentionShape&, const __nv_bfloat16*, const __nv_bfloat16*, const __nv_bfloat16*,

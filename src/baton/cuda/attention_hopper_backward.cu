@@ -1,9 +1,9 @@
 #include "baton/cuda/attention_groups.cuh"
 #include "baton/cuda/programmatic.cuh"
 
-/// The two passes of attention_backward.cu by warp groups; the one over queries is first, and leaves their sums to the other. A block takes one tile of rows after another; a warp of its own copies what
-/// the others multiply, as far ahead as there is room. While gradients of a tile are added, its warp group takes the exponentials
-/// of the next one, whose scores were multiplied before.
+/// The two passes of attention_backward.cu by warp groups; the one over queries is first, and leaves their sums to the other. A
+/// block takes one tile of rows after another; a warp of its own copies what the others multiply, as far ahead as there is room.
+/// While gradients of a tile are added, its warp group takes the exponentials of the next one, whose scores were multiplied before.
 namespace baton::cuda {
 namespace {
 
@@ -25,10 +25,10 @@ struct Memory {
 
   std::uint32_t base;
 
-  __device__ std::uint32_t own() const { return base; }                    // of k, or q
-  __device__ std::uint32_t other_own() const { return base + own_bytes; }  // of v, or dy
+  __device__ std::uint32_t own() const { return base; }                     // of k, or q
+  __device__ std::uint32_t other_own() const { return base + own_bytes; }   // of v, or dy
   __device__ std::uint32_t result() const { return base + 2 * own_bytes; }  // of o, in the pass over queries
-  __device__ std::uint32_t passing(int stage) const {                      // of q, or k
+  __device__ std::uint32_t passing(int stage) const {                       // of q, or k
     return base + static_cast<std::uint32_t>(own_tiles * own_bytes + stage * stage_bytes);
   }
   __device__ std::uint32_t other_passing(int stage) const { return passing(stage) + tile_bytes; }  // of dy, or v
@@ -48,8 +48,8 @@ struct Item {
   int tiles;       // per head of queries
 };
 
-/// The items of a block, those with the most tiles first. Blocks take turns forwards and backwards, so that none has the longer ones of
-/// all turns.
+/// The items of a block, those with the most tiles first. Blocks take turns forwards and backwards, so that none has the longer
+/// ones of all turns.
 template <bool OverKeys>
 struct Items {
   const AttentionShape& shape;
@@ -196,8 +196,8 @@ __device__ void add_product(float2 (&of_rows)[2], const GroupRows<Element, Halve
 }
 
 template <typename Element, int Halves, bool OverKeys>
-__device__ void multiply_all(const AttentionGradients& given, float2* row_sums, const AttentionShape& shape,
-                             const Strides& strides, const Order& order, Memory<Halves, OverKeys> memory, const unsigned char* shared) {
+__device__ void multiply_all(const AttentionGradients& given, float2* row_sums, const AttentionShape& shape, const Strides& strides,
+                             const Order& order, Memory<Halves, OverKeys> memory, const unsigned char* shared) {
   using M = Memory<Halves, OverKeys>;
   const int positions = static_cast<int>(shape.positions);
   const int size = static_cast<int>(shape.size);
@@ -250,22 +250,19 @@ __device__ void multiply_all(const AttentionGradients& given, float2* row_sums, 
         }
       }
     }
-    const auto release_own = [&] {
-      __syncwarp();
-      if (lane == 0) {
-        arrive(memory.own_emptied());
-      }
-    };
-    if constexpr (in_registers) {
-      release_own();
-    }
-
     Sums gradient[Halves] = {};                       // dq, or dk
     Sums value_gradient[OverKeys ? Halves : 1] = {};  // dv
     Sums shares;                                      // first the scores, then what softmax makes of them
     Sums slopes;                                      // first the gradient of the shares, then that of the scores
     Fragments share;
     Fragments slope;
+    /// After products of the rows are done: a load of fragments is over for certain only when something has used them.
+    const auto release_own = [&] {
+      __syncwarp();
+      if (lane == 0) {
+        arrive(memory.own_emptied());
+      }
+    };
     int stage = 0;
     int first_column = 0;
     const auto enter = [&] {  // a tile that has been sought
@@ -348,6 +345,9 @@ __device__ void multiply_all(const AttentionGradients& given, float2* row_sums, 
       settle(shares);
       take_shares();
       await_slopes();
+      if constexpr (in_registers) {
+        release_own();
+      }
       while (true) {
         take_slopes();
         passing.advance(item);
@@ -372,9 +372,11 @@ __device__ void multiply_all(const AttentionGradients& given, float2* row_sums, 
       add_gradients(stage);
       await_products<0>();
       passing.release(stage);
-    }
-    if constexpr (!in_registers) {
-      release_own();
+      if constexpr (!in_registers) {
+        release_own();
+      }
+    } else {
+      release_own();  // nothing uses them
     }
 #pragma unroll
     for (int half = 0; half < Halves; ++half) {
@@ -444,8 +446,8 @@ void attention_backward_by_groups(const AttentionShape& shape, const AttentionGr
            strides_of(shape), order);
   };
   const auto both = [&](auto halves) {
-    pass(halves, std::false_type(), order_of(shape, key_heads * shape.heads, shape.heads), {q, dy, k, v, o});
-    pass(halves, std::true_type(), order_of(shape, key_heads, 1), {k, v, q, dy, o});
+    pass(halves, std::false_type(), order_of(shape, key_heads * shape.heads, shape.heads, multiprocessors()), {q, dy, k, v, o});
+    pass(halves, std::true_type(), order_of(shape, key_heads, 1, multiprocessors()), {k, v, q, dy, o});
   };
   if (shape.size <= half_size) {
     both(std::integral_constant<int, 1>());
@@ -454,8 +456,7 @@ void attention_backward_by_groups(const AttentionShape& shape, const AttentionGr
   }
 }
 
-template void attention_backward_by_groups<__nv_bfloat16>(const AttentionShape&, const AttentionGradients&, float2*,
-                                                          cudaStream_t);
+template void attention_backward_by_groups<__nv_bfloat16>(const AttentionShape&, const AttentionGradients&, float2*, cudaStream_t);
 template void attention_backward_by_groups<__half>(const AttentionShape&, const AttentionGradients&, float2*, cudaStream_t);
 
 }  // namespace baton::cuda

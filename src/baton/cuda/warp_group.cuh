@@ -70,9 +70,11 @@ inline __device__ void await_phase(std::uint32_t barrier, std::uint32_t parity) 
 /// its bytes count at the barrier.
 inline __device__ void copy_box(std::uint32_t tile, const CUtensorMap& tensor, int column, int head, int position,
                                 std::uint32_t barrier) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(tile),
-               "l"(&tensor), "r"(column), "r"(head), "r"(position), "r"(barrier)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
+          tile),
+      "l"(&tensor), "r"(column), "r"(head), "r"(position), "r"(barrier)
+      : "memory");
 }
 /// Copies consecutive bytes, a multiple of 16 at an address that is one.
 inline __device__ void copy_line(std::uint32_t shared, const void* global, int bytes, std::uint32_t barrier) {
