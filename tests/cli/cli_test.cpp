@@ -17,6 +17,7 @@
 
 #include "cli/program.h"
 #include "support/archive.h"
+#include "support/variable.h"
 
 namespace {
 
@@ -347,6 +348,7 @@ TEST_F(Cli, ARunThatBeginsAnewDoesNotMixWithTheCheckpointsOfAnother) {
 }
 
 TEST_F(Cli, TrainsInSixteenBitsAndSaysThatTheyAreEmulated) {
+  const baton::test::Variable variable("BATON_AMX", "off");  // bf16 is emulated on every processor then
   const std::string job = "train --model mlp:dim=16,depth=2 --batch 8 --steps 6 --warmup 1 -q --precision ";
   const Outcome text = run(job + "mixed");
   ASSERT_EQ(text.code, 0) << text.err;
@@ -368,6 +370,7 @@ TEST_F(Cli, TrainsInSixteenBitsAndSaysThatTheyAreEmulated) {
 }
 
 TEST_F(Cli, ComparesPrecisionsInAnExperiment) {
+  const baton::test::Variable variable("BATON_AMX", "off");  // bf16 is emulated on every processor then
   const Outcome outcome = run("lab run precision --set model=mlp:dim=16,depth=4 --set batch=8 --time-limit 50ms --json -");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const json result = json::parse(outcome.out);

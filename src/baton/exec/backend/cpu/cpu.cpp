@@ -355,8 +355,12 @@ struct PrepareOp {
   }
   std::unique_ptr<Kernel> operator()(const op::LayerNormBackwardWeight& o) const {
     return kernel(at, [rows = rows(), width = elements() / rows(), o](const Addresses& a, const threads::Member& m, std::int64_t) {
+      auto* of_rows = reinterpret_cast<float*>(a.workspace);
+      const Part own(m, rows, cache_line);
+      cpu::layer_norm_moments(in(a, 0), of_rows, own.begin, own.end, width, o.epsilon);
+      m.sync();
       const Part part(m, width, cache_line);
-      cpu::layer_norm_backward_weight(in(a, 0), in(a, 1), out(a, 0), out(a, 1), rows, width, part.begin, part.end, o.epsilon,
+      cpu::layer_norm_backward_weight(in(a, 0), in(a, 1), of_rows, out(a, 0), out(a, 1), rows, width, part.begin, part.end,
                                       o.accumulate);
     });
   }
@@ -660,6 +664,8 @@ Bytes kernel_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
           return Bytes(attention_of(buffers, task, 0, o.causal).forward_workspace_bytes(static_cast<int>(cores)));
         } else if constexpr (std::same_as<std::decay_t<decltype(o)>, op::AttentionBackward>) {
           return Bytes(attention_of(buffers, task, 1, o.causal).backward_workspace_bytes(static_cast<int>(cores)));
+        } else if constexpr (std::same_as<std::decay_t<decltype(o)>, op::LayerNormBackwardWeight>) {
+          return Bytes(shape_of(buffers, task.reads[0]).rows() * 2 * static_cast<std::int64_t>(sizeof(float)));
         } else if constexpr (Convolution<std::decay_t<decltype(o)>>) {
           return Bytes(convolution(o, buffers, task).workspace_bytes(static_cast<int>(cores)));
         } else {

@@ -111,16 +111,23 @@ void layer_norm_backward_input(const float* dy, const float* x, const float* gai
   }
 }
 
-void layer_norm_backward_weight(const float* x, const float* dy, float* dgain, float* dbias, std::int64_t rows, std::int64_t width,
-                                std::int64_t begin, std::int64_t end, double epsilon, bool accumulate) {
+void layer_norm_moments(const float* x, float* of_rows, std::int64_t begin, std::int64_t end, std::int64_t width, double epsilon) {
+  for (std::int64_t r = begin; r < end; ++r) {
+    const Moments of_row = moments(x + r * width, width, epsilon);
+    of_rows[2 * r] = static_cast<float>(of_row.mean);
+    of_rows[2 * r + 1] = static_cast<float>(of_row.factor);
+  }
+}
+
+void layer_norm_backward_weight(const float* x, const float* dy, const float* of_rows, float* dgain, float* dbias,
+                                std::int64_t rows, std::int64_t width, std::int64_t begin, std::int64_t end, bool accumulate) {
   if (!accumulate) {
     std::fill(dgain + begin, dgain + end, 0.0F);
     std::fill(dbias + begin, dbias + end, 0.0F);
   }
   for (std::int64_t r = 0; r < rows && begin < end; ++r) {
-    const Moments of_row = moments(x + r * width, width, epsilon);
-    const auto mean = static_cast<float>(of_row.mean);
-    const auto factor = static_cast<float>(of_row.factor);
+    const float mean = of_rows[2 * r];
+    const float factor = of_rows[2 * r + 1];
     for (std::int64_t i = begin; i < end; ++i) {
       dgain[i] += dy[r * width + i] * (x[r * width + i] - mean) * factor;
       dbias[i] += dy[r * width + i];

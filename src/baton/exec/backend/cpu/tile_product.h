@@ -92,8 +92,7 @@ class TileProduct {
   // Together they fill about half of a cache of 2 MiB; one block of columns stays in the nearest cache of 48 KiB.
   static constexpr std::int64_t most_rows = 8;
   static constexpr std::int64_t most_columns = 16;
-  static constexpr std::int64_t most_steps = 8;
-  static constexpr std::int64_t steps_ahead = 2;
+  static constexpr std::int64_t most_steps = 12;
 
   /// As even as possible, and then with the fewest operands per member.
   Grid grid_of(int members) const {
@@ -169,13 +168,6 @@ class TileProduct {
     }
   }
 
-  /// Asks for the two tiles of a block and a step of the left operand, which come from a farther cache than the right one's.
-  static void prefetch(const std::uint16_t* tiles) {
-    for (std::int64_t i = 0; i < block_elements; i += tile_depth) {
-      __builtin_prefetch(tiles + i);
-    }
-  }
-
   /// block = [block] + left · right.
   template <typename Tiles>
   static void multiply_block(Tiles& tiles, std::int64_t steps, bool add, const std::uint16_t* left, const std::uint16_t* right,
@@ -197,7 +189,6 @@ class TileProduct {
     for (std::int64_t step = 0; step < steps; ++step) {
       const std::uint16_t* a = left + step * block_elements;
       const std::uint16_t* b = right + step * block_elements;
-      prefetch(a + steps_ahead * block_elements);
       tiles.template load<4>(a, tile_bytes);
       tiles.template load<6>(b, tile_bytes);
       tiles.template add_product<0, 4, 6>();
