@@ -312,7 +312,8 @@ TEST(Products, AddWhatLiesInAnotherPlace) {
   EXPECT_EQ(c.values(), before) << "it is only read";
 }
 
-/// The library rounds once, after the slope, where two kernels round the sum as well; its slope is off by up to 2^-10.
+/// The library rounds the sum and then its product with the slope, as two kernels do: each rounding to bf16 is off by up to 2^-8 of
+/// the number. A tanh of the hardware is off by up to 2^-11.
 TEST(Products, MultiplyBySlopesOfAGelu) {
   BATON_NEEDS_GPU()
   const test::Variable chosen_here("BATON_CUDA_CACHE", "off");
@@ -351,9 +352,8 @@ TEST(Products, MultiplyBySlopesOfAGelu) {
     const double root = std::sqrt(2 / 3.14159265358979323846);
     const double tanh = std::tanh(root * (at + 0.044715 * at * at * at));
     const double slope = (1 + tanh) / 2 + at * (1 - tanh * tanh) / 2 * root * (1 + 3 * 0.044715 * at * at);
-    ASSERT_NEAR(static_cast<double>(static_cast<float>(results[i])), sum * slope,
-                std::abs(sum * slope) / 256 + std::abs(sum) / 1024)
-        << i;
+    const double rounding = std::abs(sum * slope) / 128 * (1 + 1.0 / 256);
+    ASSERT_NEAR(static_cast<double>(static_cast<float>(results[i])), sum * slope, rounding + std::abs(sum) / 2048) << i;
   }
 }
 

@@ -114,8 +114,8 @@ struct PrepareOp {
     const Layer layer = layer_of(plan.buffers(), task, o);
     const float* mask = o.mask ? in(at, 2) : nullptr;
     float* dx = out(at, 0);
-    // The library has the slopes of a GELU for rows of 16 bits that it can read at once, and is off by up to 2^-10 there: half a
-    // rounding of bf16, but two of fp16. Others are multiplied in a second pass.
+    // The library has the slopes of a GELU for rows of bf16 that it can read at once. It rounds the sum before it multiplies, as
+    // two kernels do (a test). Others are multiplied in a second pass.
     const bool gelu_inside = o.gelu && layer.type == DType::bf16 && layer.in % 8 == 0;
     const float* slopes = o.gelu && !gelu_inside ? in(at, 2) : nullptr;
     const auto after = [=, count = layer.rows * layer.in](cudaStream_t stream) {
