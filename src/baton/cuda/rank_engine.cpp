@@ -45,9 +45,10 @@ struct LaneWalk {
   bool started = false;        // the next one is under way, as far as those who watch are told
 };
 
-/// What NCCL carries, as this rank's environment has it. NCCL reads its own variables when it is first used.
-exec::NcclReach reach_here(const ranks::World& world) {
-  const exec::NcclReach reach = exec::wanted_reach(std::getenv("BATON_CUDA_RANKS"), nccl::is_available());
+/// What NCCL carries between the ranks, which all agree on. NCCL reads its own variables when it is first used, so they are set
+/// here, and only if every rank is to be a host to it.
+exec::NcclReach agreed_reach(ranks::World& world) {
+  const exec::NcclReach reach = exec::agree_on(world, exec::wanted_reach(std::getenv("BATON_CUDA_RANKS"), nccl::is_available()));
   if (reach == exec::NcclReach::all_ranks) {
     for (const auto& [name, value] : exec::host_variables(world)) {
       setenv(name.c_str(), value.c_str(), 0);
@@ -67,7 +68,7 @@ class RankEngine final : public exec::Engine {
         run_by_(exec::ranks_of(assignment.cluster)),
         report_(world_, plan_, run_by_, data_.losses),
         slice_(assignment, world_.rank(), capability),
-        ways_(exec::choose_ways(plan_, assignment.cluster, exec::agree_on(world_, reach_here(world_)))),
+        ways_(exec::choose_ways(plan_, assignment.cluster, agreed_reach(world_))),
         meetings_(plan_, slice_.addresses(), slice_.places(), link_),
         stream_walk_(slice_, meetings_) {
     open_transports();

@@ -117,17 +117,20 @@ std::string trained_line(const std::vector<Record>& rows) {
 }
 
 std::string few_instances_finding(const std::vector<Record>& rows) {
-  std::int64_t fewest = usual_instances;
+  std::size_t all = 0;
+  std::size_t few = 0;
   for (const Record& row : rows) {
-    if (!is_simulated(row) && row.has(key::time_per_step_ns)) {
-      fewest = std::min(fewest, row.value(key::instances, static_cast<std::int64_t>(usual_instances)));
+    if (!is_simulated(row) && row.has(key::time_per_step_ns) && row.value(key::stopped, "") != "once") {
+      ++all;
+      few += row.value(key::instances, static_cast<std::int64_t>(usual_instances)) < static_cast<std::int64_t>(least_instances) ? 1
+                                                                                                                                : 0;
     }
   }
-  return fewest >= static_cast<std::int64_t>(least_instances)
-             ? ""
-             : fmt::format("Points were measured in {} only, {} of the noise: --resume measures more.",
-                           fewest == 1 ? "one instance" : fmt::format("{} instances", fewest),
-                           fewest == 1 ? "which says nothing" : "which says little");
+  return few == 0 ? ""
+                  : fmt::format(
+                        "{} of {} points {} measured in fewer than {} instances, which says little of the noise: --resume measures "
+                        "more.",
+                        few, all, few == 1 ? "was" : "were", least_instances);
 }
 
 std::string other_processes_finding(const std::vector<Record>& rows) {

@@ -40,7 +40,7 @@ struct Signature {
   bool linear = false;
   /// Whether the last operands it reads are those that it writes, without copies.
   bool in_place = false;
-  /// Whether the last operand it reads is another term of the sum that it writes a term of.
+  /// Whether it reads another term as its last operand, and writes the sum of that and its own result.
   bool adds = false;
   /// How many of the last operands it writes are copies, in another type, of as many that it writes before them.
   std::size_t copies = 0;

@@ -47,7 +47,7 @@ bool takes_step(const Op& op);
 bool is_sum(const Op& op);
 /// Whether it writes its one operand in another type.
 bool is_cast(const Op& op);
-/// The same op, adding another term to the sum that it writes a term of: it reads that term last. nullopt if it cannot, or does so
+/// The same op that reads another term last, and writes the sum of that and its own result. nullopt if it cannot, or does so
 /// already.
 std::optional<Op> adding(const Op& op);
 /// The same op, which also writes a 16-bit copy of each of its results, after them. nullopt if it cannot, or does so already.

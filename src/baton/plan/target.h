@@ -19,8 +19,8 @@ struct Target {
   bool narrow_gradient_with_sgd = false;  // the same if operands have 16 bits and parameters have 32
   bool all_reduce_with_sgd = false;       // the sum of gradients and the plain SGD step that follows
   bool adds = false;                      // gradients and the terms that are added to them (op::adding)
-  bool copies = false;                    // what has 32 bits and its copy of 16: updated parameters, gradients (op::with_copies)
-  bool loads = false;                     // it has tasks that load the next step's rows while a step runs
+  bool copies = false;  // tasks also write 16-bit copies of their float32 results (op::with_copies, Update::copies)
+  bool loads = false;   // it has tasks that load the next step's rows while a step runs
   /// Workspace that a task needs on a device of this many cores; none if this is empty.
   std::function<Bytes(std::span<const Buffer> buffers, const Task& task, std::size_t cores)> workspace = {};
   /// The name of the memory layout in which a task wants one of its operands, a parameter or the gradient of one; an empty name if

@@ -121,8 +121,8 @@ class Judge {
     for (std::size_t i = stepped; i < task.writes.size(); ++i) {
       const Buffer& parameter = plan_[task.writes[i - stepped]];
       const Buffer& copy = plan_[task.writes[i]];
-      if (copy.shape != parameter.shape || !is_narrow(copy.dtype) || parameter.dtype != DType::f32 ||
-          copy.layout != parameter.layout) {
+      if (copy.shape != parameter.shape || !is_narrow(copy.dtype) || copy.dtype != plan_[task.writes[stepped]].dtype ||
+          parameter.dtype != DType::f32 || copy.layout != parameter.layout) {
         return false;
       }
     }

@@ -250,7 +250,7 @@ class Simulator::Walk {
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
       const std::size_t device = plan_.tasks()[t].device.index();
       if (nodes_[t].engine != none) {
-        continue;  // its cores are the host
+        continue;  // its cores are the host; of parts of a GPU, tasks were timed together with what issuing them takes
       }
       const Nanoseconds time = cost.issuing(plan_, TaskId(t));
       if (const Number cell = nodes_[t].cell; cell != none) {
@@ -783,8 +783,11 @@ class Simulator::Walk {
     }
   }
 
-  /// With nothing else to do, an engine works at what is left of the meeting it waits for.
+  /// With nothing else to do, cores work at what is left of the meeting they wait for. A part of a GPU does its own share only.
   void help(Number number, Number device) {
+    if (messages_apart_[device]) {
+      return;
+    }
     for (std::size_t lane = 0; lane < lane_count && !engines_[number].busy; ++lane) {
       const Number task = fronts_[device * lane_count + lane].task;
       if (task != none && nodes_[task].kind == TaskType::member && meetings_[nodes_[task].meeting].begun &&

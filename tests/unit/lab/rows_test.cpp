@@ -229,6 +229,16 @@ TEST(Phrases, WhatWasTrainedListsWhatDiffers) {
   EXPECT_EQ(trained_line({Json::object()}), "");
 }
 
+TEST(FewInstancesFinding, CountsPointsThatFurtherInstancesWouldHelp) {
+  const Record enough{{{"time_per_step_ns", 5}, {"instances", 5}}};
+  const Record one{{{"time_per_step_ns", 5}, {"instances", 1}, {"stopped", "not finished"}}};
+  const Record once{{{"time_per_step_ns", 5}, {"instances", 1}, {"stopped", "once"}}};
+  EXPECT_EQ(few_instances_finding({enough, once}), "") << "some are measured once by design";
+  const std::string said = few_instances_finding({enough, one, once});
+  EXPECT_NE(said.find("1 of 2 points was measured in fewer than"), std::string::npos) << said;
+  EXPECT_NE(said.find("--resume"), std::string::npos);
+}
+
 TEST(OtherProcessesFinding, SaysBesideHowManyRowsOthersWorkedAndHowMuchAtMost) {
   EXPECT_EQ(other_processes_finding({{{"others_share", 0.02}}, {{"time_per_step_ns", 5}}}), "");
   const std::string said = other_processes_finding({{{"others_share", 0.25}}, {{"others_share", 0.5}}, {{"others_share", 0.02}}});

@@ -60,6 +60,12 @@ TEST(Walk, OnPartsOfAGpuCollectivesTakeTurnsWithComputingAndMessagesDoNot) {
   sum.collective(Move::all_reduce, 1, 0, 400, {}, 60);
   sum.compute(1, 150);
   EXPECT_EQ(ends(sum), (std::vector<std::int64_t>{160, 100, 210, 210}));
+  ByHand waits{.devices = 2};
+  waits.compute(0, 10);
+  waits.collective(Move::all_reduce, 0, 0, 400, {TaskId(0)}, 60);
+  waits.collective(Move::all_reduce, 1, 0, 400, {}, 60);
+  waits.compute(1, 150);
+  EXPECT_EQ(ends(waits), (std::vector<std::int64_t>{10, 210, 210, 150})) << "part 0 does nothing of part 1's share";
   ByHand message{.devices = 2};
   message.send(0, 1, 0, 100);
   message.compute(0, 100);

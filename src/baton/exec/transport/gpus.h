@@ -31,8 +31,7 @@ enum class NcclReach : std::uint8_t {
 NcclReach wanted_reach(const char* word, bool has_nccl);
 /// The least that any rank says. All ranks call it.
 NcclReach agree_on(ranks::World& world, NcclReach mine);
-/// The variables by which NCCL takes each rank for a host of its own, with values for those that are not set; for before it is
-/// used.
+/// Environment variables that make NCCL treat each rank as a host. Those that are not set are to be set before NCCL's first call.
 std::vector<std::pair<std::string, std::string>> host_variables(const ranks::World& world);
 
 /// By meeting.

@@ -253,7 +253,9 @@ std::string_view verdict(const Both& both) {
   if (shares_cores(both) || !std::isfinite(ratio.high)) {
     return "";
   }
-  return ratio.high < 1 + tolerated ? ", which is acceptable" : ratio.low < 1 + tolerated ? ", undecided" : "";
+  return ratio.high < 1 + tolerated  ? ", which is acceptable"
+         : ratio.low < 1 + tolerated ? ", too noisy to say whether that is acceptable"
+                                     : ", which is not acceptable";
 }
 
 std::string acceptable(const std::vector<Record>& rows) {
