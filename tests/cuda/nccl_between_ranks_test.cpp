@@ -1,5 +1,3 @@
-#include "baton/cuda/nccl.h"
-
 #include <cuda_runtime_api.h>
 
 #include <array>
@@ -9,6 +7,7 @@
 #include <thread>
 
 #include "baton/cuda/cuda.h"
+#include "baton/cuda/nccl.h"
 #include "baton/cuda/status.h"
 #include "baton/exec/transport/gpus.h"
 #include "cuda/typed_array.h"
