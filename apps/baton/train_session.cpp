@@ -292,14 +292,15 @@ void TrainSession::print_notes() const {
   if (const std::string shared = run_.job().oversubscription(); !shared.empty()) {
     note(shared);
   }
-  if (to_stdout_ && run_.emulated()) {
+  if (to_stdout_ && run_.emulated() && run_.arithmetic() == "portable") {
+    note("bf16 is computed by a model of AMX's tiles: its results have the bits of AMX, and its times say nothing");
+  } else if (to_stdout_ && run_.emulated()) {
     note(
         fmt::format("{} is emulated: float32 kernels run and their operands and results are rounded, so the times are not those "
                     "of 16-bit hardware",
                     strategy::to_text(run_.job().request().step.precision)));
   }
-  if (to_stdout_ && !run_.emulated() && run_.job().backend().name() == "cpu" &&
-      run_.job().request().step.precision == strategy::Precision::bf16) {
+  if (to_stdout_ && run_.arithmetic() == "amx") {
     note(
         "bf16 runs on AMX: linear layers multiply in bf16 and sum in float32; other operations run in float32 and round their "
         "results");

@@ -144,7 +144,9 @@ class WrappedBackend final : public exec::HostBackend {
   plan::Target target() const override {
     plan::Target target = inner_->target();
     target.gradient_with_sgd = target.gradient_with_sgd || steps_fused;
-    target.narrow_gradient_with_sgd = target.narrow_gradient_with_sgd || steps_fused;
+    if (steps_fused) {
+      target.narrow_gradient_with_sgd = {DType::bf16, DType::f16};
+    }
     return target;
   }
   std::vector<exec::MemoryLayout> layouts() const override { return inner_->layouts(); }

@@ -113,7 +113,7 @@ class CudaBackend final : public exec::Backend {
   plan::Target target() const override {
     return {.joined = op::joint_ops(),
             .gradient_with_sgd = true,
-            .narrow_gradient_with_sgd = true,
+            .narrow_gradient_with_sgd = {DType::bf16, DType::f16},
             .all_reduce_with_sgd = true,
             .adds = true,
             .copies = true,

@@ -30,8 +30,9 @@ class Backend {
   /// Whether it computes in this type. If not, it emulates the type by rounding: a run then shows the effect of the type on
   /// training, but not its speed.
   virtual bool is_native(DType type) const { return !is_narrow(type); }
-  /// What, besides the plan, decides the last bits of its results and differs between machines; ranks must agree on it.
-  virtual std::string arithmetic(const plan::Plan& /*plan*/) const { return {}; }
+  /// By what it computes in this type, if that decides the last bits and differs between machines; otherwise empty. Ranks must
+  /// agree on it.
+  virtual std::string arithmetic(DType /*type*/) const { return {}; }
   /// Whether it can run a Compute or an Update; `verify` asks before anything starts.
   virtual bool has_kernel(const plan::Plan& plan, const plan::Task& task) const = 0;
   /// Prepares a plan to run. The backend must outlive the engine.

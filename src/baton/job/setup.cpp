@@ -148,7 +148,10 @@ cluster::Cluster imagine(const JobSpec& spec) {
 }
 
 plan::Target imagined_target() {
-  return {.joined = op::joint_relus(), .gradient_with_sgd = true, .narrow_gradient_with_sgd = true, .all_reduce_with_sgd = true};
+  return {.joined = op::joint_relus(),
+          .gradient_with_sgd = true,
+          .narrow_gradient_with_sgd = {DType::bf16, DType::f16},
+          .all_reduce_with_sgd = true};
 }
 
 std::size_t fold_beyond(const JobSpec& spec) {

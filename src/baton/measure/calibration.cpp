@@ -169,14 +169,20 @@ std::string describe(const cluster::Machine& machine, const cluster::Cluster& cl
   return fmt::format("{}, {} core{}", machine.cpu, machine.cores.size(), machine.cores.size() == 1 ? "" : "s");
 }
 
+/// ", bf16 by amx", if processors differ in that.
+std::string unit_of(const exec::Backend& backend) {
+  const std::string unit = backend.arithmetic(DType::bf16);
+  return unit.empty() ? "" : fmt::format(", bf16 by {}", unit);
+}
+
 constexpr std::string_view table_ending = " at work";
 std::string table_name(std::size_t at_work) { return fmt::format("{}{}", at_work, table_ending); }
 
 }  // namespace
 
 Calibration::Calibration(const cluster::Machine& machine, const cluster::Cluster& cluster, const exec::Backend& backend)
-    : machine_(
-          fmt::format("{}, {} backend, baton {} by {}", describe(machine, cluster), backend.name(), BATON_VERSION, BATON_COMPILER)),
+    : machine_(fmt::format("{}, {} backend{}, baton {} by {}", describe(machine, cluster), backend.name(), unit_of(backend),
+                           BATON_VERSION, BATON_COMPILER)),
       cache_(on_gpus(cluster) ? gpu_cache : machine.cache) {
   if (const std::filesystem::path folder = calibration_folder(); !folder.empty()) {
     file_ = folder / fmt::format("calibration-{:016x}.json", Hash(machine_).value());

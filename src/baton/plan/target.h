@@ -14,13 +14,14 @@ namespace baton::plan {
 
 /// Which tasks the backend that will run the plan can fuse, and how it wants its parameters laid out.
 struct Target {
-  std::vector<op::Op> joined = {};        // ops that do the work of two (op::joined)
-  bool gradient_with_sgd = false;         // gradients of parameters and the plain SGD step that follows (op::with_sgd)
-  bool narrow_gradient_with_sgd = false;  // the same if operands have 16 bits and parameters have 32
-  bool all_reduce_with_sgd = false;       // the sum of gradients and the plain SGD step that follows
-  bool adds = false;                      // gradients and the terms that are added to them (op::adding)
-  bool copies = false;  // tasks also write 16-bit copies of their float32 results (op::with_copies, Update::copies)
-  bool loads = false;   // it has tasks that load the next step's rows while a step runs
+  std::vector<op::Op> joined = {};  // ops that do the work of two (op::joined)
+  bool gradient_with_sgd = false;   // gradients of parameters and the plain SGD step that follows (op::with_sgd)
+  std::vector<DType> narrow_gradient_with_sgd =
+      {};                            // the same if parameters have 32 bits and operands have one of these types of 16
+  bool all_reduce_with_sgd = false;  // the sum of gradients and the plain SGD step that follows
+  bool adds = false;                 // gradients and the terms that are added to them (op::adding)
+  bool copies = false;               // tasks also write 16-bit copies of their float32 results (op::with_copies, Update::copies)
+  bool loads = false;                // it has tasks that load the next step's rows while a step runs
   /// Workspace that a task needs on a device of this many cores; none if this is empty.
   std::function<Bytes(std::span<const Buffer> buffers, const Task& task, std::size_t cores)> workspace = {};
   /// The name of the memory layout in which a task wants one of its operands, a parameter or the gradient of one; an empty name if

@@ -243,20 +243,22 @@ bool is_only_reader(const Draft& draft, const Uses& uses, const Task& writer, st
 
 /// Gradients → sgd becomes one op that takes the step, where nothing else wants the gradients and nothing reads the parameters
 /// between the two.
-void fuse_sgd(Draft& draft, bool narrow) {
+void fuse_sgd(Draft& draft, const std::vector<DType>& narrow) {
   const Uses uses(draft);
+  const auto mixes = [&](DType operands) { return std::find(narrow.begin(), narrow.end(), operands) != narrow.end(); };
   std::vector<bool> gone(draft.tasks.size(), false);
   for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
     Task& task = draft.tasks[i];
     const op::Op* gradient = op_of(task);
     const std::size_t* reader = gradient == nullptr ? nullptr : uses.only_reader(draft, task.writes[0]);
-    const op::Sgd* sgd = reader == nullptr ? nullptr : plain_sgd(draft, draft.tasks[*reader], narrow);
+    const op::Sgd* sgd = reader == nullptr ? nullptr : plain_sgd(draft, draft.tasks[*reader], mixes(draft[task.reads[0]].dtype));
     const std::optional<op::Op> step = sgd == nullptr ? std::nullopt : op::with_sgd(*gradient, sgd->rate);
     if (!step || !is_only_reader(draft, uses, task, *reader)) {
       continue;
     }
     const Task& update = draft.tasks[*reader];
-    if (update.writes.size() != task.writes.size() || (!narrow && draft[task.reads[0]].dtype != draft[update.writes[0]].dtype)) {
+    if (update.writes.size() != task.writes.size() ||
+        (draft[task.reads[0]].dtype != draft[update.writes[0]].dtype && !mixes(draft[task.reads[0]].dtype))) {
       continue;
     }
     const bool read_between = std::any_of(update.writes.begin(), update.writes.end(), [&](BufferId id) {

@@ -22,6 +22,7 @@ namespace key = job::key;
 namespace {
 
 constexpr double allowed_across_devices = 1e-4;
+constexpr double allowed_across_units = 0x1p-8;  // one rounding to bf16
 
 std::int64_t whole_number(const Json& result, const char* key) {
   if (!result.contains(key) || !result[key].is_number_integer()) {
@@ -153,6 +154,12 @@ Recomputed recompute(const Json& result, const cluster::Machine& machine,
         fmt::format("interrupted after {} of {} steps, so that nothing is verified", run.losses().size(), claimed.size()));
   }
   require_the_same_job(result, run);
+  const std::string unit = run.arithmetic();
+  if (const std::string theirs = result.value(key::arithmetic.name, unit); compared.allowed == 0 && theirs != unit) {
+    compared.why_allowed = fmt::format("it was computed by {}, and here {} is computed by {}", theirs,
+                                       strategy::to_text(run.job().request().step.precision), unit);
+    compared.allowed = allowed_across_units;
+  }
   for (std::size_t s = 0; s < claimed.size(); ++s) {
     const double ours = run.losses()[s];
     if (same_bits(claimed[s], ours)) {

@@ -22,8 +22,9 @@ struct Recomputed {
 };
 
 /// Repeats the training of a result of `train --json`, with its seed, its steps and its settings. Results of CPUs must have the
-/// same bits; so must those of a GPU if this machine has one of its kind, and otherwise they may differ by 1e-4. A usage
-/// error says what the result lacks, or why it cannot be repeated. `go_on` gets the number of steps done; false: stop.
+/// same bits; so must those of a GPU if this machine has one of its kind, and otherwise they may differ by 1e-4. bf16 on CPUs may
+/// differ by 2^-8 if only one of the two has AMX. A usage error says what the result lacks, or why it cannot be repeated. `go_on`
+/// gets the number of steps done; false: stop.
 Recomputed recompute(const job::Json& result, const cluster::Machine& machine,
                      const std::function<bool(std::int64_t done, std::int64_t of)>& go_on = {});
 

@@ -199,6 +199,10 @@ bool Training::emulated() const {
   return !job_->imagined() && !job_->backend().is_native(strategy::dtype_of(job_->request().step.precision));
 }
 
+std::string Training::arithmetic() const {
+  return job_->imagined() ? "" : job_->backend().arithmetic(strategy::dtype_of(job_->request().step.precision));
+}
+
 std::optional<op::ScaleState> Training::read_scaler() const {
   for (std::size_t b = 0; b < plan_->buffers().size() && !simulated(); ++b) {
     if (std::holds_alternative<plan::LossScaler>(plan_->buffers()[b].content)) {

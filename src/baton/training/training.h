@@ -93,6 +93,8 @@ class Training {
   const std::vector<exec::RoundingTally>& roundings() const { return roundings_; }
   /// Whether its 16-bit format is emulated by rounding.
   bool emulated() const;
+  /// By what its type is computed, if machines differ in that; otherwise empty.
+  std::string arithmetic() const;
   /// The current state of the loss scaler; nullopt if the loss is not scaled.
   std::optional<op::ScaleState> scaler() const { return scaler_; }
   /// What the drivers of its GPUs said during the last run.

@@ -66,9 +66,13 @@ Json gpu_name(const Job& job) {
 Record scale_record(const Training& run) {
   const exec::Rounding rounding = exec::sum(run.roundings());
   const std::optional<op::ScaleState> scale = run.scaler();
-  return {key::emulated(run.emulated()), key::underflows(rounding.underflows), key::overflows(rounding.overflows),
-          key::skipped_steps(scale ? static_cast<std::int64_t>(scale->skipped_steps) : 0),
-          key::final_scale(scale ? std::optional(scale->scale) : std::nullopt)};
+  Record record{key::emulated(run.emulated()), key::underflows(rounding.underflows), key::overflows(rounding.overflows),
+                key::skipped_steps(scale ? static_cast<std::int64_t>(scale->skipped_steps) : 0),
+                key::final_scale(scale ? std::optional(scale->scale) : std::nullopt)};
+  if (const std::string unit = run.arithmetic(); !unit.empty()) {
+    record.set(key::arithmetic, unit);
+  }
+  return record;
 }
 
 /// What their drivers said.

@@ -76,7 +76,7 @@ TEST(Copies, LeaveTheSameBitsAsCastsInEachStep) {
 
 TEST(Copies, LeaveTheSameBitsWhereTheGradientTakesTheStep) {
   const strategy::Step step{.precision = strategy::Precision::bf16};
-  plan::Target target{.gradient_with_sgd = true, .narrow_gradient_with_sgd = true};
+  plan::Target target{.gradient_with_sgd = true, .narrow_gradient_with_sgd = {DType::bf16, DType::f16}};
   const Left casts = trained("mlp:7-12-9-5", "single", step, target);
   target.copies = true;
   const Left kept = trained("mlp:7-12-9-5", "single", step, target);

@@ -230,9 +230,9 @@ TEST(Phrases, WhatWasTrainedListsWhatDiffers) {
 }
 
 TEST(FewInstancesFinding, CountsPointsThatFurtherInstancesWouldHelp) {
-  const Record enough{{{"time_per_step_ns", 5}, {"instances", 5}}};
-  const Record one{{{"time_per_step_ns", 5}, {"instances", 1}, {"stopped", "not finished"}}};
-  const Record once{{{"time_per_step_ns", 5}, {"instances", 1}, {"stopped", "once"}}};
+  const Record enough(Json{{"time_per_step_ns", 5}, {"instances", 5}});
+  const Record one(Json{{"time_per_step_ns", 5}, {"instances", 1}, {"stopped", "not finished"}});
+  const Record once(Json{{"time_per_step_ns", 5}, {"instances", 1}, {"stopped", "once"}});
   EXPECT_EQ(few_instances_finding({enough, once}), "") << "some are measured once by design";
   const std::string said = few_instances_finding({enough, one, once});
   EXPECT_NE(said.find("1 of 2 points was measured in fewer than"), std::string::npos) << said;

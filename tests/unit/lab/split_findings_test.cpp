@@ -669,7 +669,13 @@ TEST(Precision, EmulatedTimesAreSaidToBeNoTimesOfHardware) {
   const auto times = [](bool emulated) {
     return findings("precision", {plain_row(), narrow_row("bf16", {9, 9}, {{"emulated", emulated}})});
   };
-  EXPECT_TRUE(says(times(true), "(2.50 in bf16 times fp32's) are those of that extra work and say nothing about hardware"));
+  EXPECT_TRUE(says(times(true), "Emulated here, with these multiples of fp32's time: 2.50 in bf16. float32 kernels run"));
+  EXPECT_TRUE(silent_on(times(true), "A step takes"));
+  const std::string mixed = findings("precision", {plain_row(), narrow_row("bf16", {9, 9}, {{"emulated", false}}),
+                                                   narrow_row("fp16", {9, 9}, {{"emulated", true}})});
+  EXPECT_TRUE(says(
+      mixed,
+      "the others take these multiples of it: 2.50 in bf16. Emulated here, with these multiples of fp32's time: 2.50 in fp16."));
   EXPECT_TRUE(says(times(false), "A step takes 2.00 ms in fp32; the others take these multiples of it: 2.50 in bf16."));
   EXPECT_TRUE(silent_on(times(false), "emulated"));
   EXPECT_EQ(derived("precision", {narrow_row("bf16", {9})})[0]["computed"], "emulated");

@@ -153,7 +153,9 @@ class Drawing {
       target.joined = op::joint_ops();
     }
     target.gradient_with_sgd = one_in(2);
-    target.narrow_gradient_with_sgd = one_in(3);
+    if (one_in(3)) {
+      target.narrow_gradient_with_sgd = {DType::bf16, DType::f16};
+    }
     target.all_reduce_with_sgd = one_in(2);
     target.adds = one_in(2);
     target.copies = one_in(2);

@@ -95,7 +95,11 @@ const std::vector<Case>& cases() {
     const std::vector<plan::Target> targets{
         {},
         {.joined = op::joint_ops(), .gradient_with_sgd = true, .all_reduce_with_sgd = true, .layout = baton::test::tiled_weights},
-        {.joined = op::joint_ops(), .gradient_with_sgd = true, .narrow_gradient_with_sgd = true, .adds = true, .copies = true}};
+        {.joined = op::joint_ops(),
+         .gradient_with_sgd = true,
+         .narrow_gradient_with_sgd = {DType::bf16, DType::f16},
+         .adds = true,
+         .copies = true}};
     std::size_t turn = 0;
     for (const std::string name :
          {"mlp:4-6-4-6-4", "mlp:3-5-4-7-2", "residual:dim=4,hidden=6,depth=4", "residual:dim=4,depth=4,sequence=4",

@@ -18,8 +18,11 @@ using plan::Plan;
 using plan::Task;
 
 const plan::Target copies{.copies = true};
-const plan::Target fuses{
-    .joined = op::joint_ops(), .gradient_with_sgd = true, .narrow_gradient_with_sgd = true, .adds = true, .copies = true};
+const plan::Target fuses{.joined = op::joint_ops(),
+                         .gradient_with_sgd = true,
+                         .narrow_gradient_with_sgd = {DType::bf16, DType::f16},
+                         .adds = true,
+                         .copies = true};
 
 Plan compiled(const std::string& model_text, const std::string& strategy, std::size_t count, Step step, plan::Target target,
               Layout layout = {}) {

@@ -338,7 +338,7 @@ TEST(Fuse, JoinsA16BitGradientWithItsStepOnlyForATargetThatDoesSo) {
       narrow_values(add_updates(replicas(1), op::Sgd{.rate = 0.5}), Step{.precision = Precision::bf16}), DType::bf16);
   EXPECT_FALSE(places(fuse(before, all).tasks, "sgd").empty());
   plan::Target mixed = all;
-  mixed.narrow_gradient_with_sgd = true;
+  mixed.narrow_gradient_with_sgd = {DType::bf16, DType::f16};
   const Draft after = fuse(before, mixed);
   EXPECT_TRUE(places(after.tasks, "sgd").empty());
   for (const std::size_t i : places(after.tasks, "linear_backward_weight")) {

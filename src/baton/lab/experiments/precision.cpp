@@ -167,19 +167,27 @@ std::string on_memory(const Record& plain, const Record& narrow) {
 }
 
 std::string on_time(const Record& plain, const std::vector<Record>& narrow) {
-  std::string list;
-  bool emulated = false;
-  for (const Record& row : narrow) {
-    emulated = emulated || row.value(key::emulated, false);
-    list += fmt::format("{}{:.2f} in {}", list.empty() ? "" : ", ",
-                        number(row, key::time_per_step_ns) / number(plain, key::time_per_step_ns), text(row, key::precision));
-  }
-  return emulated
-             ? fmt::format(
-                   "16-bit formats are emulated here: float32 kernels run, and operands and results are rounded. Their times "
-                   "({} times fp32's) are those of that extra work and say nothing about hardware that computes in 16 bits.",
-                   list)
-             : fmt::format("A step takes {} in fp32; the others take these multiples of it: {}.", to_text(time_of(plain)), list);
+  const auto multiples = [&](bool emulated) {
+    std::string list;
+    for (const Record& row : narrow) {
+      if (row.value(key::emulated, false) == emulated) {
+        list += fmt::format("{}{:.2f} in {}", list.empty() ? "" : ", ",
+                            number(row, key::time_per_step_ns) / number(plain, key::time_per_step_ns), text(row, key::precision));
+      }
+    }
+    return list;
+  };
+  const std::string native = multiples(false);
+  const std::string emulated = multiples(true);
+  return (native.empty() ? ""
+                         : fmt::format("A step takes {} in fp32; the others take these multiples of it: {}.",
+                                       to_text(time_of(plain)), native)) +
+         (native.empty() || emulated.empty() ? "" : " ") +
+         (emulated.empty() ? ""
+                           : fmt::format("Emulated here are those whose steps take these multiples of fp32's: {}. float32 kernels "
+                                         "run, and operands and results are "
+                                         "rounded, so these times say nothing about hardware that computes in 16 bits.",
+                                         emulated));
 }
 
 std::vector<std::string> find(const std::vector<Record>& rows) {
@@ -216,20 +224,21 @@ std::vector<std::string> find(const std::vector<Record>& rows) {
 
 std::string how_many_types(const std::vector<Record>& rows) {
   std::vector<std::string> tried;
+  std::vector<std::string> emulated;
   for (const Record& row : rows) {
     const std::string name = text(row, key::precision).substr(0, text(row, key::precision).find(' '));
     if (name != "fp32" && std::find(tried.begin(), tried.end(), name) == tried.end()) {
       tried.push_back(name);
+      if (row.value(key::emulated, false)) {
+        emulated.push_back(name);
+      }
     }
   }
   return fmt::format(
       "Three on GPUs since Ampere: operands in FP16, BF16 (16 bits each) or TF32 (19 bits), all summed in FP32; Volta and Turing "
-      "have FP16 "
-      "only, and Hopper adds FP8 as a fourth. Measured here beside fp32: {}{}.",
+      "have FP16 only, and Hopper adds FP8 as a fourth. Measured here beside fp32: {}{}.",
       tried.empty() ? "none" : listing(tried),
-      std::any_of(rows.begin(), rows.end(), [](const Record& row) { return row.value(key::emulated, false); })
-          ? ", emulated on a CPU, so that losses are right and times say nothing"
-          : "");
+      emulated.empty() ? "" : fmt::format("; {} emulated on a CPU, so losses are right and times say nothing", listing(emulated)));
 }
 
 std::string roles(const std::vector<Record>& rows) {
@@ -261,7 +270,7 @@ Experiment precision() {
           .title = "Number formats",
           .task =
               "fp32, tf32, bf16 and fp16 with and without loss scaling, on a model so deep that gradients of its first blocks are "
-              "tiny. On a CPU the 16-bit formats are emulated, but for bf16 on CPUs with AMX: emulated times say nothing about "
+              "tiny. On a CPU the 16-bit formats are emulated, except bf16 if it has AMX: emulated times say nothing about "
               "16-bit hardware.",
           .questions = {{"csye-hw4/1/Q12", "How many types of mixed-precision calculation does the GPU provide?", how_many_types},
                         {"csye-hw4/1/Q13", "What are the roles of GradScaler and autocast?", roles}},

@@ -84,7 +84,7 @@ std::string_view to_text(TileUnit unit) {
     case TileUnit::none:
       break;
   }
-  return "none";
+  return "emulation";
 }
 
 }  // namespace baton::exec::cpu

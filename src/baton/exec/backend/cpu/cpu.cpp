@@ -711,7 +711,7 @@ class CpuBackend final : public HostBackend {
   plan::Target target() const override {
     return {.joined = op::joint_relus(),
             .gradient_with_sgd = true,
-            .narrow_gradient_with_sgd = unit_ != TileUnit::none,
+            .narrow_gradient_with_sgd = unit_ == TileUnit::none ? std::vector<DType>() : std::vector{DType::bf16},
             .all_reduce_with_sgd = true,
             .loads = true,
             .workspace = [unit = unit_](std::span<const plan::Buffer> buffers, const Task& task,
@@ -721,10 +721,8 @@ class CpuBackend final : public HostBackend {
   }
   std::vector<MemoryLayout> layouts() const override { return cpu::tiled_layouts(); }
   bool is_native(DType type) const override { return !is_narrow(type) || (type == DType::bf16 && unit_ == TileUnit::amx); }
-  std::string arithmetic(const Plan& plan) const override {
-    const bool has_bf16 = std::any_of(plan.buffers().begin(), plan.buffers().end(),
-                                      [](const plan::Buffer& buffer) { return buffer.dtype == DType::bf16; });
-    return has_bf16 ? std::string(cpu::to_text(unit_)) : std::string();
+  std::string arithmetic(DType type) const override {
+    return type == DType::bf16 ? std::string(cpu::to_text(unit_)) : std::string();
   }
   bool has_kernel(const Plan& plan, const Task& task) const override {
     const auto* compute = std::get_if<plan::Compute>(&task.action);
@@ -741,8 +739,9 @@ class CpuBackend final : public HostBackend {
         !cpu::multiplies_in_tiles(unit_, plan.buffers(), task)) {
       return false;
     }
-    if (plan::copy_count(task) > 0 ||
-        (compute != nullptr && (op::signature(compute->op).adds || compute->op == op::Op(op::LinearBackwardInput{.gelu = true})))) {
+    const auto* input_gradient = compute == nullptr ? nullptr : std::get_if<op::LinearBackwardInput>(&compute->op);
+    if (plan::copy_count(task) > 0 || (compute != nullptr && op::signature(compute->op).adds) ||
+        (input_gradient != nullptr && input_gradient->gelu)) {
       return false;
     }
     // Weights of 16 bits would lose most steps to rounding: an update writes float32.

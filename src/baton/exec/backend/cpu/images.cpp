@@ -158,7 +158,7 @@ namespace {
 /// of equal ones the first.
 template <typename Number, typename Offset>
 void take_larger(Number& value, Offset& offset, Number one, Offset where) {
-  const auto larger = (one > value) | (one != one);
+  const auto larger = (one > value) | (one != one);  // NOLINT(misc-redundant-expression): a NaN
   value = larger ? one : value;
   offset = larger ? where : offset;
 }

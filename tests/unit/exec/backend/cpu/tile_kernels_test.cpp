@@ -123,8 +123,8 @@ TEST(CpuTileKernels, TheEnvironmentMayTurnThemOffOrAskForTheModel) {
 
 TEST(CpuTileKernels, RanksMustAgreeOnTheUnitIfTheStepIsInBf16) {
   const auto backend = make_backend(TileUnit::portable);
-  EXPECT_EQ(backend->arithmetic(compile(mlp, devices(1), *backend, strategy::Precision::bf16)), "portable");
-  EXPECT_EQ(backend->arithmetic(compile(mlp, devices(1), *backend, strategy::Precision::fp32)), "");
+  EXPECT_EQ(backend->arithmetic(DType::bf16), "portable");
+  EXPECT_EQ(backend->arithmetic(DType::f32), "");
 }
 
 }  // namespace
