@@ -183,11 +183,12 @@ std::string on_time(const Record& plain, const std::vector<Record>& narrow) {
                          : fmt::format("A step takes {} in fp32; the others take these multiples of it: {}.",
                                        to_text(time_of(plain)), native)) +
          (native.empty() || emulated.empty() ? "" : " ") +
-         (emulated.empty() ? ""
-                           : fmt::format("Emulated here are those whose steps take these multiples of fp32's: {}. float32 kernels "
-                                         "run, and operands and results are "
-                                         "rounded, so these times say nothing about hardware that computes in 16 bits.",
-                                         emulated));
+         (emulated.empty()
+              ? ""
+              : fmt::format(
+                    "Emulated here, with these multiples of fp32's time: {}. float32 kernels run, and operands and results are "
+                    "rounded, so these times say nothing about hardware that computes in 16 bits.",
+                    emulated));
 }
 
 std::vector<std::string> find(const std::vector<Record>& rows) {
