@@ -119,6 +119,19 @@ TEST_P(MixedPrecision, BackendsStayNearerToEachOtherThanToFloat32) {
       close(expected, train(mixed(precision, strategy, backend, 2)), {.loss = 0.02 * unit, .typical = 0.2 * unit, .worst = unit}));
 }
 
+TEST_P(MixedPrecision, CopiesOfWeightsThatLiveOnLeaveTheBitsOfCasts) {
+  const auto& [precision, strategy, backend] = GetParam();
+  if (backend != "reference") {
+    return;
+  }
+  for (const std::size_t devices : {2, 3}) {
+    auto keeps = std::make_unique<WrappedBackend>("reference", [](const plan::Task&, std::int64_t) {});
+    keeps->copies_kept = true;
+    const Case one = mixed(precision, strategy, backend, devices);
+    EXPECT_TRUE(same_bits(train(one), train(one, 10, {}, std::move(keeps)))) << to_text(one);
+  }
+}
+
 TEST_P(MixedPrecision, RoundsSomething) {
   const auto& [precision, strategy, backend] = GetParam();
   Case one = mixed(precision, strategy, backend, 2);
@@ -161,7 +174,8 @@ TEST_P(MixedPrecision, ParametersThatLiveOnAreFloat32AndEverythingElseButTheLoss
   const Training training(mixed(precision, strategy, backend, 2, op::Adam{}));
   for (const plan::Buffer& buffer : training.plan().buffers()) {
     const bool of_scaler = buffer.label == "loss scale" || buffer.label == "gradients that are not finite";
-    const bool wide = buffer.persistent && (buffer.role == plan::Role::parameter || buffer.role == plan::Role::optimizer_state);
+    const bool wide = buffer.persistent && !plan::is_kept_copy(buffer) &&
+                      (buffer.role == plan::Role::parameter || buffer.role == plan::Role::optimizer_state);
     EXPECT_EQ(is_narrow(buffer.dtype), !wide && buffer.role != plan::Role::loss && !of_scaler) << buffer.label;
   }
 }

@@ -198,7 +198,7 @@ std::map<std::string, std::vector<BufferId>> Training::parameter_buffers() const
   std::map<std::string, std::vector<BufferId>> found;
   for (std::size_t b = 0; b < plan_->buffers().size(); ++b) {
     const plan::Buffer& buffer = plan_->buffers()[b];
-    if (buffer.role == plan::Role::parameter && buffer.persistent) {
+    if (buffer.role == plan::Role::parameter && buffer.persistent && !plan::is_kept_copy(buffer)) {
       found[std::get<plan::ParameterPart>(buffer.content).name].push_back(BufferId(b));
     }
   }

@@ -147,6 +147,8 @@ class WrappedBackend final : public exec::HostBackend {
     if (steps_fused) {
       target.narrow_gradient_with_sgd = {DType::bf16, DType::f16};
     }
+    target.copies = target.copies || copies_kept;
+    target.adds = target.adds || copies_kept;
     return target;
   }
   std::vector<exec::MemoryLayout> layouts() const override { return inner_->layouts(); }
@@ -155,6 +157,7 @@ class WrappedBackend final : public exec::HostBackend {
   std::unique_ptr<exec::Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& addresses,
                                         int team) const override;
 
+  bool copies_kept = false;  // 16-bit copies of weights live on, and gradients are added by the kernels that make them, as on GPUs
   bool steps_fused = false;  // the SGD step comes with the gradient of the weights, of 16-bit operands too
 
  private:
