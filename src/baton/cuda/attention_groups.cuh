@@ -43,9 +43,9 @@ inline __device__ void settle(Sums& s) {
   }
 }
 
-/// Keeps the assembler from moving the next wait to before what the value is made of: it moves waits as far up as nothing forbids,
-/// and the work that was to be done meanwhile behind them, but it leaves them behind a store. The value is never negative, so
-/// nothing is stored.
+/// Keeps the assembler from moving the next wait to before the value is computed. It moves waits as early as it may, so that work
+/// that was to be done during a wait comes after it, but it moves none to before a store. The value is never negative, so nothing
+/// is stored.
 inline __device__ void finish_first(int value) {
   asm volatile("{\n.reg .pred never;\nsetp.lt.s32 never, %0, 0;\n@never st.shared.s32 [%1], %0;\n}" ::"r"(value), "r"(0)
                : "memory");
@@ -192,8 +192,7 @@ struct Tensors {
   CUtensorMap result;  // of the backward alone
 };
 
-/// In which order blocks of rows are taken: so many heads at a time, and of these first all blocks of a number, then all of the
-/// next.
+/// In which order blocks of rows are taken: of some heads at a time first all blocks with one number, then all with the next.
 struct Order {
   int heads;
   int heads_at_once;

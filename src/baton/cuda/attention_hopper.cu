@@ -12,8 +12,8 @@ constexpr int threads = groups * group_threads;
 template <int Halves>
 struct Memory {
   static constexpr int stages = 4;
-  static constexpr int ahead =
-      2;  // tiles that are copied before they are needed; the slower group may be as many behind the faster
+  /// Tiles that are copied before they are needed. The slower group may be this number of tiles later than the faster one.
+  static constexpr int ahead = 2;
   static constexpr int own_bytes = Halves * half_own_bytes;
   static constexpr int tile_bytes = Halves * half_tile_bytes;
   static constexpr int barriers = 2 * stages + 1;
@@ -30,7 +30,7 @@ struct Memory {
   __device__ std::uint32_t queries_filled() const { return barrier(2 * stages); }
 };
 
-/// Sums keep their scale until a larger score has come that is so many powers of two larger.
+/// Sums keep their scale until a score is larger by this number of powers of two.
 constexpr float tolerated_growth = 8;
 
 /// One block per tile of queries of a head; of the heads that are taken at once, the tiles with the most keys first.

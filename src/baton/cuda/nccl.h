@@ -41,7 +41,7 @@ class Communicator {
   /// Throws a failure if the library has noticed an error meanwhile.
   virtual void require_health() const = 0;
   /// Aborts pending operations, which wait for members that will not arrive. In one group for all communicators of a process: an
-  /// operation may stand in a stream behind one of another communicator.
+  /// operation in a stream may wait for an earlier one of another communicator.
   virtual void abort() noexcept = 0;
 };
 

@@ -43,7 +43,7 @@ __device__ void take_registers() {
 }
 
 /// Barriers in shared memory. A phase ends when `arrivals` threads have arrived and all bytes that were announced have been copied;
-/// who waits names the parity of the phase, which is 0 at first.
+/// a thread that waits names the parity of the phase, which is 0 at first.
 constexpr int barrier_bytes = 8;
 inline __device__ void create_barrier(std::uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");

@@ -667,7 +667,8 @@ TEST(DpVsDdp, TheAnswerIsShortHoweverNoisyBothNumbersOfDevicesAre) {
     rows.push_back(row);
   }
   const std::string said = answer("dp-vs-ddp", "hw1/4/Q3", on_cores(2, noisy(rows, 3)));
-  EXPECT_TRUE(says(said, " with 99 % confidence), too noisy to say whether that is acceptable; on 4 devices 2.24 times, within the noise ("));
+  EXPECT_TRUE(says(
+      said, " with 99 % confidence), too noisy to say whether that is acceptable; on 4 devices 2.24 times, within the noise ("));
   std::istringstream words(said);
   EXPECT_LE(std::distance(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>()), 90) << said;
 }

@@ -228,7 +228,7 @@ class Judge {
         const Buffer& parameter = buffer(task.writes[p]);
         const Buffer& copy = buffer(task.writes[task.writes.size() - n + p]);
         if (parameter.dtype != DType::f32 || !is_narrow(copy.dtype) || copy.shape != parameter.shape ||
-            copy.layout != parameter.layout) {
+            copy.dtype != buffer(task.writes[task.writes.size() - n]).dtype || copy.layout != parameter.layout) {
           return false;
         }
       }

@@ -26,8 +26,8 @@ enum class NcclReach : std::uint8_t {
                // different hosts
 };
 
-/// What the value of BATON_CUDA_RANKS asks for (null: it is not set), if there is NCCL or not; a usage error if it is none of those
-/// known, or asks for NCCL where there is none.
+/// What the value of BATON_CUDA_RANKS asks for (null: it is not set), if there is NCCL or not. A usage error if the value is
+/// unknown, or asks for NCCL and there is none.
 NcclReach wanted_reach(const char* word, bool has_nccl);
 /// The least that any rank says. All ranks call it.
 NcclReach agree_on(ranks::World& world, NcclReach mine);
