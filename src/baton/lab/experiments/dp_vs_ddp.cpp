@@ -254,7 +254,7 @@ std::string_view verdict(const Both& both) {
     return "";
   }
   return ratio.high < 1 + tolerated  ? ", which is acceptable"
-         : ratio.low < 1 + tolerated ? ", too noisy to say whether that is acceptable"
+         : ratio.low < 1 + tolerated ? ", so unclear"
                                      : ", which is not acceptable";
 }
 
