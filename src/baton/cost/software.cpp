@@ -189,7 +189,7 @@ Software software_by_name(std::string_view whole) {
   const std::string_view text = parts[0];
   if (parts.size() > 1) {
     Software changed = software_by_name(text);
-    const std::vector<std::string> changes{"fp8", "selective", "keep"};
+    const std::vector<std::string> changes{"fp8", "selective", "scores", "keep"};
     for (std::size_t i = 1; i < parts.size(); ++i) {
       switch (index_of_name(changes, parts[i], "change of a software profile")) {
         case 0:
@@ -197,6 +197,9 @@ Software software_by_name(std::string_view whole) {
           break;
         case 1:
           changed.recomputed_products = 0.5;
+          break;
+        case 2:
+          changed.scores_backward += changed.scores_forward;
           break;
         default:
           changed.recomputed_products = 0;

@@ -38,7 +38,7 @@ struct Reserves {
 ///   [job]          fields of a job that the program has unless the user says otherwise, as recompute = "full"
 ///   [host]         forward, backward, recompute: time to issue one op of the model; micro_batch, collective, message, update;
 ///                  waits = true if a stage waits until a message that it sends has been received; streams = true if each
-///                  process group communicates on a stream of its own
+///                  process group communicates on a stream of its own, so that with both receives are posted ahead
 ///   [kernels]      products, unaligned, attention_forward, attention_backward, attention_half;
 ///                  [kernels.A100] and so on for a device by name
 ///   [memory]       elementwise, norms, norm_gradients (passes per pass of the plan), loss (bytes per score), update (passes)
@@ -99,7 +99,8 @@ const std::vector<Software>& software_profiles();
 /// The files of profiles/ as they were when this was built: name and text.
 std::vector<std::pair<std::string_view, std::string_view>> software_texts();
 /// NAME, or a file, which has a slash or ends in .toml; empty: Baton itself. It may be followed by +fp8 (products have 8-bit
-/// operands), +selective (half of the forward's products are computed twice) and +keep (none is). A usage error lists the names.
+/// operands), +selective (half of the forward's products are computed twice), +keep (none is) and +scores (an attention that keeps
+/// its scores in memory makes them again in the backward). A usage error lists the names.
 Software software_by_name(std::string_view text);
 
 }  // namespace baton::cost

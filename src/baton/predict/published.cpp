@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 
+#include "baton/base/divide.h"
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
@@ -330,14 +331,21 @@ double seconds_per_step(const Reader& row, double batch, double sequence, double
   throw usage_error("no column says how long a step takes, or how many tokens, samples or images per second there are");
 }
 
-/// How many layers each stage has, as blocks: an embedding before the first, scores after the last.
+/// How many blocks each stage has: an embedding before the first layer, scores after the last, two per layer. If the stages do not
+/// divide the layers, the embedding and the scores count as a layer each, as in Llama 3's and torchtitan's pipelines.
 std::vector<std::int64_t> split_of(std::int64_t layers, std::int64_t stages) {
-  if (layers % stages != 0) {
-    throw usage_error("{} layers cannot be divided evenly over {} stages", layers, stages);
+  const bool even = layers % stages == 0;
+  const std::int64_t units = even ? layers : layers + 2;
+  if (units < stages) {
+    throw usage_error("{} layers are too few for {} stages", layers, stages);
   }
   std::vector<std::int64_t> blocks;
   for (std::int64_t s = 0; s < stages; ++s) {
-    blocks.push_back(2 * layers / stages + (s == 0 ? 1 : 0) + (s + 1 == stages ? 1 : 0));
+    const bool first = s == 0;
+    const bool last = s + 1 == stages;
+    const std::int64_t alone = (first ? 1 : 0) + (last ? 1 : 0);  // the embedding, the scores
+    const std::int64_t own = 2 * divide(units, stages, s, Remainder::first).size();
+    blocks.push_back(even ? own + alone : own - alone);
   }
   return blocks;
 }
@@ -412,6 +420,11 @@ void refuse_unknown_axes(const Reader& row) {
   if (const std::string offload = canonical(row.text({"activation_cpuoffload"})); offload == "true") {
     throw usage_error("it keeps activations in the memory of the host, which Baton's plans do not");
   }
+}
+
+bool is_yes(std::string_view cell) {
+  const std::string word = canonical(cell);
+  return word == "yes" || word == "true" || word == "on" || word == "1";
 }
 
 bool is_full(const std::string& recompute) { return recompute.starts_with("full") || recompute == "true" || recompute == "yes"; }
@@ -492,13 +505,18 @@ void read_training(const Reader& row, const PublishedDefaults& defaults, Publish
   if (!recompute.starts_with("selective") && contains(spec.software, "torchtitan")) {
     spec.software += "+keep";  // what it computes twice is said by `recompute` alone
   }
-  if (tp > 1 && contains(spec.software, "torchtitan")) {
-    spec.sp = true;  // parallelize_llama.py: norms are SequenceParallel wherever tensors are divided
+  if (tp > 1 && (contains(spec.software, "torchtitan") || is_yes(row.text({"sp", "sequence_parallel"})))) {
+    spec.sp = true;  // torchtitan's parallelize_llama.py: norms are SequenceParallel wherever tensors are divided
+  }
+  if (recompute.starts_with("selective") && software.scores_forward > 0) {
+    spec.software += "+scores";  // Megatron-LM: the attention of a layer, from its queries, keys and values on
   }
   spec.software += fp8 ? "+fp8" : "";
   if (pp > 1) {
     const std::string schedule = canonical(row.text({"schedule", "pipeline_schedule"}));
-    const std::int64_t chunks = row.count({"vp", "virtual_pipeline", "chunks", "vpp"}, schedule.starts_with("interleaved") ? 2 : 1);
+    const std::int64_t chunks = row.count(
+        {"chunks", "vp", "vpp", "virtual_pipeline", "virtual_stages", "interleave", "chunks_per_stage"},
+        schedule.starts_with("interleaved") ? 2 : 1);
     spec.schedule = chunks > 1 ? "interleaved" : schedule.empty() ? "1f1b" : schedule;
     spec.chunks = chunks > 1 ? std::optional(chunks) : std::nullopt;
     spec.split = split_of(layers, pp * chunks);

@@ -146,7 +146,7 @@ class Simulator::Walk {
       find_cells();
     }
     // Lanes that share a device's engine have one task at a time.
-    streams_apart_ = cells_.empty() && engines_.empty() && cost.streams_apart();
+    streams_apart_ = engines_.empty() && cost.streams_apart();
     issue(cost);
     connect(stands_for);
     meetings_.resize(plan.meeting_count());
@@ -181,6 +181,11 @@ class Simulator::Walk {
       }
       start_ready();
       throw_if_stop_requested();
+    }
+    if (ended_ != nodes_.size() && !cells_.empty()) {
+      throw usage_error(
+          "stages of this schedule would wait for one another for ever in a program that blocks while it sends and receives "
+          "('waits' of its profile): choose --schedule 1f1b or gpipe, or another --software");
     }
     check(ended_ == nodes_.size(), "{} of {} tasks wait for one another for ever", nodes_.size() - ended_, nodes_.size());
     step.duration = Nanoseconds(0);
@@ -297,8 +302,9 @@ class Simulator::Walk {
     }
   }
 
-  /// Where hosts wait for messages: a receive comes after the cell before the one that reads it, and that cell after it; a send is
-  /// over before the next cell begins. Lanes keep no order among messages.
+  /// If hosts wait for messages: a cell that reads a message comes after the receive, and a send is over before the next cell
+  /// begins. Without streams a receive is also posted only after the cell before the one that reads it. Lanes keep no order among
+  /// messages.
   template <typename Visit>
   void each_edge_of_messages(Visit visit) {
     std::vector<Number> reader(nodes_.size(), none);  // of a receive: the first cell that comes after it
@@ -325,7 +331,7 @@ class Simulator::Walk {
         if (const Number cell = reader[t]; cell != none) {
           cells_[cell].waits = true;
           visit(TaskId(t), TaskId(cells_[cell].first));
-          if (cells_[cell].before != none) {
+          if (cells_[cell].before != none && !streams_apart_) {
             visit(TaskId(cells_[cells_[cell].before].last), TaskId(t));
           }
         }

@@ -79,6 +79,35 @@ TEST(PublishedCases, DividedTensorsOfTorchtitanDivideTheSequenceToo) {
   EXPECT_FALSE(first_job(cases_of(columns + "llama3.1-8B,8,H100,8,1,2,8192,selective,FSDP+compile,4000\n").at(0)).sp);
 }
 
+TEST(PublishedCases, TheEmbeddingAndTheScoresCountAsLayersIfStagesDoNotDivideTheLayers) {
+  const std::string columns = "model,gpus,gpu,tp,pp,dp,global_batch,micro_batch,seq,chunks,iteration_s\n";
+  const auto split_of = [&](const std::string& row) { return first_job(cases_of(columns + row).at(0)).split; };
+  const std::vector<std::int64_t> split = split_of("llama3.1-405B,128,H100,8,16,1,16,1,8192,8,7\n");
+  ASSERT_EQ(split.size(), 128U);
+  EXPECT_EQ(split.front(), 1) << "the embedding alone";
+  EXPECT_EQ(split[1], 2) << "one layer";
+  EXPECT_EQ(split.back(), 1) << "the scores alone";
+  EXPECT_EQ(split_of("llama3.1-405B,64,H100,8,8,1,16,1,8192,1,7\n"), (std::vector<std::int64_t>{31, 32, 32, 32, 32, 32, 32, 31}));
+  const std::vector<std::int64_t> uneven = split_of("llama3.1-8B,40,H100,8,5,1,16,1,8192,1,7\n");
+  EXPECT_EQ(uneven, (std::vector<std::int64_t>{13, 14, 14, 14, 11})) << "34 parts over 5 stages: 7, 7, 7, 7, 6";
+}
+
+TEST(PublishedCases, AColumnSaysWhetherTensorRanksDivideTheSequenceAndSelectiveRecomputesScoresThatAreKept) {
+  const std::string columns =
+      "hidden,heads,layers,gpus,gpu,tp,pp,global_batch,micro_batch,sequence_parallel,recompute,iteration_s\n";
+  const auto spec_of = [&](const std::string& row) { return first_job(cases_of(columns + row).at(0)); };
+  const job::JobSpec plain = spec_of("6144,64,48,8,A100,8,1,4,4,no,full,1.42\n");
+  EXPECT_FALSE(plain.sp);
+  EXPECT_EQ(plain.software, "megatron-2021");
+  EXPECT_EQ(plain.recompute, strategy::Recompute::full);
+  const job::JobSpec divided = spec_of("6144,64,48,8,A100,8,1,4,4,yes,selective,1.1\n");
+  EXPECT_TRUE(divided.sp);
+  EXPECT_EQ(divided.software, "megatron-2021+scores");
+  EXPECT_EQ(divided.recompute, strategy::Recompute::none);
+  EXPECT_EQ(spec_of("6144,64,48,8,H100,8,1,4,4,yes,selective,1.1\n").software, "megatron-core")
+      << "a fused attention keeps no scores";
+}
+
 TEST(PublishedCases, RatesBecomeSecondsPerStep) {
   const auto cases = cases_of("model,gpus,gpu,fsdp,local_batch,seq,tokens_per_s_per_gpu\nllama3-8b,8,H100,8,2,4096,8192\n");
   ASSERT_EQ(cases[0].reason, "");
@@ -90,7 +119,7 @@ TEST(PublishedCases, RowsWithoutAnAxisOrWithAnImpossibleLayoutAreNamed) {
   const std::string head = "hidden,heads,layers,gpus,gpu,tp,pp,dp,cp,global_batch,micro_batch,iteration_ms\n";
   EXPECT_NE(cases_of(head + "64,4,8,8,a100,2,1,2,2,16,1,5\n")[0].reason.find("along cp"), std::string::npos);
   EXPECT_NE(cases_of(head + "64,4,8,8,a100,2,1,2,1,16,1,5\n")[0].reason.find("is not its 8 GPUs"), std::string::npos);
-  EXPECT_NE(cases_of(head + "64,4,7,8,a100,1,4,2,1,16,1,5\n")[0].reason.find("7 layers cannot be divided evenly"),
+  EXPECT_NE(cases_of(head + "64,4,1,8,a100,1,8,1,1,16,1,5\n")[0].reason.find("1 layers are too few for 8 stages"),
             std::string::npos);
   EXPECT_NE(cases_of(head + "64,4,8,8,a100,1,1,8,1,12,1,5\n")[0].reason.find("over 8 replicas"), std::string::npos);
   EXPECT_NE(cases_of(head + "64,4,8,8,abacus,1,1,8,1,16,1,5\n")[0].reason.find("the GPU 'abacus': add --cluster"),
@@ -135,6 +164,42 @@ TEST(Validation, AStepOfManyMicroBatchesIsThatOfTwoShorterOnesContinued) {
   const plan::Plan plan = job.compile();
   const double whole = static_cast<double>(training::Simulation(job, plan).step().duration.count) * 1e-9;
   EXPECT_NEAR(simulated_step(spec, baton::test::small_machine()) / whole, 1, 0.01);
+}
+
+job::JobSpec pipeline(const std::string& software, const std::string& schedule, std::int64_t chunks) {
+  job::JobSpec spec;
+  spec.model = "gpt:depth=16,heads=8,dim=1024,context=1024,vocab=1024";
+  spec.cluster = "dgx-a100";
+  spec.software = software;
+  spec.devices = "8";
+  spec.pp = 4;
+  spec.tp = 2;
+  spec.dp = 1;
+  spec.schedule = schedule;
+  spec.chunks = chunks > 1 ? std::optional(chunks) : std::nullopt;
+  spec.micro_batches = spec.batch = 16;
+  spec.precision = strategy::Precision::fp16;
+  return spec;
+}
+
+TEST(Validation, ChunksShortenAPipelineOfMegatronWhoseStagesWaitForWhatTheySend) {
+  const auto step = [](const std::string& schedule, std::int64_t chunks) {
+    return simulated_step(pipeline("megatron-2021", schedule, chunks), baton::test::small_machine());
+  };
+  const double plain = step("1f1b", 1);
+  EXPECT_LT(step("interleaved", 2), plain);
+  EXPECT_GT(step("interleaved", 2), 0.8 * plain);
+}
+
+TEST(Validation, AScheduleInWhichBlockingStagesWouldWaitForEverIsRefusedInASentence) {
+  const job::JobSpec spec = pipeline("megatron-deepspeed", "interleaved", 2);
+  try {
+    simulated_step(spec, baton::test::small_machine());
+    FAIL() << "simulated";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), Error::Kind::usage);
+    EXPECT_NE(std::string(error.what()).find("choose --schedule 1f1b or gpipe"), std::string::npos) << error.what();
+  }
 }
 
 class ValidationOfFiles : public baton::test::OwnFolder {};
