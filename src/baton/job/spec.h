@@ -42,7 +42,7 @@ class DeviceList {
 enum class Decay : std::uint8_t { all, matrices };
 /// The type of the gradients of parameters in 16-bit training.
 enum class GradientType : std::uint8_t { same, fp32 };
-/// Whether one of many identical replicas is simulated for all.
+/// When one of many identical replicas is simulated for all.
 enum class Fold : std::uint8_t { automatic, always, never };
 
 /// What the loss is multiplied by before the backward.

@@ -88,7 +88,7 @@ std::string_view kind_text(lab::Plot::Type kind) {
   return "";
 }
 
-/// Whether a point has what the plot shows.
+/// True if a point has what the plot shows.
 bool draws_something(const lab::Plot& plot, const std::vector<Record>& points) {
   const auto has = [](const Record& point, const std::string& column) {
     const Json* value = point.find(column);
