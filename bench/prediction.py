@@ -6,7 +6,7 @@ measured. Writes prediction.json, prediction.md (the table) and prediction.svg (
     bench/prediction.py --devices cuda:0 cuda:0/2 cuda:0/4
     bench/prediction.py --random 40 --seed 7 --devices cuda:0 cuda:0/2 cuda:0/3 cuda:0/5 --seconds 480
 
-Each round times the tasks afresh, simulates, and measures all strategies of a model; a point's error is the median over the rounds
+Each round times the tasks again, simulates, and measures all strategies of a model; a point's error is the median over the rounds
 of simulated over measured, less one. So a clock that changes from minute to minute, as a virtual machine's does, shows less. Run it
 on an idle machine, or ahead of the others as root with `--with "chrt -f 1"`. `--into docs/prediction.md` puts the results between that
 document's marks and the plot beside it; `--read` takes them from an earlier prediction.json instead of measuring.
@@ -45,8 +45,8 @@ RATE = {"cuda": 2e13, "cpu": 2e10}  # flops per second below which no step of a 
 COLORS = ["#36c", "#c63", "#393", "#939", "#993"]
 
 
-def afresh(command):
-    """The command's JSON; nothing that was timed before is used."""
+def without_cache(command):
+    """The JSON that the command prints. It has an empty cache folder, so no stored times are used."""
     with tempfile.TemporaryDirectory() as cache:
         return run_json(command, XDG_CACHE_HOME=cache)
 
@@ -91,7 +91,7 @@ def drawn_jobs(seed, devices_given, counts, strategies):
 
 def predict(program, devices, model, batch, precision, strategies, limit, rounds):
     """All strategies of one model and batch, and the reasons of those that are refused."""
-    results = [afresh(program + ["predict", "--devices", devices, "--model", model, "--batch", batch, "--precision", precision, "--set",
+    results = [without_cache(program + ["predict", "--devices", devices, "--model", model, "--batch", batch, "--precision", precision, "--set",
                                   "strategy=" + ",".join(strategies), "--time-limit", limit, "--json", "-"]) for _ in range(rounds)]
     points = []
     for strategy in strategies:
@@ -234,7 +234,7 @@ def main():
         show(kept["summary"], kept["points"], arguments.into)
         return
     program = shlex.split(arguments.prefix) + [arguments.baton]
-    listed = {devices: afresh([arguments.baton, "devices", "--devices", devices, "--json", "-"]) for devices in arguments.devices}
+    listed = {devices: without_cache([arguments.baton, "devices", "--devices", devices, "--json", "-"]) for devices in arguments.devices}
     counts = {devices: len(one["devices"]) for devices, one in listed.items()}
     last = listed[arguments.devices[-1]]
     where = last["devices"][0].get("gpu", "{cpu}, {cores} cores".format(**last["environment"]))

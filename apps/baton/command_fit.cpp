@@ -28,7 +28,7 @@ std::string split_flags(const job::JobSpec& spec) {
   return job::flags_of(spec, shell_word, [](const job::JobField& field) { return field.name == "devices" || is_of_split(field); });
 }
 
-/// Whether the job asks for a split. How blocks are spread over stages (--balance) is none by itself.
+/// True if the job asks for a split. How blocks are spread over stages (--balance) is none by itself.
 bool is_split(const job::JobSpec& spec) {
   return !job::flags_of(spec, {}, [](const job::JobField& field) { return is_of_split(field) && field.name != "balance"; }).empty();
 }

@@ -383,7 +383,7 @@ class Supervisor {
     }
   }
 
-  /// Whether the last checkpoint is that of the last step: a rank was lost on the way out.
+  /// True if the last checkpoint is that of the last step: a rank was lost on the way out.
   bool all_done() const {
     const std::string steps = value_of(command_, {"--steps", "-n"}).value_or(fmt::format("{}", usual_steps));
     const auto found = folder_ ? checkpoint::newest_in(*folder_) : std::nullopt;

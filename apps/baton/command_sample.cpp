@@ -102,7 +102,7 @@ class TextPrinter {
   }
 
  private:
-  /// Whether more bytes could make these a character.
+  /// True if more bytes could make these a character.
   static bool is_start(std::string_view bytes) {
     return std::all_of(bytes.begin() + 1, bytes.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) == 0x80U; });
   }

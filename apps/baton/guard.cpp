@@ -47,7 +47,7 @@ std::string last_lines(const watch::Ending& ending) {
   return lines;
 }
 
-/// What started this rank, where it is `name`; -1 where it is something else.
+/// The process that started this rank, if it has one of these names; -1 otherwise.
 pid_t parent_called(std::initializer_list<std::string_view> names) {
   const pid_t parent = getppid();
   std::ifstream file(fmt::format("/proc/{}/comm", parent));
@@ -55,16 +55,15 @@ pid_t parent_called(std::initializer_list<std::string_view> names) {
   return std::getline(file, name) && std::find(names.begin(), names.end(), name) != names.end() ? parent : -1;
 }
 
-/// Where the network to rank 0 is gone, so is the launcher's word: its daemon on this host, which started
-/// this rank, would stay.
+/// Ends the launcher's daemon on this host, which started this rank. If the network to rank 0 is gone, the launcher cannot end it.
 void end_daemon() {
   if (const pid_t daemon = parent_called({"orted", "prted"}); daemon > 0) {
     kill(daemon, SIGTERM);
   }
 }
 
-/// A launcher that has lost the network to one of its hosts may wait for its daemon there until TCP gives up, which takes a quarter
-/// of an hour; SIGTERM alone does not end it then.
+/// Ends the launcher. If it has lost the network to one of its hosts, it may wait for its daemon there until TCP gives up, which
+/// takes a quarter of an hour; SIGTERM alone does not end it then.
 void end_launcher() {
   const pid_t launcher = parent_called({"mpirun", "mpiexec", "orterun", "prterun"});
   if (launcher < 0) {
@@ -80,7 +79,7 @@ void end_launcher() {
   }
 }
 
-/// Than rank 0.
+/// True if the rank runs on another host than rank 0.
 bool is_on_another_host(int rank) {
   return rank > 0 && hosts != nullptr && static_cast<std::size_t>(rank) < hosts->size() &&
          (*hosts)[static_cast<std::size_t>(rank)].host != (*hosts)[0].host;

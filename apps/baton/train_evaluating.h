@@ -19,7 +19,7 @@ class Evaluating {
   std::int64_t stretch(std::int64_t left, std::int64_t done) const {
     return forward_ ? std::min(left, every_ - done % every_) : left;
   }
-  /// Whether one is due after this many steps of all.
+  /// True if one is due after this many steps of all.
   bool due(std::int64_t done, std::int64_t steps) const { return forward_ && (done % every_ == 0 || done == steps); }
   std::optional<training::Evaluation> evaluate(const std::function<bool(std::int64_t done, std::int64_t of)>& go_on);
 

@@ -57,7 +57,7 @@ class TrainLog {
   std::string heading() const;
   /// All lines as JSON, with those of earlier runs that the kept file had.
   std::vector<lab::Json> rows() const;
-  /// Whether the steps before this run were evaluated at their end; also true if no file was kept.
+  /// True if the steps before this run were evaluated at their end; also true if no file was kept.
   bool evaluated_before() const;
   const training::Training& run() const { return run_; }
 

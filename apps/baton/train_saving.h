@@ -20,7 +20,7 @@ class Saving {
 
   /// How many of `left` steps to run before something is saved.
   std::int64_t stretch(std::int64_t left) const;
-  /// Whether something is to be saved after this many steps of all.
+  /// True if something is to be saved after this many steps of all.
   bool due(std::int64_t done, std::int64_t steps) const { return saves_ && (done == steps || (every_ > 0 && done % every_ == 0)); }
   /// Returns what is not finite, in which case nothing is saved; empty: all is.
   std::string save();

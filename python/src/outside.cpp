@@ -80,7 +80,7 @@ class Hearing {
   bool hears_ = false;
 };
 
-/// Whether a signal's handler has raised; then what it raised is Python's current error.
+/// True if a signal's handler has raised; then what it raised is Python's current error.
 bool handler_raised() { return PyErr_CheckSignals() != 0; }
 
 }  // namespace

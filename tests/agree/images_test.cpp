@@ -100,8 +100,8 @@ TEST(Images, LeaveInProductsWhatTheReferenceLeavesOnOneDevice) {
   }
 }
 
-/// As in PyTorch a norm's moments are those of what a replica computes at once. Whoever divides the batch alike computes alike,
-/// and norms over groups of that size are the same thing.
+/// As in PyTorch, a norm's moments are those of the samples that a replica computes at once. Strategies that divide the batch in
+/// the same way therefore give the same results, and so do norms over groups of that size.
 TEST(Images, NormsOfReplicasFollowTheDivisionOfTheBatch) {
   Case whole = training_of("graph:replicas");
   whole.step.global_batch = 8;
@@ -137,7 +137,7 @@ testing::AssertionResult near(const Weights& expected, const Weights& actual) {
   return testing::AssertionResult(!expected.empty() && expected.size() == actual.size());
 }
 
-/// Once per micro-batch, whatever is computed again; and whoever divides the batch has those of the rows that it has.
+/// Statistics are tracked once per micro-batch, also if its forward is recomputed. A replica has the statistics of its own rows.
 TEST(Images, StatisticsAreThoseOfTheBatchesThatAReplicaHas) {
   Case whole = training_of("graph:replicas");
   whole.step.global_batch = 8;

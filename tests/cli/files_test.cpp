@@ -433,7 +433,7 @@ TEST_F(Cli, NamesTheRateThatAClusterLacks) {
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   }
   EXPECT_EQ(run("simulate " + small + "--cluster pcie-4 --precision fp64").err,
-            "baton: the cluster pcie-4 gives no rate for f64, in which a step in fp64 computes: add f64 = \"...flop/s\" to "
+            "baton: the cluster pcie-4 gives no rate for f64, in which a step in fp64 computes: add f64 = \"...FLOP/s\" to "
             "[device.rates]\n");
   EXPECT_NE(run("simulate " + small + "--cluster dgx-v100 --precision bf16").err.find("no rate for bf16"), std::string::npos);
   EXPECT_NE(run("simulate --model gpt:depth=1,heads=2,dim=32,context=16,vocab=50 --batch 8 --precision bf16 --cluster dgx-a100 "

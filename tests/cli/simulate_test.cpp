@@ -153,7 +153,7 @@ TEST_F(Simulate, PowersOfMatricesTakeThePrecisionsOfTheCluster) {
                                   precision);
     return result["rows"][0]["time_per_step_ns"].get<double>();
   };
-  EXPECT_NEAR(time_in("fp32") / time_in("tf32"), 8, 0.1) << "19.5 and 156 Tflop/s";
+  EXPECT_NEAR(time_in("fp32") / time_in("tf32"), 8, 0.1) << "19.5 and 156 TFLOP/s";
 }
 
 TEST_F(Simulate, ThisMachineMayBeWrittenInAnyCase) {

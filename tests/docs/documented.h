@@ -6,31 +6,31 @@
 
 namespace baton::test {
 
-/// A command of a document: a line of a fenced block, with or without a prompt, or a code span, that calls the program, a build, a
-/// script or a launcher. What stands below a prompt is a command whatever it calls.
+/// A command of a document: a code span or a line of a fenced block that calls the program, a build, a script or a launcher. A line
+/// that begins with a prompt is a command whatever it calls.
 struct Documented {
-  std::string command;  // one line, comments taken off
+  std::string command;  // on one line, without comments
   int line = 0;
-  std::vector<std::string> output;     // what a fenced block shows below a prompt
-  bool measured = false;               // <!-- measured --> stands above: the output is of one run on one machine
-  std::vector<std::string> not_run{};  // <!-- not run: GPU, bench --> stands above: why the tests may leave it out
+  std::vector<std::string> output;     // the lines after a prompt in a fenced block
+  bool measured = false;               // marked <!-- measured -->: the output is of one run on one machine
+  std::vector<std::string> not_run{};  // marked <!-- not run: GPU, bench -->: why the tests may leave it out
 };
 
 /// The commands of a Markdown document, in order. Markers are lines of their own above a block or a paragraph.
 std::vector<Documented> documented(const std::string& markdown);
 
-/// Whether the command has a word to be replaced, as ID or FILE, or something left out.
+/// True if the command has a placeholder such as ID or FILE, or leaves something out with `…`.
 bool is_form(const std::string& command);
-/// Whether the command is the launcher's own and not the program's.
+/// True if the command is one of the launcher script (`test`, `python`, `playground`), not of the program.
 bool is_launchers(const std::string& command);
-/// Whether a test can run the command: it calls the program, by itself or as ranks.
+/// True if a test can run the command: it calls the program, by itself or as ranks.
 bool is_programs(const std::string& command);
-/// Whether the command starts ranks.
+/// True if the command starts ranks.
 bool is_for_ranks(const std::string& command);
 
-/// The reasons there are to leave a command out.
+/// All reasons that a document may give for leaving a command out.
 const std::vector<std::string>& reasons();
-/// Whether the reason is one for this command: a GPU for what names cuda, and so on.
+/// True if the reason fits this command: `GPU` fits commands that name cuda, and so on.
 bool holds_for(const std::string& reason, const std::string& command);
 
 /// Every document of the project.

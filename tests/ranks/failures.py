@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Strikes ranks of running trainings and checks that nothing is lost.
+"""Kills or stops ranks of running trainings and checks that nothing is lost.
 
 Each trial starts a training under mpirun, sends SIGKILL or SIGSTOP to a random rank (or stops one of its threads, so that it
 hangs) at a random moment, and checks that
-  - the other ranks end in time: 2 s after a kill, the patience after a stop or a hang, a minute where it hangs outside the steps,
-  - the last lines name the rank, what it was at and what the others waited for,
-  - after SIGTERM (`--how term`), which abandons a step that takes long, they say so and end in as short a time as after a kill,
+  - the other ranks end in time: 2 s after a kill, the patience after a stop or a hang, a minute if it hangs outside the steps,
+  - the last lines name the rank, what it was doing and what the others waited for,
+  - after SIGTERM (`--how term`), which abandons a long step, they say so and end as soon as after a kill,
   - the exit code is not zero, no process and no shared-memory segment is left,
   - every checkpoint on disk is whole,
-  - the run that goes on from them ends with the losses of one that nobody struck.
+  - the run that is resumed from them ends with the losses of an undisturbed run.
 
 With `--devices nccl` the ranks run parts of GPU 0 and meet by NCCL, and at the end the GPU's memory must be free again.
 
@@ -245,7 +245,7 @@ class Trial:
             if self.how == "hang":
                 reap(victim)
             if self.rank == 0 and lives(victim) and not any(lives(pid) for pid in others) and self.is_done():
-                # It goes last: nobody is left to notice that it was struck.
+                # It ends last: no rank is left to notice that it was stopped.
                 if self.how == "hang":
                     let_go(victim)
                 else:
@@ -324,7 +324,7 @@ class Trial:
         if run.returncode != 0:
             return [f"the resumed run ended with {run.returncode}"]
         after = json.load(open(f"{self.folder}/after.json"))
-        self.note += f", gone on from step {after['steps_before']}"
+        self.note += f", resumed from step {after['steps_before']}"
         same = after["losses"] == losses[after["steps_before"]:]
         return [] if same and not "older one is taken" in read(f"{self.folder}/err").decode() else ["the resumed run has other losses"]
 
@@ -335,19 +335,19 @@ def main():
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--devices", choices=["cpu", "nccl"], default="cpu", help="cores, or parts of GPU 0 that meet by NCCL")
     parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--seconds", type=float, default=1e9, help="begin no further trial after so long")
+    parser.add_argument("--seconds", type=float, default=1e9, help="start no trial after this many seconds")
     parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--within", type=float, default=2.0, help="strike within so many seconds")
-    parser.add_argument("--after", type=float, default=0, help="and not before so many; on a GPU a start takes seconds")
-    parser.add_argument("--at-end", action="store_true", help="count these seconds from when the result is written")
+    parser.add_argument("--within", type=float, default=2.0, help="the rank is killed or stopped at a random moment in an interval of this many seconds")
+    parser.add_argument("--after", type=float, default=0, help="the interval begins this many seconds after the start; on a GPU a start takes seconds")
+    parser.add_argument("--at-end", action="store_true", help="count from the moment when the result is written, not from the start")
     parser.add_argument("--patience", type=float, default=5.0)
-    parser.add_argument("--slack", type=float, default=0, help="seconds more for the others to end, on a machine that does other things too")
-    parser.add_argument("--how", default="kill,stop", help="of kill, stop, hang and term")
+    parser.add_argument("--slack", type=float, default=0, help="additional seconds for the other ranks to end, on a busy machine")
+    parser.add_argument("--how", default="kill,stop", help="what may happen to a rank: kill, stop, hang, term")
     parser.add_argument("--delay", type=int, default=2, help="milliseconds that each device waits in each backward")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--beside-others", action="store_true", help="others use the GPU too: do not look at its memory")
-    parser.add_argument("--only", type=int, nargs="*", help="of the strategies in this file, those with these numbers (from 0)")
-    parser.add_argument("--resume-every", type=int, default=1, help="continue the struck run after every so many strikes (0: never)")
+    parser.add_argument("--beside-others", action="store_true", help="other programs use the GPU too: do not check its memory")
+    parser.add_argument("--only", type=int, nargs="*", help="numbers (from 0) of the strategies in this file to run")
+    parser.add_argument("--resume-every", type=int, default=1, help="resume the run after every Nth trial (0: never)")
     parser.add_argument("--in-turn", action="store_true", help="take the strategies in turn, not at random")
     options = parser.parse_args()
     options.program = os.path.abspath(options.program)
@@ -372,7 +372,7 @@ def main():
             print(f"  --  {trial.name()}: {trial.note}", flush=True)
             shutil.rmtree(trial.folder)
             if missed > 20 + done:
-                print("too many runs were over before they were struck")
+                print("too many runs had ended before a rank was killed or stopped")
                 return 1
             continue
         done += 1
@@ -392,7 +392,7 @@ def main():
             print(f"WRONG: segments are left: {left}")
             failed += 1
     slowest = ", ".join(f"{how} {took:.2f} s" for how, took in sorted(worst.items()))
-    print(f"{done} struck, {done - failed} with nothing lost, {missed} over before they were struck; the slowest ends: {slowest}")
+    print(f"{done} trials, {done - failed} with nothing lost; {missed} more runs had ended before; the slowest ends: {slowest}")
     return 1 if failed or done == 0 else 0
 
 

@@ -19,7 +19,8 @@ class Checksum {
   }
   void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
 
-  /// The same for bytes that come in several runs, each but the last of a multiple of eight.
+  /// Adds bytes that come in several runs, as one `add` of all of them would: `begin` takes their number, `go_on` each run. Every
+  /// run but the last is a multiple of eight bytes.
   void begin(std::uint64_t size) { mix(size); }
   void go_on(std::span<const std::byte> bytes) {
     while (bytes.size() >= 8) {

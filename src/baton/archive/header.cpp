@@ -160,7 +160,7 @@ class Reader : public nlohmann::json_sax<Json> {
   std::string wrong_;
 };
 
-/// Whether some name or value is longer than any that a checkpoint has: copying it about would take several times its size.
+/// True if some name or value is longer than any that a checkpoint has: copying it about would take several times its size.
 bool has_endless_string(std::string_view text) {
   constexpr std::size_t longest = 1 << 16;
   std::size_t since = 0;  // the last quote

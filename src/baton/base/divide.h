@@ -19,7 +19,7 @@ struct Range {
 ///            buffers, work of a team's members
 enum class Remainder : std::uint8_t { first, spread };
 
-/// Of `count` things divided over `parts`, in order and as evenly as possible: those of one part.
+/// The things that part number `part` gets if `count` things are divided over `parts`, in order and as evenly as possible.
 constexpr Range divide(std::int64_t count, std::int64_t parts, std::int64_t part, Remainder rule) {
   if (rule == Remainder::spread) {
     return {part * count / parts, (part + 1) * count / parts};

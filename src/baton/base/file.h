@@ -63,7 +63,7 @@ class WholeFile {
   WholeFile& operator=(const WholeFile&) = delete;
 
   void append(std::span<const std::byte> bytes);
-  /// Of what has been appended; only where the path leads to a plain file.
+  /// Replaces bytes that were appended before. Only for a path that leads to a plain file.
   void overwrite(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Flushes, and gives the file its name. Nothing can be written after it.
   void commit();
@@ -103,7 +103,7 @@ class FolderLock {
   Descriptor file_{-1};
 };
 
-/// Whether the file is a temporary one of a `WholeFile` whose writer has died.
+/// True if the file is a temporary one of a `WholeFile` whose writer has died.
 bool is_leftover(const std::filesystem::path& path);
 
 }  // namespace baton

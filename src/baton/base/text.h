@@ -23,7 +23,7 @@ inline std::vector<std::string_view> split(std::string_view text, char separator
   }
 }
 
-/// The same one after the other, with their numbers from 0 on, without a list of them all.
+/// Calls `visit(number, piece)` for each piece of the text, numbered from 0, without making a list of them.
 template <typename Visit>
 void for_each_part(std::string_view text, char separator, Visit visit) {
   for (std::size_t number = 0;; ++number) {
@@ -69,7 +69,7 @@ std::size_t index_of_name(const std::vector<std::string>& names, std::string_vie
 /// "2026-11-15 19:02": the local time.
 std::string time_text();
 
-/// Whether the bytes are UTF-8, without overlong forms and surrogates.
+/// True if the bytes are UTF-8, without overlong forms and surrogates.
 bool is_utf8(std::string_view text);
 
 /// The number of columns a terminal takes to show text in UTF-8.

@@ -47,7 +47,7 @@ Bytes parse_bytes(std::string_view text, std::string_view what);
 Nanoseconds parse_time(std::string_view text, std::string_view what);
 /// `1GB/s`, `25Gb/s`, `500MB/s`, in bytes per second; here G is 10^9 and b is bits, as on data sheets.
 double parse_bandwidth(std::string_view text, std::string_view what);
-/// `19.5TFLOP/s`, `100Gflop/s`, in FLOP per second.
+/// `19.5TFLOP/s`, `100GFLOP/s` or `100Gflop/s`, in FLOP per second.
 double parse_rate(std::string_view text, std::string_view what);
 
 /// A whole number and nothing else, within [low, high].

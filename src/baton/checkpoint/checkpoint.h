@@ -51,7 +51,7 @@ std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& execut
 /// usage error names what is missing or of another shape, before anything is changed. Tensors are read into `room`, one at a time.
 Progress restore(const plan::Plan& plan, exec::Executor& executor, const TensorReader& source, std::span<std::byte> room);
 
-/// Whether a tensor of a checkpoint belongs to the model, not to the optimizer or the loss scaler.
+/// True if a tensor of a checkpoint belongs to the model, not to the optimizer or the loss scaler.
 inline bool is_weight(const std::string& tensor) { return !tensor.starts_with("optimizer.") && tensor != "loss_scale"; }
 
 /// Puts only the weights into an executor, from a checkpoint or, if this executor has no optimizer, from another executor as it is

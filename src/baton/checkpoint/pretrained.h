@@ -28,7 +28,8 @@ Found open_checkpoint(const std::filesystem::path& path);
 /// The model that it was saved of.
 model::Model model_of(const TensorReader& checkpoint);
 
-/// The same weights for a model with fewer positions: it has the first of the learned positions. The other must outlive it.
+/// The weights of `source` for a model with fewer positions, which has the first of the learned positions. `source` must outlive
+/// it.
 std::unique_ptr<TensorReader> shortened(const TensorReader& source, const model::Model& model);
 
 /// Writes the weights of a checkpoint of the model as a folder that Hugging Face's libraries load: config.json and

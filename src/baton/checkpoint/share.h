@@ -5,10 +5,10 @@
 
 namespace baton::checkpoint {
 
-/// What rank 0 has, for all ranks, which read the same in the same order.
+/// Lets all ranks read rank 0's file. All ranks must read the same tensors in the same order.
 class SharedReader final : public TensorReader {
  public:
-  /// All ranks make one; the others give nothing. Both must outlive it.
+  /// All ranks make one; those other than rank 0 pass nullptr. Both arguments must outlive it.
   SharedReader(ranks::World& world, const TensorReader* at_rank_0);
 
   const Tensors& tensors() const override { return tensors_; }

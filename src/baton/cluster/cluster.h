@@ -44,12 +44,12 @@ struct Device {
   int node = 0;
   int machine = 0;  // the machine of its cores; several nodes may be parts of one machine
   int rank = 0;     // the process that runs it
-  /// Whether the cores that compute also carry messages, so that lanes take turns; otherwise lanes run in parallel.
+  /// True if the cores that compute also carry messages, so that lanes take turns; otherwise lanes run in parallel.
   bool shared_lanes = true;
   Speed speed = {};
   std::optional<GpuPart> gpu = {};
 
-  /// Whether collectives take turns with computing. On a part of a GPU they run on its own multiprocessors, which products fill;
+  /// True if collectives take turns with computing. On a part of a GPU they run on its own multiprocessors, which products fill;
   /// messages between two parts run on multiprocessors that belong to no part.
   bool shares_with_collectives() const { return shared_lanes || (gpu && gpu->of > 1); }
 };
@@ -138,7 +138,7 @@ class Cluster {
   /// The link that messages are slowed to on purpose, if the user asked for one.
   const std::optional<Link>& emulated_link() const { return emulated_link_; }
   const std::optional<Wiring>& wiring() const { return wiring_; }
-  /// Whether some core belongs to more than one device, so that devices take turns.
+  /// True if some core belongs to more than one device, so that devices take turns.
   bool oversubscribed() const;
   /// The largest number of ranks that share one GPU; 0 if there is no GPU.
   std::size_t most_ranks_on_a_gpu() const;

@@ -18,7 +18,7 @@ struct Gpu {
   std::string id = {};  // the same in every process, unique on the machine
 };
 
-/// Whether the text names GPUs: `cuda`, or anything that starts with `cuda:`.
+/// True if the text names GPUs: `cuda`, or anything that starts with `cuda:`.
 bool names_gpus(std::string_view text);
 
 /// The devices that `text` names among these GPUs:

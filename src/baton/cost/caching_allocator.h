@@ -17,7 +17,7 @@ class CachingAllocator {
  public:
   using Block = std::size_t;
 
-  /// Of a device with this many bytes: where they are used up, segments that are all free are given back first.
+  /// An allocator on a device with this many bytes. When they are used up, segments that are all free are given back first.
   explicit CachingAllocator(std::int64_t capacity) : capacity_(capacity) {}
 
   Block take(std::int64_t bytes, int stream);

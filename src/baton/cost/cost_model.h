@@ -20,10 +20,10 @@ class CostModel {
   /// The time that the host takes to issue the task. A device starts no task before its host has issued it, in the plan's order;
   /// the host runs ahead of the device.
   virtual Nanoseconds issuing(const plan::Plan& /*plan*/, TaskId /*task*/) const { return Nanoseconds(0); }
-  /// Whether a device that sends a message of a pipeline waits until it has been received, and its host issues nothing while the
+  /// True if a device that sends a message of a pipeline waits until it has been received, and its host issues nothing while the
   /// device waits for one; otherwise messages overlap with computing.
   virtual bool waits_for_messages() const { return false; }
-  /// Whether messages between stages, and collectives of each group of devices, run on streams of their own: then the order of the
+  /// True if messages between stages, and collectives of each group of devices, run on streams of their own: then the order of the
   /// plan's lane holds only within a stream, and between tasks that depend on each other.
   virtual bool streams_apart() const { return false; }
   /// The formula, and the source of its figures: printed with every result.

@@ -19,7 +19,7 @@ std::vector<op::Operand> operands(const plan::Plan& plan, const std::vector<Buff
   return list;
 }
 
-/// Whether the op has this attribute and it is true.
+/// True if the op has this attribute and it is true.
 bool has(const op::Op& asked, std::string_view attribute) {
   bool found = false;
   op::Op op = asked;
@@ -101,7 +101,7 @@ bool casts_parameter(const plan::Plan& plan, const plan::Task& task) {
 
 }  // namespace
 
-/// Whether it is the first task of a stage's forward of a micro-batch.
+/// True if it is the first task of a stage's forward of a micro-batch.
 bool Roofline::begins_micro_batch(const plan::Plan& plan, TaskId id) const {
   const plan::Task& task = plan[id];
   if (task.labels.phase != plan::Phase::forward || task.lane != plan::Lane::compute) {

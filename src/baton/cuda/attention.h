@@ -28,7 +28,7 @@ constexpr std::int64_t most_head_size = 256;
 
 /// How it is computed: by plain products, which takes every head and type; on tensor cores; or by Hopper's warp groups.
 enum class AttentionWay : std::uint8_t { plain, tensor_cores, warp_groups };
-/// Whether the GPU that is selected can compute it so. float32 goes to tensor cores with `tf32` alone.
+/// True if the GPU that is selected can compute it so. float32 goes to tensor cores with `tf32` alone.
 bool suits(AttentionWay way, DType type, const AttentionShape& shape);
 /// The fastest way that suits.
 AttentionWay fastest_way(DType type, const AttentionShape& shape);

@@ -61,7 +61,7 @@ struct BatchNormShape {
 std::int64_t batch_norm_workspace(const BatchNormShape& shape);
 void batch_norm(DType type, const BatchNormShape& shape, const void* x, const void* gain, const void* bias, void* y,
                 void* workspace, cudaStream_t stream);
-/// The same by moments that were kept, float32, in place of those of x; all samples are one group.
+/// A batch norm with moments that were kept, in float32, instead of those of x; all samples are one group.
 void batch_norm_by(DType type, const BatchNormShape& shape, const void* x, const void* gain, const void* bias, const float* mean,
                    const float* variance, void* y, void* workspace, cudaStream_t stream);
 /// Takes the moments of each group, in order, into those that are kept, and counts the groups.

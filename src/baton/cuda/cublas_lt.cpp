@@ -254,7 +254,7 @@ Choice choice_of(const cublasLtMatmulAlgo_t& algorithm, bool turned) {
   return choice;
 }
 
-/// Whether an algorithm that was written down does this product on this GPU with the workspace there is.
+/// True if an algorithm that was written down does this product on this GPU with the workspace there is.
 bool serves(cublasLtHandle_t handle, const LtProduct& product, const cublasLtMatmulAlgo_t& algorithm) {
   const Description& description = product.description();
   cublasLtMatmulHeuristicResult_t found{};

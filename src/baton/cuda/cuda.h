@@ -15,9 +15,9 @@ std::unique_ptr<exec::Backend> make_backend();
 /// The GPUs that this process may use; the same errors.
 std::vector<cluster::Gpu> find_gpus();
 
-/// Whether there is one; throws nothing.
+/// True if there is one; throws nothing.
 bool has_gpu();
-/// Whether NCCL is found here.
+/// True if NCCL is found here.
 bool has_nccl();
 
 }  // namespace baton::cuda

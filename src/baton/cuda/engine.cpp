@@ -46,7 +46,7 @@ double mean_work(const plan::Plan& plan) {
   return flops / static_cast<double>(std::max<std::size_t>(1, plan.tasks().size()));
 }
 
-/// Whether every step's tasks are enqueued one by one: where it pays, or as the environment wants it.
+/// True if every step's tasks are enqueued one by one: where it pays, or as the environment wants it.
 bool enqueues_tasks(const plan::Plan& plan, std::size_t places) {
   const char* word = std::getenv("BATON_CUDA_ENQUEUE");
   if (word == nullptr || *word == '\0') {

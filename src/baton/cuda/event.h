@@ -23,12 +23,12 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(cudaStream_t stream) { require(cudaEventRecord(event_, stream), "ordering tasks"); }
-  /// The same in a stream that is being captured: the time is taken whenever the graph runs.
+  /// Records the event in a stream that is being captured: the time is taken whenever the graph runs.
   void record_in_graph(cudaStream_t stream) {
     require(cudaEventRecordWithFlags(event_, stream, cudaEventRecordExternal), "timing a task");
   }
   void wait(cudaStream_t stream) { require(cudaStreamWaitEvent(stream, event_, 0), "ordering tasks"); }
-  /// Whether what was recorded last is over, without waiting.
+  /// True if what was recorded last is over, without waiting.
   bool passed() const {
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) {

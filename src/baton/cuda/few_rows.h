@@ -31,7 +31,7 @@ struct FewRows {
   /// Shared memory of a block, as much as any of the kernels asks for.
   static constexpr int most_shared_bytes = 196 * 1024;
 
-  /// Whether there is a kernel for it on such a GPU.
+  /// True if there is a kernel for it on such a GPU.
   bool fits(const Capability& capability) const;
 
   /// y = x Wᵀ + b (b may be null), and with `relu` max(0, ·). Here and below, `early` says that the weights may be read while

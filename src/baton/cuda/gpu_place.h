@@ -57,7 +57,7 @@ class GpuPlace {
 
   /// Makes it the one that the calling thread works on.
   void enter() const;
-  /// The same without exceptions; false if it fails.
+  /// Does the same as `enter` but throws nothing; returns false if it fails.
   bool try_enter() const noexcept;
   int ordinal() const { return ordinal_; }
   int multiprocessors() const { return multiprocessors_; }
@@ -94,7 +94,7 @@ class GpuPlace {
   std::unique_ptr<Event> join_;
 };
 
-/// By device: its place, where this rank runs it; a failure says what the GPU cannot do.
+/// Opens the place of each device that this rank runs, by device; the others have none. A failure says what the GPU cannot do.
 std::vector<std::unique_ptr<GpuPlace>> open_places(const cluster::Cluster& cluster, int rank);
 
 }  // namespace baton::cuda

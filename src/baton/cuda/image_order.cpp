@@ -69,7 +69,7 @@ class Agreements {
   std::vector<bool> wanted_;
 };
 
-/// Whether a task is that pool, of a window for which there is a kernel.
+/// True if a task is that pool, of a window for which there is a kernel.
 template <typename AnyPool>
 bool is_small(const Task& task) {
   constexpr std::int64_t most = 15;

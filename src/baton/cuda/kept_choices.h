@@ -49,7 +49,7 @@ class KeptChoices {
 
   /// Null if there is none. It holds until the next `keep`.
   const Choice* find(const ChoiceKey& key) const;
-  /// Whether the choice was made by this process, or the library has accepted it: a choice from a file must be checked first.
+  /// True if the choice was made by this process, or the library has accepted it: a choice from a file must be checked first.
   bool is_sure(const ChoiceKey& key) const { return sure_.contains(key); }
   void confirm(const ChoiceKey& key) { sure_.insert(key); }
   /// Also writes the file again, whole or not at all. Choices that other processes have written meanwhile stay in it, and of two

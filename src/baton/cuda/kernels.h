@@ -113,7 +113,8 @@ void cross_entropy(DType type, const void* y, const std::int32_t* labels, const 
                    std::int64_t rows, std::int64_t classes, double total_rows, const ScorePart& part, cudaStream_t stream);
 void cross_entropy_terms(DType type, const void* y, const std::int32_t* labels, double* terms, std::int64_t rows,
                          std::int64_t classes, const ScorePart& part, cudaStream_t stream);
-/// Of a weight of `held` rows that begins with row `first`. y may be float32 where the weight has 16 bits.
+/// Looks rows up in a part of a weight: the part has `held` rows and begins with row `first`. y may be float32 if the weight has 16
+/// bits.
 void embed(DType type, const std::int32_t* ids, const void* weight, DType y_type, void* y, std::int64_t rows, std::int64_t held,
            std::int64_t width, std::int64_t first, cudaStream_t stream);
 /// Bytes of workspace for the backward.

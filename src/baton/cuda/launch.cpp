@@ -49,7 +49,7 @@ FewRows few_rows(const Layer& layer, bool tf32, int multiprocessors) {
   return {static_cast<int>(layer.rows), static_cast<int>(layer.in), static_cast<int>(layer.out), tf32, multiprocessors};
 }
 
-/// Whether a kernel of ours does a layer's product, and not the library. Measured on an H200 (docs/performance.md), ours is the
+/// True if a kernel of ours does a layer's product, and not the library. Measured on an H200 (docs/performance.md), ours is the
 /// faster one for weights that a cache holds, and for the gradient of the weights always.
 template <LinearOp AnyOp>
 bool is_few_rows(const Layer& layer, const AnyOp& o, const Capability& capability) {
@@ -405,7 +405,7 @@ concept TakesStream = std::same_as<AnyOp, op::LayerNorm> || std::same_as<AnyOp, 
     std::same_as<AnyOp, op::ImageToSequenceBackwardInput> || std::same_as<AnyOp, op::ImageToSequenceBackwardWeight> ||
     std::same_as<AnyOp, op::Transpose>;
 
-/// Whether the kernel takes operands of these types beside each other.
+/// True if the kernel takes operands of these types beside each other.
 bool takes_types(const plan::Plan& plan, const Task& task, const op::Op& op) {
   const op::Signature& signature = op::signature(op);
   std::set<DType> types;

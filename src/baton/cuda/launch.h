@@ -18,7 +18,7 @@ namespace baton::cuda {
 /// Enqueues what a task does. It may be called again and again, while a stream is captured or not; its place is entered.
 using Launch = std::function<void(cudaStream_t stream)>;
 
-/// Whether there is a launch for a Compute or an Update.
+/// True if there is a launch for a Compute or an Update.
 bool has_launch(const plan::Plan& plan, const plan::Task& task);
 
 /// Workspace that it needs on GPUs that can do this.

@@ -40,7 +40,7 @@ PoolShape pool_of_samples(const AnyOp& o, const Shape& x) {
   return shape;
 }
 
-/// Whether a convolution is a product of matrices: each pixel's channels with the weights.
+/// True if a convolution is a product of matrices: each pixel's channels with the weights.
 bool is_product(const ConvolutionShape& s) {
   return s.in_last && s.out_last && s.rows == 1 && s.columns == 1 && s.stride == 1 && s.padding == 0;
 }

@@ -38,7 +38,7 @@ struct PrepareTransformer : Preparation {
 struct PrepareImages : Preparation {
   const LaunchContext& around;
 
-  /// Of tasks that are done with a norm; empty if this one is not.
+  /// The launch of a task that is fused with a norm; empty if this one is not.
   Launch with_norm(const op::Relu& o) const;
   Launch with_norm(const op::ReluBackward& o) const;
   Launch with_norm(const op::Add& o) const;
@@ -75,10 +75,10 @@ struct PrepareImages : Preparation {
   }
 };
 
-/// Of the shape of x; a group of 0 is all samples.
+/// The norm of an x of this shape; a group of 0 means all samples.
 BatchNormShape norm_shape(const Shape& x, std::int64_t group, double epsilon);
 
-/// Those that they are for.
+/// The ops that PrepareTransformer has a launch for, and those that PrepareImages has one for.
 template <typename AnyOp>
 concept TransformerOp = requires(const PrepareTransformer& prepare, const AnyOp& o) {
   prepare(o);
@@ -92,7 +92,7 @@ concept ImageOp = requires(const PrepareImages& prepare, const AnyOp& o) {
 std::int64_t transformer_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, const op::Op& op);
 std::int64_t images_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, const op::Op& op, int code);
 
-/// Whether the kernels take operands of these shapes; true for any other op.
+/// True if the kernels take operands of these shapes; true for any other op.
 bool has_attention(const plan::Plan& plan, const plan::Task& task, const op::Op& op);
 bool has_convolution(const plan::Plan& plan, const plan::Task& task, const op::Op& op);
 

@@ -19,7 +19,7 @@ class Library {
   void look_up(Function*& function, const char* symbol) const {
     function = reinterpret_cast<Function*>(address(symbol));
   }
-  /// The same of one that must be there; a failure names what is missing.
+  /// Sets a pointer to a function that must be there; a failure names what is missing.
   template <typename Function>
   void find(Function*& function, const char* symbol) const {
     function = reinterpret_cast<Function*>(required_address(symbol));

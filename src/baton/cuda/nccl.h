@@ -64,9 +64,9 @@ void in_group(Calls calls) {
   end_group();
 }
 
-/// Whether the library is there.
+/// True if the library is there.
 bool is_available();
-/// By number: communicators between GPUs of this process, made once for each list of them.
+/// The communicators of some GPUs of this process, given by their numbers. They are made once for each list of GPUs.
 std::vector<std::shared_ptr<Communicator>> join_here(const std::vector<int>& ordinals);
 /// A name for a set of several processes.
 ranks::Blob make_id();

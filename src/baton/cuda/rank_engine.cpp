@@ -390,7 +390,7 @@ class RankEngine final : public exec::Engine {
     }
   }
 
-  /// Whether of each lane of the device as much is `counted` as must be done before the task starts.
+  /// True if of each lane of the device as much is `counted` as must be done before the task starts.
   bool follows(std::size_t lane, TaskId id, std::uint32_t LaneWalk::*counted) const {
     const plan::VectorClock& needed = ordering_.start[id.index()];
     for (std::size_t other = 0; other < plan::lane_count; ++other) {

@@ -28,7 +28,7 @@ class Slice {
   Slice& operator=(const Slice&) = delete;
 
   const plan::Plan& plan() const { return plan_; }
-  /// By device of the plan; null if it is not here.
+  /// The place of each device of the plan; null if the device is not here.
   std::span<const std::unique_ptr<GpuPlace>> places() const { return places_; }
   bool is_here(DeviceId device) const { return places_[device.index()] != nullptr; }
   const GpuPlace& place(DeviceId device) const { return *places_[device.index()]; }
@@ -36,7 +36,7 @@ class Slice {
   const GpuPlace& first_place() const { return *first_; }
   cudaStream_t stream(const plan::Task& task) const { return place(task.device).stream(task.lane); }
   std::byte* address(BufferId id) const { return arenas_[plan_[id].device.index()]->at(memory_.offset[id.index()]); }
-  /// By task; empty if its device is not here.
+  /// The addresses of each task's operands, by task; empty if its device is not here.
   std::span<const exec::Addresses> addresses() const { return addresses_; }
 
   /// Enqueues a task that meets no other, its place entered.

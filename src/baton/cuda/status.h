@@ -11,7 +11,7 @@ namespace baton::cuda {
 void require(cudaError_t status, std::string_view what);
 void require(CUresult status, std::string_view what);
 
-/// The same of whatever was launched last, which has no status of its own.
+/// Throws such a failure if the last launch failed: a launch returns no status of its own.
 void require_launched(std::string_view what);
 
 }  // namespace baton::cuda

@@ -20,7 +20,7 @@ class StreamExchange {
   virtual void begin() = 0;
   /// Does what can be done without waiting; true once all work of the member is in the stream.
   virtual bool progress() = 0;
-  /// Whether the device itself has arrived, so that it waits for other members.
+  /// True if the device itself has arrived, so that it waits for other members.
   virtual bool has_come() const = 0;
 };
 

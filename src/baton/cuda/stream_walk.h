@@ -28,7 +28,7 @@ struct TaskEvents {
 /// the one of a rank.
 class StreamWalk {
  public:
-  /// Whether start and end of tasks are recorded, and how: in a stream, or in one that is being captured into a graph.
+  /// How start and end of tasks are recorded, if they are: in a stream, or in one that is being captured into a graph.
   enum class Times : std::uint8_t { none, recorded, in_graph };
 
   /// Both must outlive it.

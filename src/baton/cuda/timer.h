@@ -28,7 +28,7 @@ class Timer {
     return times[1];
   }
 
-  /// Of all repetitions together.
+  /// The milliseconds that all repetitions take together.
   template <typename Enqueue>
   float measure(cudaStream_t stream, Enqueue enqueue, int repetitions) {
     begin_.record(stream);

@@ -71,7 +71,7 @@ std::vector<std::int64_t> squeezed(const Shape& shape) {
   return extents;
 }
 
-/// Whether samples of one shape are samples of the other: all in a row, or with other axes of one.
+/// True if samples of one shape are samples of the other: all in a row, or with other axes of one.
 bool is_same_sample(const Shape& have, const Shape& want) {
   return have.elements() == want.elements() && (want.rank() <= 1 || have.rank() <= 1 || squeezed(have) == squeezed(want));
 }

@@ -28,7 +28,7 @@ struct Array {
   bool integers() const;
   /// The elements from `first` on, as numbers.
   void read(std::int64_t first, std::span<float> out) const;
-  /// The same as integers; a usage error names one that is not in [0, limit).
+  /// Reads the elements from `first` on as integers; a usage error names one that is not in [0, limit).
   void read(std::int64_t first, std::span<std::int32_t> out, std::int64_t limit, const char* what) const;
 };
 

@@ -16,7 +16,7 @@ namespace baton::data {
 /// "FILE cannot be used as data: WHY".
 Error unusable(const std::filesystem::path& path, std::string_view why);
 
-/// Whether there is such a file or folder; what cannot be looked at is not there.
+/// True if there is such a file or folder; what cannot be looked at is not there.
 bool is_file(const std::filesystem::path& path);
 bool is_folder(const std::filesystem::path& path);
 
@@ -34,14 +34,14 @@ std::unique_ptr<const Blob> file_blob(const std::filesystem::path& path);
 /// What lies in memory.
 std::unique_ptr<const Blob> memory_blob(std::vector<std::byte> bytes);
 
-/// Whether this program was built with zlib: without it, gzipped files are refused in a sentence.
+/// True if this program was built with zlib: without it, gzipped files are refused in a sentence.
 bool reads_gzip();
 /// The first bytes of what a gzipped file holds; fewer if it holds fewer.
 std::vector<std::byte> gunzip_beginning(const std::filesystem::path& path, std::size_t count);
 /// All of it, which must be `size` bytes. A usage error if it holds more or fewer, or is damaged. No more memory is taken than a
 /// file of this size can fill.
 std::vector<std::byte> gunzip(const std::filesystem::path& path, std::uint64_t size);
-/// Whether the file begins as gzipped ones do.
+/// True if the file begins as gzipped ones do.
 bool is_gzipped(const std::filesystem::path& path);
 
 }  // namespace baton::data

@@ -45,7 +45,7 @@ struct CifarFormat {
 };
 constexpr CifarFormat cifar10{1, 10};
 constexpr CifarFormat cifar100{2, 100};
-/// Whether a file has the size and the labels of one.
+/// True if a file has the size and the labels of one.
 bool is_cifar(const std::string& path, const CifarFormat& format);
 std::shared_ptr<const Source> open_cifar(const std::vector<std::string>& paths, const CifarFormat& format,
                                          std::vector<std::string> class_names);

@@ -236,7 +236,7 @@ std::shared_ptr<const Source> open_token_files(const Paths& paths, const OpenOpt
 constexpr std::array input_names{"x", "inputs", "input", "images", "data", "features"};
 constexpr std::array target_names{"y", "labels", "label", "targets", "target"};
 
-/// Whether some word of a name is one of these.
+/// True if some word of a name is one of these.
 template <typename Names>
 bool is_named(std::string_view name, const Names& names) {
   const std::vector<std::string> words = words_in(name);

@@ -26,7 +26,7 @@ struct Parts {
   const std::shared_ptr<const Source>& for_evaluation() const { return test ? test : train; }
 };
 
-/// Whether the text of --data asks for random numbers, for which there is no source: `open` refuses it.
+/// True if the text of --data asks for random numbers, for which there is no source: `open` refuses it.
 bool is_random(std::string_view text);
 
 /// Opens what the text of --data names: a file or a folder, or two `.npy` files with a comma between them. A usage error names what

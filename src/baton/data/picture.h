@@ -8,7 +8,7 @@
 
 namespace baton::data {
 
-/// Whether this program was built with the libraries for them: without one, its files are refused in a sentence.
+/// True if this program was built with the libraries for them: without one, its files are refused in a sentence.
 bool reads_png();
 bool reads_jpeg();
 

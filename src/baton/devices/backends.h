@@ -19,7 +19,8 @@ struct BackendKind {
 
 /// Every backend, in the order in which help shows them.
 const std::vector<BackendKind>& backends();
-/// Those that run here, and one by its name; a usage error lists all, or says why it does not run.
+/// The names of the backends that run here. `make_backend` makes one by its name; a usage error lists all names, or says why it
+/// does not run.
 const std::vector<std::string>& backend_names();
 std::unique_ptr<exec::Backend> make_backend(std::string_view name);
 

@@ -26,8 +26,8 @@ cluster::Machine share_of(const cluster::Machine& machine, ranks::World& world);
 /// machine. All ranks call it and get the same.
 std::vector<cluster::Device> open_devices_of_ranks(std::string_view text, const cluster::Machine& share,
                                                    std::optional<Bytes> memory, ranks::World& world);
-/// The same of GPUs, where this rank's process sees `gpus`: `cuda` is one of them for each rank of a machine, in turn. Ranks on
-/// the same GPU share its memory evenly.
+/// Opens the GPUs of all ranks; this rank's process sees `gpus`. `cuda` is one of them for each rank of a machine, in turn. Ranks
+/// on the same GPU share its memory evenly.
 std::vector<cluster::Device> open_gpus_of_ranks(std::string_view text, std::span<const cluster::Gpu> gpus,
                                                 std::optional<Bytes> memory, ranks::World& world);
 

@@ -27,13 +27,13 @@ class Backend {
   virtual plan::Target target() const = 0;
   /// The memory layouts that its target names.
   virtual std::vector<MemoryLayout> layouts() const { return {}; }
-  /// Whether it computes in this type. If not, it emulates the type by rounding: a run then shows the effect of the type on
+  /// True if it computes in this type. If not, it emulates the type by rounding: a run then shows the effect of the type on
   /// training, but not its speed.
   virtual bool is_native(DType type) const { return !is_narrow(type); }
-  /// By what it computes in this type, if that decides the last bits and differs between machines; otherwise empty. Ranks must
+  /// What computes this type (as "AMX"), if that decides the last bits and differs between machines; otherwise empty. Ranks must
   /// agree on it.
   virtual std::string arithmetic(DType /*type*/) const { return {}; }
-  /// Whether it can run a Compute or an Update; `verify` asks before anything starts.
+  /// True if it can run a Compute or an Update; `verify` asks before anything starts.
   virtual bool has_kernel(const plan::Plan& plan, const plan::Task& task) const = 0;
   /// Prepares a plan to run. The backend must outlive the engine.
   virtual std::unique_ptr<Engine> open(Assignment assignment) const = 0;

@@ -47,7 +47,7 @@ struct Assignment {
   ranks::World* world = nullptr;  // the ranks that run it together; nullptr: this process alone
 };
 
-/// Whether the task changes what is kept from step to step: parameters, states, loss scales.
+/// True if the task changes what is kept from step to step: parameters, states, loss scales.
 bool changes_state(const plan::Plan& plan, const plan::Task& task);
 
 /// Runs plans for a backend: threads on cores, streams on GPUs. It has allocated each device's arena, laid out as in

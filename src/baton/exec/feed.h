@@ -20,7 +20,7 @@ class Feed {
   /// And what the output for it is compared with.
   virtual void target(std::int64_t step, std::int64_t row, std::span<float> out) const = 0;
   virtual void target(std::int64_t step, std::int64_t row, std::span<std::int32_t> out) const = 0;
-  /// The same for all ranks that read the same data.
+  /// A number that is equal on all ranks that read the same data.
   virtual std::uint64_t fingerprint() const = 0;
 };
 

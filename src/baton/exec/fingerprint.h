@@ -8,7 +8,7 @@
 
 namespace baton::exec {
 
-/// Of the file that runs.
+/// Hash of the running executable.
 std::uint64_t hash_program();
 
 /// What must be the same on all ranks that run a plan together.

@@ -15,12 +15,13 @@ namespace baton::exec {
 /// order, so that element-wise work (sums, updates, copies) need not know it.
 struct MemoryLayout {
   std::string name;  // as the backend's Target and plans have it
-  /// Of a tensor of this shape: the position in memory of the element with this row-major index, and the inverse.
+  /// `position` gives where the element with a row-major index lies in the memory of a tensor of this shape; `index` is its
+  /// inverse.
   std::function<std::int64_t(const Shape& shape, std::int64_t index)> position;
   std::function<std::int64_t(const Shape& shape, std::int64_t position)> index;
 };
 
-/// Those of a backend.
+/// The memory layouts of a backend.
 using MemoryLayouts = std::span<const MemoryLayout>;
 
 /// The layout of a buffer among those of the backend that runs its plan; nullptr: row-major.

@@ -16,7 +16,7 @@ namespace baton::exec {
 /// Per device: the rank that runs it.
 std::vector<int> ranks_of(const cluster::Cluster& cluster);
 
-/// By rank: how many bytes of a step's report are its own, where these buffers hold the rows of the loss.
+/// How many bytes of a step's report each rank contributes, by rank. `losses` are the buffers that hold the rows of the loss.
 std::vector<std::size_t> report_sizes(const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses,
                                       int ranks);
 
@@ -72,7 +72,7 @@ trace::Trace merge(const plan::Plan& plan, const std::vector<int>& rank_of, cons
 /// traced step of this rank started.
 void gather_result(ranks::World& world, const plan::Plan& plan, const std::vector<int>& rank_of,
                    const std::vector<ranks::ClockFit>& clocks, std::span<const Nanoseconds> starts, RunResult& result);
-/// The same, with clocks that were read before the run and are read again now; does nothing in a world of one rank.
+/// Gathers likewise, with clocks that were read before the run and are read again now; does nothing in a world of one rank.
 void gather_result(ranks::World& world, const plan::Plan& plan, const std::vector<int>& rank_of,
                    const std::vector<ranks::ClockReading>& clocks_before, std::span<const Nanoseconds> starts, RunResult& result);
 

@@ -18,7 +18,7 @@ struct Limits {
 /// filters: then only the limits hold.
 bool confine(const Limits& limits);
 
-/// Whether `confine` can filter system calls here.
+/// True if `confine` can filter system calls here.
 bool can_filter();
 
 }  // namespace baton::exercise

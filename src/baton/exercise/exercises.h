@@ -21,9 +21,9 @@ struct Exercise {
 
 /// All, in order.
 const std::vector<Exercise>& exercises();
-/// By name, by number (`3`, `03`) or by the part after the number; nullptr if there is none.
+/// Finds an exercise by name, by number (`3`, `03`) or by the part after the number; nullptr if there is none.
 const Exercise* find_exercise(std::string_view name);
-/// The same; a usage error lists them.
+/// Finds an exercise like `find_exercise`; if there is none, a usage error lists all.
 const Exercise& exercise_by_name(std::string_view name);
 
 /// The file that a student fills, in the folder of an exercise.

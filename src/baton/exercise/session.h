@@ -84,7 +84,7 @@ class Session {
 
   /// "in case 3 (4 ranks, 17 numbers)": how flaws begin.
   const std::string& in_case() const { return name_; }
-  /// Whether the time of the exercise is used up, or the program has hung: then no further case is asked.
+  /// True if the time of the exercise is used up, or the program has hung: then no further case is asked.
   bool given_up() const { return given_up_; }
   std::int64_t cases() const { return case_; }
   /// The beginning of what the program printed.

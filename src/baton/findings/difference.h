@@ -58,11 +58,11 @@ struct Difference {
 /// Welch's test on the logarithms: the instances of both may scatter differently.
 Difference difference(const Sample& a, const Sample& b, const Test& test = {});
 
-/// Whether two jobs that took turns for this many rounds can be told apart round by round at all.
+/// True if two jobs that took turns for this many rounds can be told apart round by round at all.
 bool can_pair(std::size_t rounds, const Test& test = {});
-/// The same for two jobs that took turns, by the times of their rounds: a disturbance that hits both in a round cancels.
-/// Wilcoxon's signed-rank test, which a few disturbed rounds do not mislead; the ratio is Hodges' and Lehmann's.
-/// Later rounds of the one that has more are left out.
+/// Compares two jobs that took turns by the times of their rounds: a disturbance that hits both in a round cancels. It is
+/// Wilcoxon's signed-rank test, which a few disturbed rounds do not mislead; the ratio is Hodges' and Lehmann's. Later rounds of
+/// the one that has more are left out.
 Difference paired_difference(std::span<const double> a, std::span<const double> b, const Test& test = {});
 
 /// Two equal jobs may differ by this much for reasons that fresh instances do not vary (the order in which they run, where code

@@ -16,7 +16,7 @@ struct Line {
 };
 Line fit_line(std::span<const double> x, std::span<const double> y);
 
-/// Whether a fitted serial fraction is a share of the step. Noise, or a formula that does not hold, may make it negative or more
+/// True if a fitted serial fraction is a share of the step. Noise, or a formula that does not hold, may make it negative or more
 /// than all.
 constexpr bool is_share(double serial) { return serial > -0.001 && serial < 1; }
 
@@ -45,16 +45,16 @@ struct AlphaBeta {
   /// Two numbers take three sizes to be tested on.
   bool testable() const { return sizes >= 3; }
 };
-/// By absolute errors. Alpha may come out negative, which is not a latency: then the formula does not hold.
+/// Fits by least squares of absolute errors. Alpha may come out negative, which is not a latency: then the formula does not hold.
 AlphaBeta fit_alpha_beta(std::span<const double> bytes, std::span<const double> times_ns);
 
-/// The same for sizes over many powers of ten: least squares of relative errors, since absolute errors of the largest messages
-/// alone would decide, and would not determine alpha. Alpha is not negative; R² is that of the logarithms.
+/// Fits sizes over many powers of ten by least squares of relative errors, since absolute errors of the largest messages alone
+/// would decide, and would not determine alpha. Alpha is not negative; R² is that of the logarithms.
 AlphaBeta fit_message(std::span<const double> bytes, std::span<const double> times_ns);
 
 /// "R² = 0.998, a good fit", "R² = 0.91, a rough fit", "R² = 0.40, a bad fit: the model does not describe these numbers".
 std::string quality(double r2);
-/// The same for a formula of messages, by how far the worst size is off: "a good fit (at worst 3.1 % off)". R² says nothing if
+/// Says how good a formula of messages is, by how far the worst size is off: "a good fit (at worst 3.1 % off)". R² says nothing if
 /// times hardly differ. With fewer than three sizes it says that they are too few.
 std::string quality(const AlphaBeta& fit);
 

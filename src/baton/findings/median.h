@@ -4,7 +4,7 @@
 
 namespace baton::findings {
 
-/// Of an even number of values the mean of the two in the middle; 0 if there are none.
+/// The median of the values; of an even number of them, the mean of the two in the middle. 0 if there are none.
 double median(std::vector<double> values);
 
 }  // namespace baton::findings

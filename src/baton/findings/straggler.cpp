@@ -18,7 +18,7 @@ double part(Nanoseconds time, Nanoseconds step) {
   return step.count == 0 ? 0 : static_cast<double>(time.count) / static_cast<double>(step.count);
 }
 
-/// Whether it was the latest in more steps than chance explains, over longer than a short disturbance of the machine lasts.
+/// True if it was the latest in more steps than chance explains, over longer than a short disturbance of the machine lasts.
 bool enough_evidence(const ArrivalStats& stats, std::size_t devices, Nanoseconds step) {
   return stats.steps == 0 || (chance_of_latest(stats.latest_in, stats.steps, devices) <= least_surprise &&
                               stats.steps * step.count >= least_time.count);

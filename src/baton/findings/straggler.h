@@ -28,8 +28,8 @@ double chance_of_latest(std::int64_t latest_in, std::int64_t steps, std::size_t 
 /// next collectives together.
 const ArrivalStats* most_waited_for(std::span<const ArrivalStats> arrival_stats, Nanoseconds step);
 
-/// The same if it was the one waited for longest in more steps than chance explains, so that the next steps can be expected to be
-/// alike.
+/// Returns the device that was waited for most, but only if it was the one waited for longest in more steps than chance explains,
+/// so that the next steps can be expected to be alike. Otherwise nullptr.
 const ArrivalStats* latest(std::span<const ArrivalStats> arrival_stats, Nanoseconds step);
 
 /// Names the device that keeps the others waiting, how long and in which phase it is slow; or says that there

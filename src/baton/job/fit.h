@@ -21,14 +21,14 @@ struct DeviceMemory {
   Bytes apart() const { return Bytes(peak.count - held.sum()); }
 };
 
-/// Whether a split of a job fits into its devices.
+/// The memory that a split of a job needs, and whether it fits.
 struct Fit {
   JobSpec spec;
   std::string name;  // as plans are described
   std::vector<DeviceMemory> devices;
   Bytes limit;                // of each device
   double estimated_time = 0;  // of a step, in nanoseconds; 0: not estimated
-  /// By device of a pipeline, what the program that the specification names would reserve; empty if its profile does not say.
+  /// What the program that the specification names would reserve on each device of a pipeline; empty if its profile does not say.
   std::vector<Reserved> reserved = {};
 
   const DeviceMemory& fullest() const;

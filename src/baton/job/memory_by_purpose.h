@@ -20,7 +20,8 @@ struct MemoryByPurpose {
   std::int64_t sum() const { return parameters + gradients + states + activations + communication + other; }
 };
 
-/// By device. Walks the tasks in the order of the plan; a buffer is there from the first task that touches it to the last.
+/// The memory of each device, by device. Walks the tasks in the order of the plan; a buffer is there from the first task that
+/// touches it to the last.
 std::vector<MemoryByPurpose> memory_at_peak(const plan::Plan& plan);
 
 }  // namespace baton::job

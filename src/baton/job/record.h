@@ -86,7 +86,8 @@ class Record {
   /// Copies all values of the other.
   void update(const Record& other) { values_.update(other.values_); }
 
-  /// By a name that is known only when the program runs: a column of a table, an axis of a spec. nullptr if there is none.
+  /// Finds a value by a name that is known only when the program runs: a column of a table, an axis of a spec. nullptr if there is
+  /// none.
   const Json* find(const std::string& column) const {
     const auto found = values_.find(column);
     return found == values_.end() ? nullptr : &*found;
@@ -200,7 +201,7 @@ double number(const Record& record, Key<T> key) {
   check(value != nullptr && value->is_number(), "a row has no number {}", key.name);
   return value->get<double>();
 }
-/// The same, or this default if there is no number: values that were not measured are null.
+/// The number of the row, or `otherwise` if there is none: values that were not measured are null.
 template <Numeric T>
 double number(const Record& record, Key<T> key, double otherwise) {
   const Json* value = record.find(key);

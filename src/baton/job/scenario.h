@@ -37,7 +37,7 @@ using LimitsOf = std::function<plan::Limits(const plan::Plan& plan)>;
 
 /// A `fold_beyond` that no number of devices exceeds.
 constexpr std::size_t never_fold = std::numeric_limits<std::size_t>::max();
-/// Whether a plan of a request that cannot be folded is written out, or refused because it would be very large.
+/// What happens to a plan of a request that cannot be folded: written out, or refused because it would be very large.
 enum class Unfolded : std::uint8_t { written_out, refused };
 /// The plan of a request, folded if there are more devices than `fold_beyond` and replicas are alike; or a plan as it is. A usage
 /// error says why it cannot be run.

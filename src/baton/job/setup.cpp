@@ -182,13 +182,13 @@ void require_rates(const JobSpec& spec, const strategy::Request& request, const 
   for (const DType type : {strategy::parameter_type(precision), strategy::dtype_of(precision)}) {
     if (!rates.contains(to_text(type))) {
       throw usage_error(
-          "the cluster {} gives no rate for {}, in which a step in {} computes: add {} = \"...flop/s\" to [device.rates]",
+          "the cluster {} gives no rate for {}, in which a step in {} computes: add {} = \"...FLOP/s\" to [device.rates]",
           spec.cluster, to_text(type), strategy::to_text(precision), to_text(type));
     }
   }
   if (software.fp8 && !rates.contains("f8")) {
     throw usage_error(
-        "the cluster {} gives no rate for f8, in which products of {} compute: add f8 = \"...flop/s\" to [device.rates]",
+        "the cluster {} gives no rate for f8, in which products of {} compute: add f8 = \"...FLOP/s\" to [device.rates]",
         spec.cluster, software.name);
   }
 }

@@ -42,7 +42,7 @@ class DeviceList {
 enum class Decay : std::uint8_t { all, matrices };
 /// The type of the gradients of parameters in 16-bit training.
 enum class GradientType : std::uint8_t { same, fp32 };
-/// Whether one of many identical replicas is simulated for all.
+/// When one of many identical replicas is simulated for all.
 enum class Fold : std::uint8_t { automatic, always, never };
 
 /// What the loss is multiplied by before the backward.
@@ -123,13 +123,13 @@ struct JobField {
   bool numeric = false;                                        // takes numbers alone
   std::vector<std::string> also = {};                          // other spellings: a letter, or a name known from other programs
   std::function<std::vector<std::string>()> values = nullptr;  // the allowed names, if the value is one of a few names
-  /// Of a field that may be given several times: adds one more value.
+  /// Adds one more value, if the field may be given several times.
   std::function<void(JobSpec& spec, std::string_view value)> add = nullptr;
 
-  /// Whether the field differs from its default in the specification.
+  /// True if the field differs from its default in the specification.
   bool given(const JobSpec& spec) const { return text(spec) != text(JobSpec{}); }
 };
-/// Whether both ask for the same job: whether all fields have the same text.
+/// True if both ask for the same job: whether all fields have the same text.
 bool operator==(const JobSpec& a, const JobSpec& b);
 
 /// All options, in the order of the help. Which backends there are, only the layers that run jobs know.
@@ -141,10 +141,10 @@ inline constexpr Bytes ample_memory{std::int64_t{1} << 50};
 /// The name of a cluster that means this machine, and whether a name is that one.
 constexpr std::string_view this_machine = "machine";
 bool is_this_machine(std::string_view cluster);
-/// Whether the job is simulated on another machine than this.
+/// True if the job is simulated on another machine than this.
 bool is_imagined(const JobSpec& spec);
 
-/// Whether the name of a schedule is the path of a file, not the name of a known schedule.
+/// True if the name of a schedule is the path of a file, not the name of a known schedule.
 bool is_schedule_file(const std::string& name);
 
 /// The field with this spelling, in which dashes and underscores are the same; nullptr if there is none.

@@ -18,13 +18,12 @@ FieldValue field_value(const Json& value);
 /// The inverse.
 Json to_json(const FieldValue& value);
 
-/// Of the median step; 0 if none was timed.
+/// Samples per second at the median step; 0 if no step was timed.
 double samples_per_s(const std::vector<Nanoseconds>& timed, std::int64_t batch);
-/// Of the steps that were timed; `time_per_step_ns` is their median, from `time_low_ns` to `time_high_ns` its interval. All are of
-/// one instance: what another run of the same job would differ by is not in it.
+/// The times of the steps that were timed: `time_per_step_ns` is their median, from `time_low_ns` to `time_high_ns` its interval.
+/// All are of one instance: what another run of the same job would differ by is not in it.
 Record times_record(const std::vector<Nanoseconds>& timed, std::int64_t batch, trace::Origin origin);
-/// Of a step, over all devices.
-/// `flops` is their number also where it is more than 64 bits hold.
+/// What a step does and moves, over all devices. `flops` is the number of its flops, also if it exceeds 64 bits.
 Record totals_record(const plan::Totals& totals, double flops);
 /// For each device of the plan shares of the step, memory and bytes. `here`: the devices that ran it; nullptr if none did.
 std::vector<Record> device_records(const plan::Plan& plan, const Study& study, const std::vector<Bytes>& peak,

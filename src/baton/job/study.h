@@ -22,11 +22,11 @@ class Study {
 
   /// How many devices each one of the plan stands for: one, unless equal replicas were folded.
   std::int64_t copies() const { return copies_; }
-  /// By device, summed over the traced steps, and how long those took together.
+  /// The times of each device, by device, summed over the traced steps; `traced` is how long those steps took together.
   const std::vector<trace::DeviceTime>& device_times() const { return device_times_; }
   Nanoseconds traced() const { return traced_; }
   std::int64_t traced_steps() const { return traced_steps_; }
-  /// Of the traced steps' critical paths, by kind of segment.
+  /// The time of the traced steps' critical paths, by kind of segment.
   const std::array<Nanoseconds, trace::PathSegment::kinds>& path() const { return path_; }
   /// When devices arrived at collectives, on average over the traced steps; empty if fewer than two devices meet.
   std::vector<findings::ArrivalStats> arrival_stats() const;

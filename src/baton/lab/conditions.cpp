@@ -24,7 +24,7 @@ constexpr Bytes most_hashed(std::int64_t{4} << 20);  // of a schedule, the large
 
 std::string hash_text(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 
-/// Whether a word names a file, as clusters and schedules do.
+/// True if a word names a file, as clusters and schedules do.
 bool names_file(std::string_view word) {
   return word.ends_with(".toml") || word.ends_with(".csv") || word.find('/') != std::string_view::npos;
 }

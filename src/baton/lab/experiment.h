@@ -106,7 +106,7 @@ class Measurement {
   virtual ~Measurement() = default;
   /// Measures for about this long. Called once.
   virtual void round(Nanoseconds time) = 0;
-  /// Whether this is the only instance of the point, because one takes long or the task asks for one; then nothing is known about
+  /// True if this is the only instance of the point, because one takes long or the task asks for one; then nothing is known about
   /// the noise.
   virtual bool once() const { return false; }
   /// What was measured: what the row, the answers and the page are made from.
@@ -139,11 +139,11 @@ struct Experiment {
   std::function<void(std::vector<Record>& rows)> derive;
   /// Further sentences made from the rows, for readers who want more than the answers. May be empty.
   std::function<std::vector<std::string>(const std::vector<Record>& rows)> details;
-  /// Whether it needs losses, which only training gives: then it cannot be simulated.
+  /// True if it needs losses, which only training gives: then it cannot be simulated.
   bool by_losses = false;
   /// Fields of a job that it sets itself: they cannot be set beside its axes.
   std::vector<std::string> own_fields = {};
-  /// Whether it trains models: then fields of a job can be set beside its axes.
+  /// True if it trains models: then fields of a job can be set beside its axes.
   bool trains = true;
 };
 

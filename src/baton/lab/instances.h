@@ -16,7 +16,7 @@ inline constexpr std::size_t least_instances = 4;
 inline constexpr double precise_difference = 0.03;
 inline constexpr std::size_t least_precise_instances = 10;
 inline constexpr std::size_t most_precise_instances = 300;
-/// Whether points that took turns, with these times by point and round, tell a difference of 3 % between any two of them from none,
+/// True if points that took turns, with these times by point and round, tell a difference of 3 % between any two of them from none,
 /// in nine of ten cases; of one point alone, to another of the same scatter. Called after every fifth round only: stopping as soon
 /// as the scatter happens to look small would underestimate it.
 bool precise_enough(const std::vector<std::vector<double>>& times_by_point);

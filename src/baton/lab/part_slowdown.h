@@ -29,8 +29,8 @@ std::vector<DeviceId> parts_of_a_gpu(const cluster::Cluster& cluster);
 std::optional<PartSlowdown> part_slowdown_of(const plan::Plan& plan, const cost::TaskKeys& keys, DeviceId device,
                                              const cost::Times& alone, const cost::Times& beside);
 
-/// Of the parts of a GPU that the job runs on, by a calibration that is measured now or was kept. Nothing if there are none, or if
-/// it cannot be measured: it only adds to what a run says.
+/// How the parts of a GPU that the job runs on slow each other down, by a calibration that is measured now or was kept. nullopt if
+/// there are no parts, or if it cannot be measured: it only adds to what a run says.
 std::optional<PartSlowdown> part_slowdown(const plan::Plan& plan, const training::Job& job);
 
 /// For a record, as `beside`.
@@ -39,7 +39,8 @@ Record to_record(const PartSlowdown& part_slowdown);
 /// What the rows' `beside` say: how much longer tasks take, and what separate GPUs would do for the row that suffers most.
 std::vector<std::string> part_slowdown_findings(const std::vector<Record>& rows);
 
-/// The same of a plan's tasks alone, by times that a calibration has of them; nothing if there are no parts of a GPU.
+/// A sentence on how parts of a GPU slow down the tasks of a plan, by times that a calibration has of them; nullopt if there are no
+/// parts of a GPU.
 std::optional<std::string> calibrated_part_slowdown(const plan::Plan& plan, const cluster::Cluster& cluster,
                                                     const cost::TaskKeys& keys, const cost::Times& alone,
                                                     const cost::Times& beside);

@@ -112,7 +112,7 @@ double shift_between(const Record& a, const Record& b) {
   return std::hypot(speed, number(a, key::others_share, 0.0) - number(b, key::others_share, 0.0));
 }
 
-/// Whether the instances of both were interleaved.
+/// True if the instances of both were interleaved.
 bool took_turns(const Record& a, const Record& b) { return is_same(a.find(key::batch_name), b.find(key::batch_name)); }
 
 findings::Difference compare_rows(const Record& a, const Record& b, std::size_t pairs, const findings::Scatter& usual) {

@@ -45,7 +45,7 @@ std::vector<T> values_of(const std::vector<Record>& rows, job::Key<T> key) {
   }
   return values;
 }
-/// The same in words, of any column.
+/// The values of any column as words, each once, in order.
 std::vector<std::string> words_of(const std::vector<Record>& rows, const std::string& column);
 template <job::Numeric T>
 std::vector<double> column(const std::vector<Record>& rows, job::Key<T> key) {
@@ -72,18 +72,18 @@ findings::Difference difference_of(const Record& a, const Record& b, std::size_t
 bool differs(const Record& a, const Record& b, std::size_t pairs = 1);
 /// How many pairs can be made of these rows.
 constexpr std::size_t pairs_among(std::size_t rows) { return rows < 2 ? 1 : rows * (rows - 1) / 2; }
-/// The same of two rows that stand out among several, as the fastest and the slowest do: the level is divided by how many pairs
-/// those make, and a row whose few instances happen to agree counts as scattering like the others.
+/// The difference of two rows that were chosen from several, as the fastest and the slowest are: the level is divided by how many
+/// pairs those make, and a row whose few instances happen to agree counts as scattering like the others.
 findings::Difference difference_among(const Record& a, const Record& b, const std::vector<Record>& rows);
-/// The same of two speedups: how many times as fast each row is as its base. What the machine drifted between a row and its base
-/// counts, what it drifted between the two pairs does not.
+/// The difference of two speedups: how many times as fast each row is as its base. What the machine drifted between a row and its
+/// base counts, what it drifted between the two pairs does not.
 findings::Difference difference_of_speedups(const Record& a, const Record& base_a, const Record& b, const Record& base_b,
                                             std::size_t pairs = 1);
 /// "beyond the noise", or "within the noise at the 1 % level (a difference of 3.1 % would have been seen)".
 std::string noise_text(const findings::Difference& difference);
 /// How far a value in the middle of an interval may be off, relative: 1 if by a factor of two. Infinite if nothing is known.
 double unsureness(const findings::Interval& interval);
-/// The same of a row's time, with 99 % confidence.
+/// How far a row's time may be off, relative, with 99 % confidence.
 double unsureness(const Record& row);
 /// "0.91 to 5.52 with 99 % confidence": the interval of the ratio that the verdict rests on.
 std::string tested_text(const findings::Difference& difference);
@@ -102,7 +102,7 @@ std::string shared_cores_mark(const std::vector<Record>& rows);
 
 /// "12.3 %"; below a tenth of a percent with up to two figures: "0.059 %", "0.01 %".
 std::string percent(double share);
-/// Whether the row was simulated and not measured.
+/// True if the row was simulated and not measured.
 bool is_simulated(const Record& row);
 /// A sentence that warns of oversubscribed rows; empty if there are none.
 std::string oversubscribed_note(const std::vector<Record>& rows);

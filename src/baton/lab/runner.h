@@ -67,10 +67,10 @@ std::vector<Record> measure(const Experiment& experiment, const std::vector<Poin
 Result conclude(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Record> records,
                 std::string command, Preset preset);
 
-/// Whether the values that printers read from every row have the right types.
+/// True if the values that printers read from every row have the right types.
 bool is_sound(const Record& record);
 
-/// The same for records that were read from a file: a usage error says that they are damaged if they lack values of the
+/// Concludes from records that were read from a file: a usage error says that they are damaged if they lack values of the
 /// experiment.
 Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Record> records,
                      std::string command, Preset preset);

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr Bytes most_read(std::int64_t{64} << 20);
 constexpr std::size_t most_values_kept = 1'000'000;  // of a spec or a record
 
-/// Whether a line is more than is read of a record.
+/// True if a line is more than is read of a record.
 bool too_large(std::string_view line) {
   return line.size() > static_cast<std::size_t>(most_record.count) || values_in(line).values > most_values_kept;
 }
@@ -57,7 +57,7 @@ Json to_json(const RunSpec& spec) {
   return json;
 }
 
-/// Whether what a report says of the machine is of the kind that it should be.
+/// True if what a report says of the machine is of the kind that it should be.
 bool is_environment(const Json& value) {
   const auto suits = [&](const char* key, bool is_right) { return !value.contains(key) || is_right; };
   return value.is_object() && suits("cpu", value.value("cpu", Json()).is_string()) &&

@@ -327,7 +327,7 @@ struct Calibration::Pass {
     return list;
   }
 
-  /// Whether the time of a key disagrees with the one taken now so much that it changes the sum of all tasks by a fifth.
+  /// True if the time of a key disagrees with the one taken now so much that it changes the sum of all tasks by a fifth.
   bool disagrees(const std::string& key, const std::pair<Timing, Timing>& now) const {
     const Key& one = keys.at(key);
     const auto far = [&](const cost::Times& times, Nanoseconds fresh) {
@@ -343,7 +343,7 @@ struct Calibration::Pass {
     return far(alone, now.first.one) || far(beside, now.second.one);
   }
 
-  /// Whether some of the keys that matter most, of which `which` says true, disagree with times taken now.
+  /// True if some of the keys that matter most, of which `which` says true, disagree with times taken now.
   bool any_disagrees(const std::function<bool(const std::string&)>& which) const {
     for (const std::string& key : largest(which)) {
       if (disagrees(key, time(keys.at(key)))) {

@@ -29,7 +29,7 @@ constexpr std::int64_t most_copies_together = 64;
 constexpr std::int64_t copied_together = std::int64_t{8} << 20;  // bytes: beyond it a few copies make a step long enough
 
 bool by_pieces(plan::Move operation) { return plan::rule_of(operation).owner == plan::MoveRule::Owner::piece; }
-/// Whether a member brings only its piece, or takes only that.
+/// True if a member brings only its piece, or takes only that.
 bool brings_piece(plan::Move operation) { return by_pieces(operation) && !plan::rule_of(operation).sums; }
 bool takes_piece(plan::Move operation) { return by_pieces(operation) && plan::rule_of(operation).sums; }
 

@@ -16,7 +16,7 @@ using Turns = std::function<std::vector<std::int64_t>(TaskId task)>;
 plan::Plan isolate_task(const plan::Plan& plan, TaskId task, const std::vector<DeviceId>& devices, std::int64_t copies,
                         const Turns& turns);
 
-/// The same on the task's own device alone, each copy on buffers of its own, after a delay: that is its first task.
+/// A plan of nothing but a delay and then `copies` of one task, on the task's own device; each copy has buffers of its own.
 plan::Plan isolate_after_delay(const plan::Plan& plan, TaskId task, Nanoseconds delay, std::int64_t copies);
 
 /// A plan of nothing but `copies` of one meeting, likewise; its members stay on their devices.

@@ -43,7 +43,7 @@ class OtherProcesses {
   std::optional<Reading> begin_;
 };
 
-/// Whether others used so much that times are too long.
+/// True if others used so much that times are too long.
 constexpr bool disturbs(double others_share) { return others_share >= 0.1; }
 
 }  // namespace baton::measure

@@ -32,7 +32,7 @@ class BlockBuilder {
   /// x Wᵀ + b on the last dimension, which becomes `out`. Its parameters are `BLOCK.NAME.weight` and `.bias`, without the name
   /// where that is empty.
   std::size_t linear(std::size_t x, const std::string& name, Dim out);
-  /// The same with parameters of these full names, which others may share.
+  /// x Wᵀ + b with parameters of these full names, which others may share.
   std::size_t linear(std::size_t x, const std::string& weight, const std::string& bias, Dim out);
   /// x Wᵀ with a parameter of this full name.
   std::size_t linear_without_bias(std::size_t x, const std::string& weight, Dim out);
@@ -47,7 +47,7 @@ class BlockBuilder {
   std::size_t relu(std::size_t x);
   /// Over the last dimension. Its parameters are `BLOCK.NAME.weight` and `.bias`.
   std::size_t layer_norm(std::size_t x, const std::string& name);
-  /// The same with parameters of these full names.
+  /// A layer norm with parameters of these full names.
   std::size_t layer_norm(std::size_t x, const std::string& weight, const std::string& bias,
                          double epsilon = op::LayerNorm{}.epsilon);
   std::size_t rms_norm(std::size_t x, const std::string& weight, double epsilon);

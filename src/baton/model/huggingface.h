@@ -23,7 +23,7 @@ struct FolderModel {
 /// usage error names what the configuration asks for and Baton does not have, and keys that it does not know unless they are off.
 FolderModel read_config(std::string_view json, std::string_view settings, const std::string& what);
 
-/// The same of the config.json in a folder. A ResNet's size of images comes from preprocessor_config.json if it is there.
+/// The model of the config.json in a folder. A ResNet's size of images comes from preprocessor_config.json if it is there.
 FolderModel read_model_folder(const std::filesystem::path& folder, std::string_view settings);
 
 /// How training this model differs from what its configuration asks for; empty unless it is a folder.
@@ -49,7 +49,7 @@ std::string name_in_folder(const Model& model, const std::string& tensor);
 /// The name of a folder's tensor with the model's own name in front, which some files leave out: `h.0.ln_1.weight` is
 /// `transformer.h.0.ln_1.weight`.
 std::string with_base_name(const Model& model, const std::string& tensor);
-/// Whether this model does not need a tensor of a folder: masks, frequencies, the head of another task.
+/// True if this model does not need a tensor of a folder: masks, frequencies, the head of another task.
 bool is_no_weight(const Model& model, const std::string& tensor);
 
 }  // namespace baton::model

@@ -84,7 +84,7 @@ class Model {
   /// every value but the last is read, and that ops fit their operands.
   Model(std::string name, std::vector<Block> blocks, Output output = Output::numbers);
 
-  /// The same model with this seed for ops that draw random numbers. Each op draws different ones, by its number in the model.
+  /// This model with a seed for ops that draw random numbers. Each op draws different ones, by its number in the model.
   Model with_seed(std::int64_t seed) const;
 
   const std::string& name() const { return name_; }
@@ -112,8 +112,8 @@ class Model {
   std::vector<std::vector<std::size_t>> ordinals_;
 };
 
-/// The same model for evaluation: ops that behave differently there have their form for evaluation and read the statistics that
-/// training keeps; nothing is tracked. Parameters have the same names.
+/// The model for evaluation: ops that behave differently there have their form for evaluation and read the statistics that training
+/// keeps; nothing is tracked. Parameters have the same names.
 Model for_evaluation(const Model& model);
 
 }  // namespace baton::model

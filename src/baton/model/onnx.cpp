@@ -306,7 +306,7 @@ class OnnxBuilder {
     }
   }
 
-  /// Whether a value is [batch, features, 1, 1] in the file, and [batch, features] here.
+  /// True if a value is [batch, features, 1, 1] in the file, and [batch, features] here.
   bool is_pooled(const std::string& name) const { return pooled_.contains(name); }
 
   std::size_t linear(BlockBuilder& block, const OnnxNode& node, std::size_t x) {

@@ -27,7 +27,7 @@ class Message {
 
   /// nullopt at the end, and where what comes is no field.
   std::optional<Field> next();
-  /// Whether it ended where its bytes end.
+  /// True if it ended where its bytes end.
   bool whole() const { return !broken_ && rest_.empty(); }
 
   /// A number of seven bits per byte, taken from the front of `bytes`; nullopt if there is none.

@@ -58,7 +58,7 @@ struct Recipe {
 };
 Recipe recipe_of(std::string_view text);
 
-/// Whether a text asks for a model of tokens and leaves open how many there are: `gpt:depth=2,heads=4,dim=64,context=32`. Data can
+/// True if a text asks for a model of tokens and leaves open how many there are: `gpt:depth=2,heads=4,dim=64,context=32`. Data can
 /// say it then.
 bool lacks_vocabulary(std::string_view text);
 

@@ -113,11 +113,11 @@ struct Law {
   static bool is_share(double value) { return value >= 0 && value <= 1; }
   bool operator()(const Embed& o) const { return is_part(o.first, o.of, reads[1].shape[0]); }
   bool operator()(const EmbedBackward& o) const { return is_part(o.first, o.of, writes[0].shape[0]); }
-  /// Whether this many indices from `first` on are among `of`; all there are where that is 0.
+  /// True if this many indices from `first` on are among `of`; all there are where that is 0.
   static bool is_part(std::int64_t first, std::int64_t of, std::int64_t held) {
     return first >= 0 && (of == 0 ? first == 0 : first <= of - held);
   }
-  /// Whether all of these positions are among the `of` of a sequence, and those among the rows that `table` has for them.
+  /// True if all of these positions are among the `of` of a sequence, and those among the rows that `table` has for them.
   static bool are_positions(std::int64_t first, std::int64_t of, std::int64_t held, std::int64_t table) {
     return is_part(first, of, held) && (of == 0 ? held : of) <= table;
   }
@@ -131,7 +131,7 @@ struct Law {
   }
   bool operator()(const Attention&) const { return are_heads(reads[0].shape, reads[1].shape, writes[1].shape); }
   bool operator()(const AttentionBackward&) const { return are_heads(reads[1].shape, reads[2].shape, reads[5].shape); }
-  /// Whether q's last axis holds as many heads of k's size as there are sums of exponentials.
+  /// True if q's last axis holds as many heads of k's size as there are sums of exponentials.
   static bool are_heads(const Shape& q, const Shape& k, const Shape& sums) { return q.last() == k.last() * sums.last(); }
   bool operator()(const RmsNorm& o) const { return o.epsilon >= 0; }
   bool operator()(const RmsNormBackwardInput& o) const { return o.epsilon >= 0 && (!o.copies || is_narrow(writes[1].dtype)); }
@@ -149,7 +149,7 @@ struct Law {
   }
   bool operator()(const Dropout& o) const { return o.rate >= 0 && o.rate < 1 && o.layer >= 0 && o.seed >= 0; }
 
-  /// Whether windows of these extents, moved by `stride`, make of padded images of the one shape those of the other.
+  /// True if windows of these extents, moved by `stride`, make of padded images of the one shape those of the other.
   static bool is_window(const Shape& in, std::int64_t rows, std::int64_t columns, std::int64_t stride, std::int64_t padding,
                         const Shape& out) {
     const auto fits = [&](std::int64_t extent, std::int64_t window, std::int64_t places) {
@@ -169,7 +169,7 @@ struct Law {
     const Shape& weight = writes[0].shape;
     return is_window(reads[0].shape, weight[2], weight[3], o.stride, o.padding, reads[1].shape);
   }
-  /// Whether the samples are whole groups.
+  /// True if the samples are whole groups.
   bool is_norm(double epsilon, std::int64_t group) const {
     return epsilon >= 0 && group >= 0 && (group == 0 || reads[0].shape[0] % group == 0);
   }
@@ -186,7 +186,7 @@ struct Law {
   }
   bool operator()(const Flatten&) const { return reads[0].shape.elements() == writes[0].shape.elements(); }
   bool operator()(const FlattenBackward&) const { return reads[0].shape.elements() == writes[0].shape.elements(); }
-  /// Whether a sequence, all of it or the part that is held, has a position for each place of an image and one more.
+  /// True if a sequence, all of it or the part that is held, has a position for each place of an image and one more.
   template <typename AnyOp>
   static bool is_sequence_of(const AnyOp& o, const Shape& sequence, const Shape& image) {
     return is_part(o.first, o.of, sequence[0]) && (o.of == 0 ? sequence[0] : o.of) == image[2] * image[3] + 1;
@@ -206,7 +206,7 @@ struct Law {
   }
 };
 
-/// Whether the operands have the types that the signature asks for. The shapes fit.
+/// True if the operands have the types that the signature asks for. The shapes fit.
 bool types_fit(const Signature& signature, std::span<const Operand> reads, std::span<const Operand> writes) {
   std::optional<DType> value;
   std::optional<DType> summed;

@@ -453,7 +453,7 @@ using Op = std::variant<
     MaxPoolBackward, AveragePool, AveragePoolBackward, Flatten, FlattenBackward, ImageToSequence, ImageToSequenceBackwardInput,
     ImageToSequenceBackwardWeight, FirstPosition, FirstPositionBackward, Transpose>;
 
-/// Whether most of its arithmetic multiplies matrices, and so may run on units made for that.
+/// True if most of its arithmetic multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);
 
 /// Calls `visit(name, field)` for each attribute of an op, in the order in which they are written.

@@ -36,17 +36,17 @@ struct Signature {
   std::string combined = {};
   /// Operands that count once, whatever is summed: a bias is added where the sum is complete.
   std::vector<std::size_t> once = {};
-  /// Whether the terms of a sum may be read in place of the sum: the results are then terms of a sum too.
+  /// True if the terms of a sum may be read in place of the sum: the results are then terms of a sum too.
   bool linear = false;
-  /// Whether the last operands it reads are those that it writes, without copies.
+  /// True if the last operands it reads are those that it writes, without copies.
   bool in_place = false;
-  /// Whether it reads another term as its last operand, and writes the sum of that and its own result.
+  /// True if it reads another term as its last operand, and writes the sum of that and its own result.
   bool adds = false;
   /// How many of the last operands it writes are copies, in another type, of as many that it writes before them.
   std::size_t copies = 0;
   /// The dimension whose index numbers affect the result (op::for_part); 0: none.
   char numbered = 0;
-  /// Whether it reads any number of operands, of any shapes.
+  /// True if it reads any number of operands, of any shapes.
   bool any_reads = false;
 };
 
@@ -62,7 +62,7 @@ const Signature& signature(const Op& op);
 enum class Along : std::uint8_t { map, sum, merge, whole, none };
 Along along(const Signature& signature, char letter, std::size_t write);
 
-/// Whether the operands' shapes give each letter one extent, and there are as many operands as the signature says.
+/// True if the operands' shapes give each letter one extent, and there are as many operands as the signature says.
 bool fits(const Signature& signature, std::span<const Operand> reads, std::span<const Operand> writes);
 
 /// The form of an op whose sum is divided over devices: a term on each of them, and what is done to the complete sum.

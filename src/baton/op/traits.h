@@ -8,7 +8,7 @@
 /// What passes, costs and backends ask of an op, so that they need not know which one it is.
 namespace baton::op {
 
-/// Whether it makes the first gradients and one loss per row. With loss scaling it also reads the scaler's state, as its last
+/// True if it makes the first gradients and one loss per row. With loss scaling it also reads the scaler's state, as its last
 /// operand.
 bool is_loss(const Op& op);
 Op with_loss_scale(Op op);
@@ -21,8 +21,8 @@ struct MergedLoss {
   Op loss;  // reads the terms after its other operands
 };
 std::optional<MergedLoss> merged(const Op& loss, std::int64_t parts);
-/// The same op for a part of the dimension whose index numbers matter to it: of `of` indices those from `first` on. Other ops are
-/// returned unchanged.
+/// Returns the op for a part of the dimension whose index numbers matter to it: of `of` indices those from `first` on. Other ops
+/// are returned unchanged.
 Op for_part(Op op, std::int64_t first, std::int64_t of);
 /// The arguments with which `for_part` made an op. `of` is 0 if it holds all indices, or their numbers do not matter.
 struct Part {
@@ -31,29 +31,30 @@ struct Part {
 };
 Part part_of(const Op& op);
 
-/// Whether it can add to what it writes instead of setting it, and so read it after its other operands. All ops that give
+/// True if it can add to what it writes instead of setting it, and so read it after its other operands. All ops that give
 /// gradients of parameters can.
 bool can_accumulate(const Op& op);
-/// The same op, adding or setting.
+/// Returns the op so that it adds to what it writes, or sets it.
 Op accumulating(Op op, bool adds = true);
 
-/// The same op taking the plain SGD step of that rate itself: in place of gradients it reads and writes the parameters. nullopt
-/// if it cannot, or if it adds to gradients that were there before.
+/// Returns the op so that it takes the plain SGD step of that rate itself: in place of gradients it reads and writes the
+/// parameters. nullopt if it cannot, or if it adds to gradients that were there before.
 std::optional<Op> with_sgd(const Op& op, double rate);
-/// Whether it does that.
+/// True if it takes an SGD step itself, as `with_sgd` makes it do.
 bool takes_step(const Op& op);
 
-/// Whether it writes the sum of the two operands that it reads.
+/// True if it writes the sum of the two operands that it reads.
 bool is_sum(const Op& op);
-/// Whether it writes its one operand in another type.
+/// True if it writes its one operand in another type.
 bool is_cast(const Op& op);
-/// The same op that reads another term last, and writes the sum of that and its own result. nullopt if it cannot, or does so
-/// already.
+/// Returns the op so that it reads another term last, and writes the sum of that and its own result. nullopt if it cannot, or does
+/// so already.
 std::optional<Op> adding(const Op& op);
-/// The same op, which also writes a 16-bit copy of each of its results, after them. nullopt if it cannot, or does so already.
+/// Returns the op so that it also writes a 16-bit copy of each of its results, after them. nullopt if it cannot, or does so
+/// already.
 std::optional<Op> with_copies(const Op& op);
 
-/// Whether it keeps statistics of a value that only evaluation reads. It then gives no value: a model's op of this kind writes the
+/// True if it keeps statistics of a value that only evaluation reads. It then gives no value: a model's op of this kind writes the
 /// parameters that it reads.
 bool tracks(const Op& op);
 /// The form for evaluation of an op that computes something else there than in training. After its other operands it reads this
@@ -74,7 +75,7 @@ struct Joined {
 std::optional<Joined> joined(const Op& first, const Op& second);
 /// All ops that `joined` gives.
 const std::vector<Op>& joint_ops();
-/// Those of them with a ReLU.
+/// The ops of `joint_ops` that have a ReLU.
 const std::vector<Op>& joint_relus();
 
 /// Rows, inputs and outputs of the product that an op computes, for attention that of the scores of one head; nullopt if it
@@ -113,12 +114,12 @@ std::optional<WeightOperand> weight_operand(const Op& op);
 /// micro-batch, as in PyTorch.
 std::int64_t samples_together(const Op& op);
 
-/// Whether what it computes differs from step to step for equal operands: it draws random numbers.
+/// True if what it computes differs from step to step for equal operands: it draws random numbers.
 bool depends_on_step(const Op& op);
-/// The same op, drawing with that seed, as the n-th of a model; other ops are returned unchanged.
+/// Returns the op so that it draws with that seed, as the n-th of a model; other ops are returned unchanged.
 Op drawing(Op op, std::int64_t seed, std::int64_t layer);
 
-/// Of an operand that holds integers: they are at least 0 and less than this.
+/// The limit of an operand that holds integers: they are at least 0 and less than this.
 std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes, std::size_t operand);
 
 }  // namespace baton::op

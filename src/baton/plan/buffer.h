@@ -101,7 +101,7 @@ struct LossTerms {
 using Content =
     std::variant<std::monostate, BatchRows, ParameterPart, LossScaler, ValuePart, NonFiniteCount, LossTerms, SquaredNorm>;
 
-/// Whether a memory layout may have this name: lower-case letters, digits and underscores after a letter, and not `persistent`, so
+/// True if a memory layout may have this name: lower-case letters, digits and underscores after a letter, and not `persistent`, so
 /// that it is one word of a plan's text.
 bool is_layout_name(std::string_view name);
 
@@ -122,7 +122,7 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 };
 
-/// Whether it is a 16-bit copy of a parameter that lives on beside it from step to step: whatever changes the parameter writes the
+/// True if it is a 16-bit copy of a parameter that lives on beside it from step to step: whatever changes the parameter writes the
 /// copy too.
 inline bool is_kept_copy(const Buffer& buffer) {
   return buffer.persistent && buffer.role == Role::parameter && is_narrow(buffer.dtype);

@@ -37,7 +37,8 @@ struct Derivation {
   op::Op op;
   std::vector<LogicalTensor> reads;
   std::vector<LogicalTensor> writes;
-  /// By written tensor: which of its terms this is, if the tensor is a sum over the ops that read the value or the parameter.
+  /// Says, for each written tensor, which of its terms this is, if the tensor is a sum over the ops that read the value or the
+  /// parameter.
   std::vector<std::uint32_t> use;
 };
 

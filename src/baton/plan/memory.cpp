@@ -20,7 +20,7 @@ struct Placed {
 
 std::int64_t aligned(std::int64_t size) { return (size + Memory::alignment - 1) / Memory::alignment * Memory::alignment; }
 
-/// Whether a buffer keeps its place to the end of the step: also losses, which are read once it is over.
+/// True if a buffer keeps its place to the end of the step: also losses, which are read once it is over.
 bool lives_on(const Buffer& buffer) { return buffer.persistent || buffer.role == Role::loss; }
 
 /// Addresses by how many buffers hold them: runs of equal count, in order, the last without end. Finds the lowest gap of a size

@@ -21,7 +21,7 @@ struct Ordering {
   std::vector<TaskId> circle;      // a cycle of waiting tasks, if there is one
   std::vector<VectorClock> start;  // by task
 
-  /// Whether `first` is certainly done when `second`, of the same device, starts.
+  /// True if `first` is certainly done when `second`, of the same device, starts.
   bool ordered(const Plan& plan, TaskId first, TaskId second) const {
     return plan.position(first) < start[second.index()][static_cast<std::size_t>(plan[first].lane)];
   }

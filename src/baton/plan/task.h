@@ -129,7 +129,7 @@ std::string_view verb(const Task& task);
 std::size_t updated_count(const Task& task);
 /// How many of the buffers that a task writes, the last ones, are 16-bit copies of the first ones that it writes.
 std::size_t copy_count(const Task& task);
-/// Whether it multiplies matrices.
+/// True if it multiplies matrices.
 bool is_product(const Task& task);
 /// The buffers whose contents a task of a transfer or collective sends or receives. If members hold pieces, these are the
 /// whole buffers.
@@ -142,7 +142,7 @@ constexpr Piece piece_of(std::int64_t elements, std::uint32_t rank, std::uint32_
   const Range rows = divide(elements / row, size, rank, Remainder::spread);
   return {rows.begin * row, rows.end * row};
 }
-/// The same for a member of a collective.
+/// The piece of a member of a collective.
 constexpr Piece piece_of(std::int64_t elements, const Collective& member) {
   return piece_of(elements, member.rank, member.size, member.row);
 }

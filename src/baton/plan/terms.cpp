@@ -26,7 +26,7 @@ bool TermBox::operator==(const TermBox& other) const {
   return use_ == other.use_ && rank_ == other.rank_ && std::equal(sides_.begin(), sides_.begin() + rank_, other.sides_.begin());
 }
 
-/// Whether the dimensions are the same.
+/// True if the dimensions are the same.
 bool TermBox::same_sum(const TermBox& other) const {
   return rank_ == other.rank_ && std::equal(sides_.begin(), sides_.begin() + rank_, other.sides_.begin(),
                                             [](const Side& a, const Side& b) { return a.extent == b.extent; });

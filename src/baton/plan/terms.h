@@ -59,7 +59,7 @@ class Terms {
   bool add(const Terms& other);
   /// The terms of part `k` of a row of alike parts, of which this holds those of the first and `second` those of the second.
   std::optional<Terms> continued(const Terms& second, std::int64_t k) const;
-  /// Whether it holds every term of this many uses.
+  /// True if it holds every term of this many uses.
   bool complete(std::uint32_t uses) const;
   bool operator==(const Terms&) const = default;
 

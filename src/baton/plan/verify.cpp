@@ -53,7 +53,7 @@ class Judge {
   }
 
  private:
-  /// Whether members of a collective may be missing.
+  /// True if members of a collective may be missing.
   bool is_slice() const { return limits_.slice || limits_.alike_parts > 2; }
 
   void report(Rule rule, std::vector<TaskId> tasks, std::string text) {
@@ -101,7 +101,7 @@ class Judge {
     return plan_[id].shape == shape && plan_[id].dtype == type;
   }
 
-  /// Whether an update's operands are right: n gradients, the n parameters with their states, the norm if it
+  /// True if an update's operands are right: n gradients, the n parameters with their states, the norm if it
   /// clips, and what holds the loss scale; copies are only written.
   bool update_fits(const Task& task, const Update& update) const {
     const std::size_t group = 1 + op::state_slots(update.optimizer);
@@ -139,7 +139,7 @@ class Judge {
     return true;
   }
 
-  /// Whether they are rows of the batch that stay from step to step: what is loaded for the next one.
+  /// True if they are rows of the batch that stay from step to step: what is loaded for the next one.
   bool are_loaded(std::span<const BufferId> ids) const {
     return !ids.empty() && std::all_of(ids.begin(), ids.end(), [&](BufferId id) {
       return plan_[id].persistent && (plan_[id].role == Role::input || plan_[id].role == Role::target) &&
@@ -235,7 +235,7 @@ class Judge {
            alike(payload(task), task.writes);
   }
 
-  /// Whether a member of a collective on pieces holds those, and only those, that fall to it.
+  /// True if a member of a collective on pieces holds those, and only those, that fall to it.
   bool holds_its_pieces(const Task& task, const Collective& collective) const {
     const std::span<const BufferId> whole = payload(task);
     const std::span<const BufferId> held = pieces(task);
@@ -337,7 +337,7 @@ class Judge {
            (op::signature(compute->op).writes[operand].type == op::Type::state || (forward_only_ && op::is_loss(compute->op)));
   }
 
-  /// Whether the backward makes an activation that the forward made on this device: a block that is recomputed as a whole gives its
+  /// True if the backward makes an activation that the forward made on this device: a block that is recomputed as a whole gives its
   /// output again, and the backward need not read that.
   bool is_made_again(BufferId id, TaskId writer) {
     const auto* part = std::get_if<ValuePart>(&plan_[id].content);

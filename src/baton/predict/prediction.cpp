@@ -62,7 +62,7 @@ class PredictedAndMeasured final : public lab::TrainMeasurement {
   mutable bool timed_again_ = false;
 };
 
-/// Whether two rows agree in all axes but the strategy.
+/// True if two rows agree in all axes but the strategy.
 bool rivals(const lab::Record& a, const lab::Record& b, const std::vector<std::string>& axes) {
   return std::all_of(axes.begin(), axes.end(),
                      [&](const std::string& axis) { return (a.at(axis) != b.at(axis)) == (axis == key::strategy.name); });

@@ -429,7 +429,7 @@ bool is_yes(std::string_view cell) {
 
 bool is_full(const std::string& recompute) { return recompute.starts_with("full") || recompute == "true" || recompute == "yes"; }
 
-/// Whether every layer was computed twice, of a table that has no column for that but gives arithmetic per second beside the time:
+/// True if every layer was computed twice, of a table that has no column for that but gives arithmetic per second beside the time:
 /// by the formulas of Megatron-LM's papers a step of a GPT has 72 B s l h² (1 + s/6h + V/12lh) floating-point operations, and 96 B
 /// s l h² (1 + s/6h + V/16lh) with recomputation. The one that gives the table's own figure within 2 % is taken.
 bool says_recomputed(const Reader& row, double seconds, double batch, double sequence, double devices) {

@@ -96,7 +96,7 @@ class Candidates {
   static constexpr double most_tasks_of_one = 3e6;  // of a plan that is compiled: that takes 15 s
   static constexpr double most_tasks = 20e6;        // of all together: 75 s on two cores
 
-  /// Whether all that could be simulated are here.
+  /// True if all that could be simulated are here.
   bool every_one() const { return every_one_; }
   std::vector<Candidate>& all() { return all_; }
 
@@ -251,7 +251,7 @@ Found simulate(const Candidate& candidate, const job::JobSpec& shared, const clu
   return found;
 }
 
-/// Whether the second is the first with recomputation, which here saves nothing: a stage of one block frees nothing.
+/// True if the second is the first with recomputation, which here saves nothing: a stage of one block frees nothing.
 bool same_but_recomputing(const Found& plain, const Found& recomputing) {
   job::JobSpec spec = recomputing.spec;
   spec.recompute = strategy::Recompute::none;

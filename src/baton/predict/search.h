@@ -54,10 +54,10 @@ using SearchProgress = std::function<bool(std::size_t done, std::size_t total)>;
 SearchResult search(const job::JobSpec& shared, const cluster::Machine& machine, const SearchProgress& progress = {},
                     const training::JobOverrides& overrides = {});
 
-/// Whether the fastest split beats one device, and by how much; empty if one device was not reached.
+/// A sentence on whether the fastest split beats one device, and by how much; empty if one device was not reached.
 std::string against_one_device(const SearchResult& result);
 
-/// Whether a smaller number of devices is faster than all of them; empty if there is one device.
+/// A sentence on whether fewer devices are faster than all of them; empty if there is one device.
 std::string against_all_devices(const SearchResult& result);
 
 /// Why the second lost: how much of the difference lies in computing, in exposed communication, in waiting and in the rest.

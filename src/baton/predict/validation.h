@@ -33,8 +33,8 @@ struct SourceErrors {
   double bias = 0;        // the mean with its sign
   const ValidatedPoint* worst = nullptr;
 };
-/// By source, in the order of the points. With `fitted` only the rows by which constants may have been chosen, otherwise only the
-/// others. Sources of fewer than 20 rows have no fitted rows.
+/// The errors of each source, in the order of the points. With `fitted` only the rows by which constants may have been chosen,
+/// otherwise only the others. Sources of fewer than 20 rows have no fitted rows.
 std::vector<SourceErrors> errors_by_source(const std::vector<ValidatedPoint>& points, bool fitted);
 
 /// Seconds of a step of the job. For a step of many micro-batches, two steps with fewer are simulated: once the pipeline is full,

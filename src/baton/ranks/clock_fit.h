@@ -21,10 +21,10 @@ struct ClockReading {
   Nanoseconds offset;
   Nanoseconds error;  // at most: half of the time that the answer took
 };
-/// From the quickest answer, because its error is the smallest.
+/// Takes the quickest answer, because its error is the smallest.
 ClockReading read_clock(std::span<const Echo> echoes);
 
-/// The same over a run, with a constant drift between the two clocks.
+/// The offset of another rank's clock over a run, with a constant drift between the two clocks.
 struct ClockFit {
   ClockReading first;
   double drift = 0;   // nanoseconds per nanosecond
@@ -35,7 +35,8 @@ struct ClockFit {
 };
 ClockFit fit_clock(const ClockReading& before, const ClockReading& after);
 
-/// By rank, at rank 0. All ranks call it. Ranks of one machine have one clock, so those of rank 0's are asked only if `all`.
+/// The clock of each rank, by rank; only rank 0 gets them. All ranks call it. Ranks of one machine have one clock, so those of rank
+/// 0's machine are asked only if `all`.
 std::vector<ClockReading> read_clocks(World& world, bool all = false);
 
 }  // namespace baton::ranks

@@ -33,7 +33,7 @@ class Packer {
     return *this;
   }
   const std::string& bytes() const { return bytes_; }
-  /// The same bytes as `World` takes them.
+  /// The bytes in the form that `World` takes.
   std::span<const std::byte> span() const { return std::as_bytes(std::span(bytes_)); }
 
  private:
@@ -60,7 +60,7 @@ class Unpacker {
   }
   std::string take_text();
   bool good() const { return good_; }
-  /// Whether all has been read.
+  /// True if all has been read.
   bool empty() const { return bytes_.empty(); }
 
  private:

@@ -58,7 +58,7 @@ struct ProgressSnapshot {
   std::vector<DeviceProgress::Counts> devices;  // of its own devices, in their order; empty before there is a plan
   Nanoseconds worked{};  // processor time of its threads; filled in by the watch, 0 from `RankProgress::snapshot`
 
-  /// Whether there is progress since the other snapshot.
+  /// True if there is progress since the other snapshot.
   bool moved_since(const ProgressSnapshot& before) const;
 };
 

@@ -56,7 +56,7 @@ class World {
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(hosts_.size()); }
-  /// Whether there is no other rank; then the functions below do nothing or return their argument.
+  /// True if there is no other rank; then the functions below do nothing or return their argument.
   bool alone() const { return size() == 1; }
   const std::vector<RankHost>& hosts() const { return hosts_; }
   /// The progress that this rank publishes, for the watch.
@@ -71,7 +71,7 @@ class World {
   }
   /// Each rank's bytes, by rank.
   std::vector<Blob> all_gather(std::span<const std::byte> mine);
-  /// The same if all ranks know how many bytes each has: the bytes are put one after the other into `all`.
+  /// Puts each rank's bytes one after the other into `all`. All ranks know how many bytes each has.
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const std::size_t> sizes) = 0;
   /// Each rank's bytes, by rank, at rank 0; the others get nothing.
   virtual std::vector<Blob> gather(std::span<const std::byte> mine) = 0;

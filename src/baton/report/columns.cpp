@@ -100,7 +100,7 @@ Unit unit_of(const std::vector<Record>& rows, const std::vector<lab::Column>& co
   return fits == units.end() ? units.back() : *fits;
 }
 
-/// Whether the number depends on how long things took, so that devices without a core of their own change it.
+/// True if the number depends on how long things took, so that devices without a core of their own change it.
 bool is_timed(const lab::Column& column) {
   return column.format != Format::bytes && column.format != Format::integer && column.format != Format::text &&
          column.format != Format::flops;

@@ -10,8 +10,8 @@ namespace baton::report {
 /// without a network. Fields that the report lacks are left out of the page.
 std::string to_page(const nlohmann::ordered_json& report);
 
-/// The same with another page around the report: `<!--baton:title-->` and `<!--baton:report-->` in
-/// `page` are replaced. The report goes inside a script element of type application/json, and cannot end it.
+/// Puts the report into another page: `<!--baton:title-->` and `<!--baton:report-->` in `page` are replaced. The report goes inside
+/// a script element of type application/json, and cannot end it.
 std::string fill_page(std::string_view page, const nlohmann::ordered_json& report);
 
 }  // namespace baton::report

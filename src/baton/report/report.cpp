@@ -51,8 +51,7 @@ std::string with_log(const std::string& sentence) {
              : fmt::format("{}\n\n```\n{}\n```", sentence.substr(0, newline), sentence.substr(newline + 1));
 }
 
-/// A cell of a Markdown table.
-/// No name that a result brought along is taken for HTML.
+/// The Markdown with escaped tags: no name that a result brought along is taken for HTML.
 std::string without_tags(const std::string& markdown) {
   std::string out;
   for (std::size_t i = 0; i < markdown.size(); ++i) {
@@ -64,6 +63,7 @@ std::string without_tags(const std::string& markdown) {
   return out;
 }
 
+/// The text as a cell of a Markdown table.
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -88,7 +88,7 @@ std::string_view kind_text(lab::Plot::Type kind) {
   return "";
 }
 
-/// Whether a point has what the plot shows.
+/// True if a point has what the plot shows.
 bool draws_something(const lab::Plot& plot, const std::vector<Record>& points) {
   const auto has = [](const Record& point, const std::string& column) {
     const Json* value = point.find(column);

@@ -12,9 +12,8 @@ Grid naive(const Pipeline& pipeline);
 Grid gpipe(const Pipeline& pipeline);
 /// One forward, one backward by turns (Narayanan et al. 2019). Waits 3(p-1); stage s keeps p-s activations.
 Grid one_forward_one_backward(const Pipeline& pipeline);
-/// The same with v stages on each device (Narayanan et al. 2021). Waits 3(p-1) of chunks that are v times as
-/// small. Any m: micro-batches go in groups of p or a few more, as even as possible; with m < p it waits
-/// 3(v-1)(p-m) longer.
+/// 1f1b with v stages on each device (Narayanan et al. 2021). Waits 3(p-1) of chunks that are v times as small. Any m:
+/// micro-batches go in groups of p or a few more, as even as possible; with m < p it waits 3(v-1)(p-m) longer.
 Grid interleaved(const Pipeline& pipeline);
 /// All forwards of a stage, then of the device's next; then the backwards (Lamy-Poirier 2022). In order of
 /// the micro-batches also in the backward, where PyTorch goes down, so that gradients add up in one order in
@@ -23,7 +22,7 @@ Grid looped_bfs(const Pipeline& pipeline);
 /// Qi et al. 2023: 1f1b with the weight gradients delayed as far as the memory of 1f1b's device 0 allows. Waits
 /// p-1.
 Grid zero_bubble_h1(const Pipeline& pipeline);
-/// The same with twice as many forwards ahead: keeps 2p-1 activations, and never waits once it has started.
+/// zb-h1 with twice as many forwards ahead: keeps 2p-1 activations, and never waits once it has started.
 Grid zero_bubble_h2(const Pipeline& pipeline);
 /// Two stages per device, placed in a V: stage s on device s, then 2p-1-s. Keeps 2p activations of half the
 /// size, as much as 1f1b's device 0; never waits once it has started.

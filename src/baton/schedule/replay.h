@@ -34,7 +34,7 @@ struct Timing {
   std::int64_t busy(std::size_t device) const;
   /// The share of the makespan in which the device does nothing.
   double idle_share(std::size_t device) const;
-  /// The same over all devices.
+  /// The share of the makespan in which devices do nothing, over all devices.
   double idle_share() const;
   /// The time that the device waits between its own first and last action. This is the bubble of the papers on
   /// zero bubble: steps follow each other, and a device that starts later also ends later.

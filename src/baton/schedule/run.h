@@ -27,7 +27,7 @@ struct Run {
 Run run(const Orders& orders, const Costs& costs);
 
 Orders orders_of(const Grid& grid);
-/// The same of a grid. A usage error names its flaw.
+/// Runs the orders of a grid. A usage error names its flaw.
 Run run_sound(const Grid& grid, const Costs& costs);
 
 /// `device_of_stage` of a grid that is known to have no flaw.

@@ -22,7 +22,7 @@ struct Pipeline {
 
 /// Idle time and kept activations of a schedule by formula, for a search over more pipelines than it can make grids for.
 struct Formulas {
-  /// Whether devices work at the same time; otherwise one micro-batch is in the pipeline at a time.
+  /// True if devices work at the same time; otherwise one micro-batch is in the pipeline at a time.
   bool overlaps = true;
   /// How long the device that waits longest waits between its own actions, relative to 1f1b with stages of the same size.
   double waiting = 1;
@@ -46,7 +46,7 @@ struct Schedule {
 const std::vector<Schedule>& schedules();
 /// Finds one by name or alias, with or without PyTorch's prefix `Schedule`; nullptr if not found.
 const Schedule* find_schedule(std::string_view name);
-/// The same; if not found, a usage error lists the names.
+/// Finds a schedule like `find_schedule`; if not found, a usage error lists the names.
 const Schedule& schedule_by_name(std::string_view name);
 
 }  // namespace baton::schedule

@@ -179,7 +179,7 @@ const lab::Result* find_result(const ResultSet& source, const std::string& id) {
   return found == source.results.end() ? nullptr : &found->second;
 }
 
-/// Whether a table of the rows has the column. A simulated step is always the same: it has no standard deviation.
+/// True if a table of the rows has the column. A simulated step is always the same: it has no standard deviation.
 bool has_column(const std::vector<Record>& rows, const std::string& column) {
   const bool filled = std::any_of(rows.begin(), rows.end(), [&](const Record& row) {
     const Json* value = row.find(column);
@@ -188,7 +188,7 @@ bool has_column(const std::vector<Record>& rows, const std::string& column) {
   return filled && (column != key::std_ns.name || largest(rows, column) > 0);
 }
 
-/// Whether the second source answers a question of the task that the first does not: then its table is shown too.
+/// True if the second source answers a question of the task that the first does not: then its table is shown too.
 bool answered_beside(const Task& task, const std::string& experiment, const Evidence& evidence) {
   const lab::Result* beside = find_result(evidence.beside, experiment);
   return beside != nullptr && std::any_of(task.questions.begin(), task.questions.end(), [&](const AskedOn& question) {
@@ -255,7 +255,7 @@ std::set<std::string> numbers_of(const std::string& text) {
   return {std::sregex_token_iterator(text.begin(), text.end(), number), std::sregex_token_iterator()};
 }
 
-/// Whether what differs of a second answer says something by itself. That takes a number that the first has not, and two if the
+/// True if what differs of a second answer says something by itself. That takes a number that the first has not, and two if the
 /// sentence that answers the question is the same: one alone is a fragment, which only tells that sizes differ.
 bool speaks_for_itself(const std::string& differs, const std::string& second, const std::string& first) {
   const std::set<std::string> said = numbers_of(first);
@@ -336,7 +336,7 @@ std::set<std::int64_t> missing_devices(const ResultSet& source) {
   return missing;
 }
 
-/// Whether the task's noise was measured on this machine, because its experiment was simulated.
+/// True if the task's noise was measured on this machine, because its experiment was simulated.
 bool noise_beside(const Task& task, const std::string& experiment, const Evidence& evidence) {
   return !task.noise_columns.empty() && evidence.first.simulated && !evidence.beside.simulated &&
          find_result(evidence.first, experiment) != nullptr && find_result(evidence.beside, experiment) != nullptr;

@@ -45,10 +45,10 @@ Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover
 
 /// The answer to a question out of results, within this many words; empty if there is none.
 std::string find_answer(const ResultSet& source, const std::string& id, std::size_t words = most_words_of_answer);
-/// Whether a row of the result had more devices than cores.
+/// True if a row of the result had more devices than cores.
 bool oversubscribed(const lab::Result& result);
 
-/// Whether the result has smaller sizes than the sheet.
+/// True if the result has smaller sizes than the sheet.
 bool is_reduced(const lab::Result& result);
 
 /// What is trained at a point of an experiment of data parallelism or of splits, whatever experiment asks for it: two points of

@@ -70,7 +70,7 @@ std::string to_latex(const Document& document);
 /// that it begins on; if there are none, there are no contents.
 std::string to_html(const Document& document, const std::vector<int>& pages = {});
 
-/// By section, the page of a PDF that it begins on, read from a print of `to_html` by Chromium; empty if it does not say.
+/// The page of a PDF that each section begins on, read from a print of `to_html` by Chromium; empty if it does not say.
 std::vector<int> pages_of_sections(std::string_view pdf, std::size_t sections);
 /// How many pages a PDF has; 0 where it does not say.
 int page_count(std::string_view pdf);

@@ -56,7 +56,7 @@ Unit unit_for(lab::Format format, double largest) {
     case lab::Format::percent:
       return {0.01, "%"};
     case lab::Format::flops:
-      return largest >= 1e12 ? Unit{1e12, "Tflop"} : Unit{1e9, "Gflop"};
+      return largest >= 1e12 ? Unit{1e12, "TFLOP"} : Unit{1e9, "GFLOP"};
     default:
       return {1, ""};
   }

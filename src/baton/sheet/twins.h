@@ -20,7 +20,7 @@ struct TwinRun {
 /// that has no twin. This machine need not have GPUs.
 std::string training_twin(const job::JobSpec& spec, const TwinRun& run);
 
-/// The same for Aⁿ + Bⁿ of square matrices, on one GPU and on two.
+/// A PyTorch script that computes Aⁿ + Bⁿ of square matrices, on one GPU and on two.
 std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64_t seed,
                               const std::string& file = "matrix_power.py");
 

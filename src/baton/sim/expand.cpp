@@ -196,7 +196,7 @@ std::vector<Members> across(const std::vector<Members>& groups) {
   return columns;
 }
 
-/// Whether this many members of one node are summed by its switch.
+/// True if this many members of one node are summed by its switch.
 bool switch_sums(std::size_t members, const cluster::Wiring& wiring) {
   return wiring.switch_sums > 0 && wiring.port.bandwidth > 0 && static_cast<std::int64_t>(members) >= wiring.switch_from;
 }

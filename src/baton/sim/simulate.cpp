@@ -497,7 +497,7 @@ class Simulator::Walk {
     return kind;
   }
 
-  /// Whether its messages go from node to node.
+  /// True if its messages go from node to node.
   bool crosses_nodes(MeetingId id, const cluster::Cluster& cluster, const StandsFor& stands_for) const {
     const std::vector<DeviceId> members = meetings_of(plan_, id, cluster, stands_for)[0];
     return std::any_of(members.begin(), members.end(),

@@ -42,7 +42,7 @@ std::vector<std::int64_t> node_sizes(const cluster::Cluster& cluster) {
 
 bool divides(std::int64_t a, std::int64_t b) { return a % b == 0 || b % a == 0; }
 
-/// Whether what is folded finds the same nodes, ports and links around it as what it stands for. In a mesh, devices of a node have
+/// True if what is folded finds the same nodes, ports and links around it as what it stands for. In a mesh, devices of a node have
 /// different links: groups that share a node do not take the same time.
 bool nodes_alike(const cluster::Cluster& cluster, const Axes& axes, const Folds& folds) {
   const std::vector<std::int64_t> sizes = node_sizes(cluster);
@@ -59,7 +59,7 @@ bool nodes_alike(const cluster::Cluster& cluster, const Axes& axes, const Folds&
          (!folds.parts || divides(axes.tp, ports));
 }
 
-/// Whether every part of a divided tensor has the same shape.
+/// True if every part of a divided tensor has the same shape.
 bool parts_even(const model::Model& model, const Axes& axes, bool sequence) {
   const std::string divided = sequence ? "fhvt" : "fhv";
   Table table;
@@ -108,7 +108,7 @@ class Folder {
     }
   }
 
-  /// Whether each collective between replicas can be told by its members that are kept, and replicas and parts do the same.
+  /// True if each collective between replicas can be told by its members that are kept, and replicas and parts do the same.
   bool is_simple() const {
     return std::find(parts_of_meeting_.begin(), parts_of_meeting_.end(), 0U) == parts_of_meeting_.end() &&
            (!folds_.replicas || (replicas_alike() && all_ranks_update())) && (!folds_.parts || parts_alike());
@@ -164,7 +164,7 @@ class Folder {
   std::int64_t replica_of(DeviceId device) const {
     return static_cast<std::int64_t>(device.index()) / compiled_parts() % compiled_replicas();
   }
-  /// Whether a device of the plan of two is written: of replicas the second, of parts the given one.
+  /// True if a device of the plan of two is written: of replicas the second, of parts the given one.
   bool is_kept(DeviceId device, std::int64_t part) const {
     return (!folds_.replicas || replica_of(device) == 1) && (!folds_.parts || part_of(device) == part);
   }
@@ -200,7 +200,7 @@ class Folder {
     return even ? count.begin()->second : 0;
   }
 
-  /// Whether two devices of the plan of two have the same tasks in the same order: those that `counts`, by `alike`.
+  /// True if two devices of the plan of two have the same tasks in the same order: those that `counts`, by `alike`.
   template <typename Counts, typename Alike>
   bool same_tasks(DeviceId first, DeviceId second, Counts counts, Alike alike) const {
     const auto tasks_of = [&](DeviceId device) {
@@ -219,7 +219,7 @@ class Folder {
     });
   }
 
-  /// Whether both replicas have the same tasks in the same order. Of a parameter of one element only one replica has a piece, so
+  /// True if both replicas have the same tasks in the same order. Of a parameter of one element only one replica has a piece, so
   /// updates are left out.
   bool replicas_alike() const {
     const auto counts = [](const Task& task) { return !std::holds_alternative<plan::Update>(task.action); };
@@ -235,7 +235,7 @@ class Folder {
     return true;
   }
 
-  /// Whether a piece falls to each rank on each device, if a collective is for those that have one: of norms and of counts of
+  /// True if a piece falls to each rank on each device, if a collective is for those that have one: of norms and of counts of
   /// gradients that are not finite.
   bool all_ranks_update() const {
     const auto among_updates = [&](const Buffer& buffer) {
@@ -262,7 +262,7 @@ class Folder {
     });
   }
 
-  /// Whether the two parts have the same tasks over buffers of the same shapes. Of parameters that all parts hold the first one
+  /// True if the two parts have the same tasks over buffers of the same shapes. Of parameters that all parts hold the first one
   /// alone counts the squares that gradients are clipped by, so that it has some of them more: then it is the one that is kept, and
   /// none takes longer.
   bool parts_alike() const {
@@ -280,7 +280,7 @@ class Folder {
     }
     return true;
   }
-  /// Whether some buffers are like some of the others, in their order.
+  /// True if some buffers are like some of the others, in their order.
   bool among(std::span<const BufferId> some, std::span<const BufferId> all) const {
     for (const BufferId one : all) {
       if (!some.empty() && alike_buffers(some.first(1), {&one, 1})) {

@@ -19,14 +19,15 @@ struct Folded {
   /// The last replica and a part. Where parameters are divided unevenly, no piece of another is larger, so none takes longer. If
   /// gradients are clipped it is the first part, which counts the most squares.
   plan::Plan plan;
-  /// By device of the plan: the devices of the cluster that it stands for, replica by replica and in each part by part.
+  /// For each device of the plan, the devices of the cluster that it stands for, replica by replica and in each part by part.
   std::vector<std::vector<DeviceId>> stands_for;
   std::int64_t parts = 1;    // of each replica that a device stands for
   std::vector<Spans> spans;  // by meeting
   /// What all devices do and send. Where parameters are divided unevenly, some send other numbers of bytes than the last.
   plan::Totals totals;
   double flops = 0;  // of `totals`, also where they are more than 64 bits hold
-  /// By device of the plan: the largest memory of those that it stands for whose pieces have other sizes; empty if all are like it.
+  /// For each device of the plan, the largest memory of those that it stands for whose pieces have other sizes; empty if all are
+  /// like it.
   std::vector<Bytes> peak_of_others;
 };
 

@@ -65,7 +65,7 @@ void erase_marked(Draft& draft, const std::vector<bool>& gone) {
   }
 }
 
-/// Whether a task between two others writes the buffer.
+/// True if a task between two others writes the buffer.
 bool is_written_between(const Uses& uses, BufferId id, std::size_t first, std::size_t last) {
   const std::span<const std::size_t> writers = uses.writers[id];
   return std::any_of(writers.begin(), writers.end(), [&](std::size_t writer) { return writer > first && writer < last; });
@@ -229,7 +229,7 @@ const op::Sgd* plain_sgd(const Draft& draft, const Task& task, bool narrow = fal
   return sgd != nullptr && *sgd == op::Sgd{.rate = sgd->rate} && sgd->rate > 0 ? sgd : nullptr;
 }
 
-/// Whether one task reads all that another writes, in that order and before anything else, and nobody else does.
+/// True if one task reads all that another writes, in that order and before anything else, and nobody else does.
 bool is_only_reader(const Draft& draft, const Uses& uses, const Task& writer, std::size_t reader) {
   const Task& task = draft.tasks[reader];
   for (std::size_t i = 0; i < writer.writes.size(); ++i) {

@@ -21,7 +21,7 @@ struct Gradients {
   const Copy* of(DeviceId device) const;
 };
 
-/// By ordinal of the parameter; without copies if the draft has no gradient of it.
+/// The gradients of each parameter, by its ordinal; without copies if the draft has no gradient of it.
 std::vector<Gradients> gradients_of_parameters(const plan::Draft& draft);
 
 }  // namespace baton::strategy

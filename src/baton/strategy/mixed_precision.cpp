@@ -26,7 +26,7 @@ bool is_master(const Buffer& buffer) {
          (buffer.role == Role::parameter || buffer.role == Role::optimizer_state || buffer.role == Role::statistic);
 }
 
-/// Whether it holds part of the residual stream, or of its gradient.
+/// True if it holds part of the residual stream, or of its gradient.
 bool is_wide(const plan::Graph& graph, const Buffer& buffer) {
   const auto* part = std::get_if<plan::ValuePart>(&buffer.content);
   return part != nullptr && part->value.index() < graph.values.size() && graph.values[part->value.index()].wide;

@@ -39,7 +39,7 @@ struct Replication {
 /// bucket is closed when it reaches its size, and each device reduces it directly after its own last gradient. Before: the devices
 /// of a group have the same tasks in the same order; this remains so. After: they hold the same sums of these gradients.
 plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket, const Replication& replication);
-/// The same for all gradients, over all devices that have one.
+/// Sums all gradients in the same way, over all devices that have one.
 plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket);
 
 /// Sums the final gradients of some parameters over further devices: those of a group hold the same parameter, or the same part and

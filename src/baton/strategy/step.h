@@ -25,11 +25,11 @@ std::string_view to_text(Loss loss);
 enum class Precision : std::uint8_t { fp64, fp32, tf32, bf16, fp16 };
 
 const std::vector<std::string>& precision_names();
-/// By these names or PyTorch's (float64, double, float32, bfloat16, float16, half), or mixed, which is fp16; a usage error
-/// lists them.
+/// Finds a precision by these names or PyTorch's (float64, double, float32, bfloat16, float16, half), or mixed, which is fp16; a
+/// usage error lists them.
 Precision precision_by_name(std::string_view name);
 std::string_view to_text(Precision precision);
-/// Whether 16-bit values are mixed with float32 parameters.
+/// True if 16-bit values are mixed with float32 parameters.
 bool is_mixed(Precision precision);
 /// The type of what is computed: f64, f32, bf16 or f16.
 DType dtype_of(Precision precision);

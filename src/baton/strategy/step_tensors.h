@@ -78,10 +78,10 @@ class StepTensors {
   /// that dimension.
   plan::ValuePart part(std::size_t b, std::size_t v, std::optional<char> divided, const Shard& shard, std::size_t m,
                        plan::Role role) const;
-  /// The same of what a call writes: one of the terms of a sum over the shards where a conversion adds them up.
+  /// What a shard holds of a tensor that a call writes: one of the terms of a sum over the shards if a conversion adds them up.
   plan::ValuePart part(std::size_t b, std::size_t v, const Call& call, std::size_t operand, const Shard& shard, std::size_t m,
                        plan::Role role) const;
-  /// The same as the value is kept.
+  /// What a shard holds of a value in the layout in which the value is kept.
   plan::ValuePart kept_part(std::size_t b, std::size_t v, const Shard& shard, std::size_t m, plan::Role role) const {
     return part(b, v, layouts_.kept_value(b, v), shard, m, role);
   }
@@ -92,7 +92,7 @@ class StepTensors {
   std::int64_t first_index(char dim, std::int64_t total, const Shard& shard) const;
   /// A value's shape for a shard's rows of a micro-batch, in part along `divided` where it has that dimension.
   Shape shape_of(const model::Value& value, std::optional<char> divided, const Shard& shard, std::int64_t rows) const;
-  /// The same as the value is kept.
+  /// The shape of a value for a shard's rows of a micro-batch, in the layout in which the value is kept.
   Shape kept_shape(std::size_t b, std::size_t v, const Shard& shard, std::int64_t rows) const;
   /// The shape of one element per row of a tensor.
   static Shape rows_of(const Shape& shape);
@@ -107,7 +107,8 @@ class StepTensors {
   /// One task for each shard of a replica, of a collective among them.
   void meet(std::size_t r, plan::Move kind, plan::Phase phase, std::size_t b, std::size_t m, const std::vector<BufferId>& reads,
             const std::vector<BufferId>& writes, std::int64_t row = 1);
-  /// Of buffers that the shards of a replica hold of one value: those that hold it after the conversion. `v` is the value's number.
+  /// Converts the buffers that the shards of a replica hold of one value; returns those that hold it afterwards. `v` is the value's
+  /// number.
   std::vector<BufferId> converted(Conversion conversion, std::size_t r, std::size_t m, std::size_t b, std::size_t v,
                                   plan::Phase phase, plan::Role role, std::vector<BufferId> held);
 

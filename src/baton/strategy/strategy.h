@@ -27,8 +27,8 @@ struct Request {
   Layout layout = {};
   plan::Target target = {};
   std::vector<DelayRequest> delays = {};
-  /// Of the devices that tensors are divided over, this many are in the plan, each with its part; 0: all. The cluster has only
-  /// these. A plan with fewer is not a whole step: `fold` makes one device stand for the others.
+  /// How many of the devices that tensors are divided over are in the plan, each with its part; 0: all. The cluster has only these.
+  /// A plan with fewer is not a whole step: `fold` makes one device stand for the others.
   std::int64_t written_parts = 0;
 };
 
@@ -88,7 +88,7 @@ schedule::Grid grid_of(const Request& request, const NamedLayout& named);
 
 /// Builds, fuses for the target, injects the delays and finishes.
 plan::Plan compile(const Request& request);
-/// The same for the given strategy, which may be a user's own, instead of the one that the request names.
+/// Compiles with the given strategy, which may be a user's own, instead of the one that the request names.
 plan::Plan compile(const Request& request, const Strategy& strategy);
 /// A usage error if what a step computes and moves cannot be counted in 64 bits.
 void refuse_uncountable(const Request& request);

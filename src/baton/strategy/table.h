@@ -103,7 +103,7 @@ class Layouts {
 
   /// The parameters, by ordinal, whose gradients are terms of a sum over an axis: their ops sum over a dimension that it divides.
   std::set<std::size_t> summed_over(MeshAxis axis) const;
-  /// By ordinal: what replicas at this stage of ZeRO do with each parameter.
+  /// What replicas at this stage of ZeRO do with each parameter, by ordinal.
   std::vector<ParameterLayout> parameters(InPieces in_pieces) const;
 
  private:

@@ -443,7 +443,7 @@ class Writer : private StepTensors {
          std::move(deferred.reads), std::move(deferred.writes));
   }
 
-  /// Whether anybody asks for the gradient of a value: not where no parameter has touched it, as the data.
+  /// True if anybody asks for the gradient of a value: not where no parameter has touched it, as the data.
   bool wants_gradient(std::size_t b, std::size_t v) const { return trained_[b][v]; }
 
   /// One more reader of a value has given its gradient. The first one's is taken as it is, others are added in the order in which

@@ -26,7 +26,7 @@ struct Placement {
   /// Over how many devices each block's tensors are divided: the block's own device and those numbered after it. The table says
   /// along which dimensions.
   std::int64_t shards = 1;
-  /// Of these, only the first ones, this many, are in the plan; 0: all. Collectives among them have the size of all.
+  /// How many of these devices are in the plan, the first ones; 0: all. Collectives among them have the size of all.
   std::int64_t written_shards = 0;
   Table table = {};
   std::int64_t micro_batches = 1;

@@ -40,9 +40,9 @@ class Forward {
   void seek(std::int64_t step) { executor_.continue_from(step); }
   /// The output of the last step: for each sample of the batch the model's output, row-major. It is the same on all ranks.
   std::vector<float> outputs() const;
-  /// The same of one position of the first sample alone.
+  /// The output of the last step for one position of the first sample alone.
   std::vector<float> scores_at(std::int64_t position) const;
-  /// By sample of the batch: its loss, the mean over its positions.
+  /// The loss of each sample of the batch: the mean over its positions.
   std::vector<double> losses() const;
 
  private:

@@ -67,9 +67,9 @@ class Job {
   /// The strategy: the one that the specification names, or the program's own.
   const strategy::Strategy& strategy() const;
   plan::Plan compile() const { return strategy::compile(request_, strategy()); }
-  /// Whether the job is simulated and not run: on a machine of a cluster file, or on this machine by tasks that are timed first.
+  /// True if the job is simulated and not run: on a machine of a cluster file, or on this machine by tasks that are timed first.
   bool simulated() const { return !spec_.cluster.empty(); }
-  /// Whether it is simulated on a machine of a cluster file, and not on this one.
+  /// True if it is simulated on a machine of a cluster file, and not on this one.
   bool imagined() const;
   /// The program that is simulated on it.
   const cost::Software& software() const { return software_; }

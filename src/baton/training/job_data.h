@@ -49,7 +49,7 @@ class SampleFeed final : public exec::Feed {
 /// What --data and the flags beside it name, opened.
 class JobData {
  public:
-  /// Of `own` where that is given, and nothing is opened.
+  /// Opens what the specification names. If `own` is given, takes its data and opens nothing.
   JobData(const JobSpec& spec, const model::Model& model, strategy::Loss loss, std::int64_t batch, std::uint64_t seed,
           const std::optional<data::Parts>& own = {});
 

@@ -69,39 +69,39 @@ class Training {
   const std::vector<Nanoseconds>& step_times() const { return step_times_; }  // of every step
   const std::vector<Nanoseconds>& timed() const { return timed_; }            // of those after a warm-up
   const std::vector<Nanoseconds>& data_waits() const { return data_waits_; }  // of every step
-  /// By device: the memory that the plan lays out; of folded replicas, that of the one that needs most.
+  /// The memory that the plan lays out, by device; of folded replicas, that of the one that needs most.
   const std::vector<Bytes>& peak() const { return peak_; }
-  /// By device: what the plan takes by itself, without the workspace of the kernels that run it here.
+  /// The memory that the plan takes by itself, by device, without the workspace of the kernels that run it here.
   std::vector<Bytes> buffer_bytes() const;
   std::int64_t warmup() const { return warmup_; }
   /// What a step does and moves on all devices, those that were folded away among them.
   const plan::Totals& totals() const { return totals_; }
   /// Its flops, even if they exceed 64 bits.
   double flops() const { return flops_; }
-  /// By device, summed over the traced steps, and how long those took together.
+  /// The times of each device, by device, summed over the traced steps; `traced` is how long those steps took together.
   const std::vector<trace::DeviceTime>& device_times() const { return study_->device_times(); }
   /// Where a step of median length went: the mean over devices and traced steps.
   trace::DeviceTime mean_time() const { return study_->mean_time(trace::spread(timed_).median); }
   Nanoseconds traced() const { return study_->traced(); }
   std::int64_t traced_steps() const { return study_->traced_steps(); }
-  /// Of the traced steps' critical paths, by kind of segment.
+  /// The time of the traced steps' critical paths, by kind of segment.
   const std::array<Nanoseconds, trace::PathSegment::kinds>& path() const { return study_->path(); }
   /// When devices arrived at collectives, on average over the traced steps; empty if fewer than two devices meet.
   std::vector<findings::ArrivalStats> arrival_stats() const { return study_->arrival_stats(); }
   const job::Study& study() const { return *study_; }
   /// What rounding to 16-bit types did, over all steps.
   const std::vector<exec::RoundingTally>& roundings() const { return roundings_; }
-  /// Whether its 16-bit format is emulated by rounding.
+  /// True if its 16-bit format is emulated by rounding.
   bool emulated() const;
-  /// By what its type is computed, if machines differ in that; otherwise empty.
+  /// What computes its type (as "AMX"), if machines differ in that; otherwise empty.
   std::string arithmetic() const;
   /// The current state of the loss scaler; nullopt if the loss is not scaled.
   std::optional<op::ScaleState> scaler() const { return scaler_; }
   /// What the drivers of its GPUs said during the last run.
   const std::vector<exec::GpuReading>& gpus() const { return gpus_; }
-  /// By rank, the offset of its clock from rank 0's during the last run; empty if one process ran.
+  /// The offset of each rank's clock from rank 0's during the last run, by rank; empty if one process ran.
   const std::vector<ranks::ClockFit>& clocks() const { return clocks_; }
-  /// Of the last run.
+  /// The trace of the last run.
   const trace::Trace& trace() const { return trace_; }
 
  private:

@@ -8,7 +8,7 @@
 /// The result of a run, as `train --json` prints it and experiments keep it: a key means the same in both (docs/measuring.md).
 namespace baton::training {
 
-/// Of the median step; 0 if none was timed.
+/// Samples per second at the median step; 0 if no step was timed.
 double samples_per_s(const Training& run);
 
 /// What was measured: `time_per_step_ns` (median), its interval over the steps `time_low_ns` to `time_high_ns`, which
@@ -23,8 +23,8 @@ job::Record measured_record(const Training& run);
 /// The traced step of median length of the last run, for drawing; null if none was traced.
 job::Json timeline_json(const Training& run, const std::string& label);
 
-/// The same with everything else: the settings, every step, and the machine. `command` is the command that reproduces it.
-/// `eval_step`, `eval_loss`, `eval_accuracy` and `eval_perplexity` have one entry per evaluation, null if there is no such
+/// The measured record with everything else: the settings, every step, and the machine. `command` is the command that reproduces
+/// it. `eval_step`, `eval_loss`, `eval_accuracy` and `eval_perplexity` have one entry per evaluation, null if there is no such
 /// number; with --data `data`, `data_samples` and `steps_per_epoch` say what it was, `data_wait_ns` how long devices waited for it.
 job::Json result_json(const Training& run, const std::string& command);
 

@@ -30,7 +30,7 @@ StallDiagnosis::StallDiagnosis(plan::Plan plan, std::vector<int> rank_of, std::i
   }
 }
 
-/// Whether all ranks have said where their devices are.
+/// True if all ranks have said where their devices are.
 bool StallDiagnosis::known(std::span<const ranks::ProgressSnapshot> snapshots) const {
   for (std::size_t d = 0; d < rank_of_.size(); ++d) {
     if (snapshots[static_cast<std::size_t>(rank_of_[d])].devices.size() <= own_[d]) {

@@ -361,7 +361,7 @@ class Watch::HeartbeatThread {
     peer.snapshot = snapshot;
   }
 
-  /// Whether a rank without tasks still computes, apart from polling. A fiftieth of the time since the last check is enough,
+  /// True if a rank without tasks still computes, apart from polling. A fiftieth of the time since the last check is enough,
   /// because others may use its core. A rank that is ending has nothing left to compute.
   bool works(Peer& peer, const ranks::ProgressSnapshot& snapshot, Nanoseconds time) const {
     if (time - peer.earlier_at < interval_ * 2) {

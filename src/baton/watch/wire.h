@@ -46,7 +46,7 @@ class Connection {
   void set_largest(std::uint32_t largest) { largest_ = largest; }
 
   int descriptor() const { return socket_.get(); }
-  /// Whether the other side may still send something.
+  /// True if the other side may still send something.
   bool open() const { return socket_.open(); }
   void close() { socket_.close(); }
 

@@ -254,7 +254,7 @@ class HostEngine final : public Engine {
   void continue_from(std::int64_t steps) override { steps_before_ = steps; }
 
  private:
-  /// Whether this rank runs the device.
+  /// True if this rank runs the device.
   bool is_here(std::size_t device) const { return run_by_[device] == world_.rank(); }
 
   std::byte* address(BufferId id) const { return devices_[plan_[id].device.index()]->arena.at(memory_.offset[id.index()]); }
@@ -279,7 +279,7 @@ class HostEngine final : public Engine {
     return addresses_of(plan_[id], workspace, [this](BufferId buffer) { return address(buffer); });
   }
 
-  /// Whether this process may use a core on which no device computes.
+  /// True if this process may use a core on which no device computes.
   bool has_spare_core(const cluster::Cluster& cluster) const {
     const auto here = std::find(run_by_.begin(), run_by_.end(), world_.rank());
     cpu_set_t cores;
@@ -541,7 +541,7 @@ class HostEngine final : public Engine {
     return std::max(Nanoseconds(0), loaded - others);
   }
 
-  /// Whether it was the last that somebody wants.
+  /// True if it was the last that somebody wants.
   bool end_step() {
     const Nanoseconds duration = now() - step_start_;
     if (trace::StepTrace* traced = traced_step()) {

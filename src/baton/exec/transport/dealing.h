@@ -37,7 +37,7 @@ struct MemberMemory {
 
   std::byte* at(const Chunk& chunk) const { return buffers[chunk.buffer] + chunk.begin * width; }
   std::byte* parameter_at(const Chunk& chunk) const { return parameters[chunk.buffer] + chunk.begin * width; }
-  /// Of the member whose share it is.
+  /// The chunk's address in its piece. Only in the memory of the member whose share it is.
   std::byte* piece_at(const Chunk& chunk) const { return pieces[chunk.piece] + chunk.piece_begin * width; }
 
   std::vector<std::byte*> buffers;     // the whole ones

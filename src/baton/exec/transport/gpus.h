@@ -34,7 +34,7 @@ NcclReach agree_on(ranks::World& world, NcclReach mine);
 /// Environment variables that make NCCL treat each rank as a host. Those that are not set are to be set before NCCL's first call.
 std::vector<std::pair<std::string, std::string>> host_variables(const ranks::World& world);
 
-/// By meeting.
+/// The way of each meeting of the plan, by meeting.
 std::vector<Way> choose_ways(const plan::Plan& plan, const cluster::Cluster& cluster, NcclReach reach);
 
 /// A member of a set of GPUs that meet by NCCL, which this rank runs.

@@ -37,7 +37,7 @@ class Transport {
   virtual std::unique_ptr<Exchange> prepare(TaskId task) = 0;
   /// Called by one thread while no exchange is under way, before each step.
   virtual void begin_step() = 0;
-  /// Whether messages move only while a thread polls: then a device that waits for one polls.
+  /// True if messages move only while a thread polls: then a device that waits for one polls.
   virtual bool polled() const { return false; }
   virtual void poll() {}
   /// A device sleeps from `sleeps` to `wakes`, until its doorbell rings: moving its messages is then worth a core.
@@ -52,13 +52,13 @@ struct TransportContext {
   std::vector<threads::Doorbell*> doorbells;  // by device: rung when a task may continue; nullptr if another rank runs the device
   std::vector<threads::Team*> teams;          // by device: the threads that copy
   std::optional<cluster::Link> link;          // emulated link, if slower than memory
-  /// Whether devices compute on every core, so that a thread that moves messages takes a core from them.
+  /// True if devices compute on every core, so that a thread that moves messages takes a core from them.
   bool no_core_to_spare = false;
   /// GPU runs only, else empty. Per meeting: true if this transport carries it through host memory, where `addresses` point. False
   /// for meetings within one rank. A sum that an update applies is then left in place of the parts.
   std::vector<bool> staged = {};
 
-  /// Whether this rank runs all members of the meeting.
+  /// True if this rank runs all members of the meeting.
   bool is_local(MeetingId meeting) const;
 };
 

@@ -155,7 +155,7 @@ struct Saturation {
   findings::Line line;
 };
 
-/// Whether the last batches make the step grow as all of them do: where products still become faster with their size, the slope of
+/// True if the last batches make the step grow as all of them do: where products still become faster with their size, the slope of
 /// the first ones says nothing of the limit.
 bool is_settled(const std::vector<Record>& rows, const findings::Line& line) {
   if (rows.size() < 3 || line.r2 < 0.98 || line.slope <= 0 || line.intercept <= 0) {

@@ -166,7 +166,7 @@ const Record& large_case(const std::vector<Record>& cases) {
   return &large != &small_case(cases) ? large : &cases.front() != &large ? cases.front() : cases.back();
 }
 
-/// Whether two ratios of bytes to flops are nearly the same.
+/// True if two ratios of bytes to flops are nearly the same.
 bool alike(double a, double b) { return std::abs(a / std::max(1e-12, b) - 1) < 0.25; }
 
 /// The row that a row's speedup is over.

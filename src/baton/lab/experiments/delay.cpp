@@ -83,7 +83,7 @@ double amdahl_speedup(const Record& base, const Record& wide, const Record& row)
   return (number(base, key::time_per_step_ns) + more) / (number(wide, key::time_per_step_ns) + more);
 }
 
-/// Whether the speedups with the least and with the most delay differ beyond the noise.
+/// True if the speedups with the least and with the most delay differ beyond the noise.
 bool told_apart(const std::vector<Record>& rows, const std::vector<Record>& wide) {
   const auto base = [&](const Record& row) {
     const std::vector<Record> same = where(base_of(rows, row), key::delay_ms, row[key::delay_ms]);

@@ -176,7 +176,7 @@ std::string counts_text(const Record& row) {
 
 // split
 
-/// Whether the sheet's own rule gives the same.
+/// True if the sheet's own rule gives the same.
 bool halves(const std::vector<std::int64_t>& each) { return each.size() == 2 && each[0] == (each[0] + each[1]) / 2; }
 
 std::string layers_on_each(const std::vector<Record>& rows) {

@@ -18,7 +18,7 @@ std::vector<Curve> amdahl_curves(const std::vector<Record>& rows);
 /// The speedup against the devices, with Amdahl's law through the points.
 Plot amdahl_plot();
 
-/// Of strong scaling: the ideal step, and where the rest of the step was lost.
+/// For strong scaling: the ideal step, and where the rest of the step was lost.
 Plot account_plot();
 
 /// The times of the first steps, warm-up included, a line for each run.
@@ -42,13 +42,13 @@ Plot message_plot(std::function<std::vector<Curve>(const std::vector<Record>& ro
 struct MessageFit {
   findings::AlphaBeta law;
   std::vector<double> sizes;
-  /// Whether it is claimed: physical, and off by at most half.
+  /// True if it is claimed: physical, and off by at most half.
   bool holds() const { return law.alpha_ns >= 0 && law.beta > 0 && law.worst_residual <= 0.5; }
 };
-/// nullopt of fewer than three sizes.
+/// Fits the messages of the rows; nullopt if they have fewer than three sizes.
 std::optional<MessageFit> fit_messages(const std::vector<Record>& rows);
 
-/// The same as a curve where it holds.
+/// The fitted formula as a curve; none if it does not hold.
 std::vector<Curve> message_curves(const std::vector<Record>& rows);
 
 }  // namespace baton::lab

@@ -62,7 +62,7 @@ void add_account(std::vector<Record>& rows) {
 /// Where the speedup of a row over one with fewer devices lies, with 99 % confidence.
 findings::Interval tested_speedup(const Record& fewer, const Record& row) { return difference_of(row, fewer).tested; }
 
-/// Whether the noise is so large that this many times as many devices may be this many times as fast.
+/// True if the noise is so large that this many times as many devices may be this many times as fast.
 bool may_be_ideal(const Record& fewer, const Record& row) {
   return tested_speedup(fewer, row).high >= number(row, key::devices) / number(fewer, key::devices);
 }

@@ -31,7 +31,7 @@ class Indices {
     }
   }
 
-  /// The same without those of the task before.
+  /// Forgets all letters, for the next task.
   void clear() {
     leading_.clear();
     letters_.clear();

@@ -52,7 +52,7 @@ class Ledger {
   Terms& samples(DeviceId device, const LogicalTensor& value) { return samples_[{device, value.id}]; }
   /// The shape of the whole tensor.
   const Shape& whole(const LogicalTensor& tensor) const;
-  /// Whether the step has a loss scale, and on which devices.
+  /// True if the step has a loss scale, and on which devices.
   bool scaled() const { return !scalers_.empty(); }
   const std::vector<DeviceId>& scalers() const { return scalers_; }
 

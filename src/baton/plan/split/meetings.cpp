@@ -237,7 +237,7 @@ void MeetingRules::meet_pieces(const MoveRule& rule, std::size_t slot, bool accu
   }
 }
 
-/// Whether a piece is of what the others have, and of the elements that fall to its member.
+/// True if a piece is of what the others have, and of the elements that fall to its member.
 bool MeetingRules::take_piece(TaskId id, BufferId piece, BufferId all, Range own) {
   if (ledger_.held(piece).tensor != ledger_.held(all).tensor || run_of(piece, all) != own) {
     ledger_.breach(Rule::value, {id},

@@ -21,7 +21,7 @@ class NormRules {
   void judge_sum(TaskId id, const Task& task);
   /// Devices add up their sums.
   void judge_meeting(std::span<const TaskId> members);
-  /// Whether a buffer holds the norm of all gradients; false after a breach.
+  /// True if a buffer holds the norm of all gradients; false after a breach.
   bool check_whole(TaskId id, BufferId buffer) const;
 
  private:

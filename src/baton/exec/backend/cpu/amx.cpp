@@ -32,7 +32,7 @@ bool processor_has_amx() {
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & bf16) != 0 && (d & tile) != 0;
 }
 
-/// Whether the operating system saves the tiles with the other registers.
+/// True if the operating system saves the tiles with the other registers.
 bool system_saves_tiles() {
   std::uint32_t low = 0;
   std::uint32_t high = 0;

@@ -18,7 +18,7 @@ TileUnit tile_unit();
 /// "none", "amx", "portable".
 std::string_view to_text(TileUnit unit);
 
-/// Whether the processor has AMX with bf16 and the operating system grants it. Asks the operating system for it.
+/// True if the processor has AMX with bf16 and the operating system grants it. Asks the operating system for it.
 bool has_amx();
 
 }  // namespace baton::exec::cpu

@@ -34,7 +34,7 @@ struct ConvolutionShape {
   std::int64_t places() const { return places_down() * places_across(); }
   std::int64_t taps() const { return window_height * window_width; }
   std::int64_t image() const { return height * width; }
-  /// Whether the matrix of what windows see is the image itself.
+  /// True if the matrix of what windows see is the image itself.
   bool is_pointwise() const { return taps() == 1 && stride == 1 && padding == 0; }
 };
 

@@ -681,7 +681,7 @@ concept TakesNarrow = std::same_as<AnyOp, op::Cast> || std::same_as<AnyOp, op::C
     std::same_as<AnyOp, op::SquaredSum> || std::same_as<AnyOp, op::Relu> || std::same_as<AnyOp, op::ReluBackward> ||
     std::same_as<AnyOp, op::Flatten> || std::same_as<AnyOp, op::FlattenBackward>;
 
-/// Whether a task works element by element on whatever lies in memory.
+/// True if a task works element by element on whatever lies in memory.
 bool takes_any_order(const Task& task) {
   const auto* compute = std::get_if<plan::Compute>(&task.action);
   return compute == nullptr || std::holds_alternative<op::Cast>(compute->op) ||

@@ -78,11 +78,11 @@ struct Rotation {
 void rotate(const Rotation& rotation, const float* x, float* y, std::int64_t begin, std::int64_t end);
 void relu_backward(const float* dy, const float* y, float* dx, std::int64_t count);
 
-/// The same on the bits of a 16-bit type: what they choose among is not changed, so nothing is rounded.
+/// ReLU and its backward on the bits of a 16-bit type: an element is copied or becomes zero, so nothing is rounded.
 void relu(DType type, const std::uint16_t* x, std::uint16_t* y, std::int64_t count);
 void relu_backward(DType type, const std::uint16_t* dy, const std::uint16_t* y, std::uint16_t* dx, std::int64_t count);
 
-/// Whether all elements, of any floating type but f64, are numbers and not infinite.
+/// True if all elements, of any floating type but f64, are numbers and not infinite.
 bool all_finite(DType type, const std::byte* values, std::int64_t count);
 
 /// The sum of their squares, of the same types, in double precision.

@@ -11,7 +11,7 @@
 /// not how fast hardware is that computes in it.
 namespace baton::exec::cpu {
 
-/// Whether a task has 16-bit operands.
+/// True if a task has 16-bit operands.
 bool has_narrow_operands(std::span<const plan::Buffer> buffers, const plan::Task& task);
 
 /// The workspace of an emulated task whose kernel itself needs `inner`.

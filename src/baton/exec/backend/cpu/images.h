@@ -27,7 +27,7 @@ struct ChannelNorm {
   std::int64_t groups() const { return shape.samples / group; }
   /// Units that are a channel of a group each: groups × channels.
   void forward(const float* x, const float* gain, const float* bias, float* y, Range units) const;
-  /// By moments that were kept, in place of those of x. Planes are numbered through samples.
+  /// The forward with moments that were kept, instead of those of x. Planes are numbered through all samples.
   void forward_by(const float* x, const float* gain, const float* bias, const float* mean, const float* variance, float* y,
                   Range planes) const;
   void backward_input(const float* dy, const float* x, const float* gain, float* dx, Range units) const;
@@ -50,7 +50,7 @@ struct Pool {
   void backward(const float* dy, const float* x, float* dx, Range planes) const;
 
  private:
-  /// Of `extent` indices those that the window sees at a place.
+  /// The indices, of `extent`, that the window covers at a place.
   Range seen(std::int64_t place, std::int64_t extent) const;
   /// The places of a line at which the window does not reach beyond the image's left or right edge.
   Range whole_across() const;

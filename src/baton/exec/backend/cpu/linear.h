@@ -9,6 +9,7 @@
 #include "baton/exec/backend/cpu/tiled_weight.h"
 #include "baton/threads/member.h"
 
+// clang-format off
 /// The three products of a linear layer, y = x Wᵀ + b, in float32, each run by all threads of a team together.
 ///
 /// Activations are row-major and contiguous. A weight and its gradient have the layout of TiledWeight.
@@ -16,12 +17,12 @@
 /// What all three promise:
 /// - The bits of a result do not depend on the size of the team.
 /// - Every element of y and dx is one chain of fused multiply-adds from zero, in ascending order of the reduction index. So the
-/// bits
-///   of a row depend neither on the other rows of its batch nor on the vector width of the machine.
+///   bits of a row depend neither on the other rows of its batch nor on the vector width of the machine.
 /// - `run` neither allocates nor locks. It is collective: every member calls it with the same arguments, after what it reads is
 ///   complete. When it returns, the whole result is complete and the workspace is free again.
 /// - Constructors generate machine code and may be called from any thread. They throw std::runtime_error if no code can be
-/// generated.
+///   generated.
+// clang-format on
 namespace baton::exec::cpu {
 
 namespace detail {

@@ -9,7 +9,7 @@
 /// Tasks whose products are computed in bf16 by tiles (linear_bf16.h), on the operands as they lie in memory.
 namespace baton::exec::cpu {
 
-/// Whether the unit does a task: a product of two bf16 operands. False if there is no unit.
+/// True if the unit does a task: a product of two bf16 operands. False if there is no unit.
 bool multiplies_in_tiles(TileUnit unit, std::span<const plan::Buffer> buffers, const plan::Task& task);
 
 /// The workspace of such a task on `team` cores.

@@ -18,7 +18,7 @@ struct Bf16Part {
 
 /// Word (r, p) is elements 2p and 2p + 1 of row r, of at most 16 rows and 32 columns.
 void pack_rows(const Bf16Part& from, std::uint16_t* tile);
-/// The same with rows and columns of words exchanged.
+/// Packs like `pack_rows`, with rows and columns of words exchanged.
 void pack_rows_turned(const Bf16Part& from, std::uint16_t* tile);
 /// Word (p, c) is the elements of column c in rows 2p and 2p + 1, of at most 32 rows and 16 columns.
 void pack_pairs(const Bf16Part& from, std::uint16_t* tile);

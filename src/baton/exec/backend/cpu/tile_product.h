@@ -30,7 +30,7 @@ class TileProduct {
   TileProduct(TileUnit unit, std::int64_t rows, std::int64_t depth, std::int64_t columns)
       : unit_(unit), rows_(blocks_in(rows)), columns_(blocks_in(columns)), steps_((depth + tile_depth - 1) / tile_depth) {}
 
-  /// Of the workspace of `run`, which must be aligned to 64 bytes.
+  /// How many bytes of workspace `run` needs, aligned to 64 bytes.
   std::int64_t workspace_bytes(int team) const { return team * area_of(grid_of(team)).bytes(); }
 
   /// `pack_left(row, depth, tile)` and `pack_right(column, depth, tile)` fill the tile whose first row or column, and first element

@@ -20,8 +20,8 @@ constexpr std::int64_t tile_depth = 32;                         // of the reduct
 constexpr std::int64_t tile_elements = tile_rows * tile_depth;  // of bf16
 
 #if defined(__x86_64__)
-/// Those of the processor, configured while the object lives. Assembly by hand: GCC 12 drops stores to what its _tile_loadconfig
-/// reads, and the intrinsics would need the file compiled for AMX.
+/// The tile registers of the processor, configured while the object lives. They are used by assembly, because GCC 12 drops stores
+/// to what its _tile_loadconfig reads, and the intrinsics would need the file compiled for AMX.
 class AmxTiles {
  public:
   AmxTiles() {
@@ -67,8 +67,8 @@ class AmxTiles {
 };
 #endif
 
-/// The same in plain C++. Of each sum, the even and the odd elements of the reduction are added up apart, from zero, in ascending
-/// order; then they are added to each other and to the sum. Numbers below the normal range count as zero, everywhere.
+/// Tile registers in plain C++. For each sum, the even and the odd elements of the reduction are added up separately, from zero, in
+/// ascending order; then they are added to each other and to the sum. Numbers below the normal range count as zero, everywhere.
 class PortableTiles {
  public:
   template <int tile>

@@ -139,7 +139,7 @@ struct Loops {
   const Shape& in_shape(std::size_t i) const { return plan[task.reads[i]].shape; }
   const Shape& out_shape(std::size_t i) const { return plan[task.writes[i]].shape; }
   double value(std::size_t operand, std::int64_t i) const { return widened(in(operand)[i]); }
-  /// The same of an operand that need not be of the type that is written.
+  /// An element of an operand whose type may differ from the type that is written.
   double any_value(std::size_t operand, std::int64_t i) const {
     const DType type = plan[task.reads[operand]].dtype;
     return element(on_copies && is_narrow(type) ? DType::f32 : type, at.reads[operand], i);
@@ -154,7 +154,7 @@ struct Loops {
       return static_cast<Real>(value);
     }
   }
-  /// Of an op that writes copies: they are float32 here, and rounded on the way out.
+  /// Fills the copies that the op writes beside its results: they are float32 here, and rounded on the way out.
   void copy_results() const {
     const std::size_t copies = plan::copy_count(task);
     for (std::size_t i = 0; i < copies; ++i) {

@@ -139,7 +139,7 @@ class RankTransport final : public Transport {
     return {};
   }
 
-  /// Whether several ranks run its members, of which this one need not be one; and it is not carried otherwise.
+  /// True if several ranks run its members, of which this one need not be one; and it is not carried otherwise.
   bool crosses(MeetingId id) const {
     if (!context_.staged.empty() && !context_.staged[id.index()]) {
       return false;
