@@ -8,6 +8,7 @@
 
 #include "baton/base/stop.h"
 #include "baton/exec/backend/cpu/exponential.h"
+#include "baton/exec/backend/cpu/transpose.h"
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -108,14 +109,10 @@ void pack(std::int64_t rows, std::int64_t size, const float* from, std::int64_t 
 
 /// The same with rows and columns exchanged: `size` rows of a whole tile.
 void pack_turned(std::int64_t rows, std::int64_t size, const float* from, std::int64_t step, float* to) {
-  for (std::int64_t i = 0; i < size; ++i) {
+  for (std::int64_t i = 0; i < size && rows < side; ++i) {
     std::fill(to + i * side + rows, to + (i + 1) * side, 0.0F);
   }
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t i = 0; i < size; ++i) {
-      to[i * side + r] = from[r * step + i];
-    }
-  }
+  copy_transposed(rows, size, from, step, to, side);
 }
 
 /// Sums and the like run in as many lanes as a vector has, always the same, which are put together at the end.

@@ -15,6 +15,7 @@
 #include "baton/exec/backend/cpu/linear.h"
 #include "baton/exec/backend/cpu/matrix_product.h"
 #include "baton/exec/backend/cpu/part.h"
+#include "baton/exec/backend/cpu/strips.h"
 #include "baton/exec/backend/cpu/tile_kernels.h"
 #include "baton/exec/backend/cpu/tiled_weight.h"
 #include "baton/exec/backend/host_backends.h"
@@ -223,12 +224,6 @@ struct PrepareOp {
                     p.run(in(a, 0), in(a, 1), out(a, 0), a.workspace, m);
                   });
   }
-  std::unique_ptr<Kernel> operator()(const op::Add&) const {
-    return kernel(at, [count = elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, count, cache_line);
-      cpu::add(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
-    });
-  }
   std::unique_ptr<Kernel> operator()(const op::AddBias&) const {
     return kernel(at, [rows = rows(), width = elements() / rows()](const Addresses& a, const threads::Member& m, std::int64_t) {
       const Part part(m, rows);
@@ -266,33 +261,9 @@ struct PrepareOp {
       cpu::relu_backward(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
     });
   }
-  std::unique_ptr<Kernel> operator()(const op::Gelu& o) const {
-    const auto gelu = o.tanh ? cpu::gelu_tanh : cpu::gelu;
-    return kernel(at, [count = elements(), gelu](const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, count, cache_line);
-      gelu(in(a, 0) + part.begin, out(a, 0) + part.begin, part.size());
-    });
-  }
-  std::unique_ptr<Kernel> operator()(const op::GeluBackward& o) const {
-    const auto backward = o.tanh ? cpu::gelu_tanh_backward : cpu::gelu_backward;
-    return kernel(at, [count = elements(), backward](const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, count, cache_line);
-      backward(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
-    });
-  }
-  std::unique_ptr<Kernel> operator()(const op::SiluGate&) const {
-    return kernel(at, [count = elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, count, cache_line);
-      cpu::silu_gate(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
-    });
-  }
-  std::unique_ptr<Kernel> operator()(const op::SiluGateBackward&) const {
-    return kernel(at, [count = elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, count, cache_line);
-      cpu::silu_gate_backward(in(a, 0) + part.begin, in(a, 1) + part.begin, in(a, 2) + part.begin, out(a, 0) + part.begin,
-                              out(a, 1) + part.begin, part.size());
-    });
-  }
+  template <typename AnyOp>
+  requires cpu::InStrips<AnyOp> std::unique_ptr<Kernel>
+  operator()(const AnyOp& o) const { return cpu::prepare_strips(plan, task, at, cpu::strip_function(o)); }
   std::unique_ptr<Kernel> operator()(const op::MeanSquaredError& o) const {
     return kernel(at, [rows = rows(), width = elements() / rows(), total = static_cast<double>(o.elements), scaled = o.scaled](
                           const Addresses& a, const threads::Member& m, std::int64_t) {
@@ -675,11 +646,11 @@ Bytes kernel_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
       compute->op);
 }
 
-/// The ops whose kernels here take 16-bit operands as they are: those that choose or convert.
+/// The ops whose kernels here take 16-bit operands as they are: those that choose or convert, and those that work in strips.
 template <typename AnyOp>
 concept TakesNarrow = std::same_as<AnyOp, op::Cast> || std::same_as<AnyOp, op::CheckFinite> ||
     std::same_as<AnyOp, op::SquaredSum> || std::same_as<AnyOp, op::Relu> || std::same_as<AnyOp, op::ReluBackward> ||
-    std::same_as<AnyOp, op::Flatten> || std::same_as<AnyOp, op::FlattenBackward>;
+    std::same_as<AnyOp, op::Flatten> || std::same_as<AnyOp, op::FlattenBackward> || cpu::InStrips<AnyOp>;
 
 /// True if a task works element by element on whatever lies in memory.
 bool takes_any_order(const Task& task) {
