@@ -100,7 +100,7 @@ struct Law {
     return !((o.mask || o.gelu) && (o.out_heads || o.in_heads || o.adds)) && !(o.mask && o.gelu) && !(o.out_heads && o.in_heads);
   }
   bool operator()(const LinearBackwardWeight& o) const {
-    return !(o.out_heads && o.in_heads) && (!o.copies || (o.sgd_rate > 0 && is_narrow(writes.back().dtype)));
+    return !(o.out_heads && o.in_heads) && (!o.copies || (o.sgd_rate > 0 && !o.partial && is_narrow(writes.back().dtype)));
   }
   bool operator()(const MeanSquaredError& o) const { return o.elements >= reads[0].shape.elements(); }
   bool operator()(const CrossEntropy& o) const {

@@ -50,7 +50,7 @@ struct LinearBackwardInput {
 /// dW = dyᵀ x, db = Σ dy. Reads x, dy; writes dW, db. With `accumulate` it adds to them (and so reads them).
 /// With `sgd_rate` above zero it reads and writes W and b instead: W −= rate · dW, and no gradient is kept; x and dy may then have
 /// 16 bits where W and b have 32. With `copies` it then writes both a second time, in the type of x. With `partial`
-/// there is no b and no db. `out_heads` and `in_heads` are those of the Linear.
+/// there is no b and no db, and there are no copies. `out_heads` and `in_heads` are those of the Linear.
 struct LinearBackwardWeight {
   bool accumulate = false;
   double sgd_rate = 0;
