@@ -455,6 +455,8 @@ using Op = std::variant<
 
 /// Whether most of its arithmetic multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);
+/// What such ops are for, in messages: "linear layers", "matrix products", "attention" or "convolutions". Empty for other ops.
+std::string_view kind_of_product(const Op& op);
 
 /// Calls `visit(name, field)` for each attribute of an op, in the order in which they are written.
 template <typename Visit>
