@@ -51,7 +51,7 @@ void check_extents(std::int64_t rows, std::int64_t in, std::int64_t out) {
 }
 
 /// The members of a team in groups of one size, each of which does some of the rows alone: what a group packs, only its members
-/// read, and few caches exchange it. Blocks of rows stay whole. `group_floats` gives the workspace of a group of so many members.
+/// read, and few caches exchange it. Blocks of rows stay whole. `group_floats` gives the workspace of a group of this many members.
 class RowGroups {
  public:
   template <typename GroupFloats>
