@@ -97,7 +97,7 @@ std::string unit_in(const Json& result) {
   }
   const Json& unit = result[key::arithmetic.name];
   if (!unit.is_string()) {
-    throw usage_error("the result says that its {} is {}, which is no text", key::arithmetic.name, unit.dump());
+    throw usage_error("the {} of the result is no text", key::arithmetic.name);
   }
   return unit.get<std::string>();
 }
