@@ -44,7 +44,7 @@ void add_verify_result_command(CLI::App& program, int& exit_code) {
   command->add_option("file", *path, "a result of `baton train --json`")->required()->type_name("FILE");
   command->footer(
       "\nLosses computed on CPUs must be the same bit by bit. So must those of a GPU if this machine has the same kind of GPU;\n"
-      "otherwise they may differ by 1e-4. bf16 computed by AMX and bf16 emulated may differ by 0.004.\n\nExamples:\n  baton train "
+      "otherwise they may differ by 1e-4. bf16 computed by AMX and bf16 emulated may differ by 2^-8.\n\nExamples:\n  baton train "
       "--strategy ddp --devices cpu:2 --json result.json\n  baton "
       "verify-result result.json");
   command->callback([path, &exit_code] { verify_result(*path, exit_code); });

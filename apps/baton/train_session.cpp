@@ -8,6 +8,7 @@
 #include "baton/base/clock.h"
 #include "baton/base/error.h"
 #include "baton/base/stop.h"
+#include "baton/exec/backend.h"
 #include "baton/exec/fingerprint.h"
 #include "baton/lab/rows.h"
 #include "baton/measure/other_processes.h"
@@ -288,22 +289,31 @@ void TrainSession::note(const std::string& text) const {
   }
 }
 
-void TrainSession::print_notes() const {
-  if (const std::string shared = run_.job().oversubscription(); !shared.empty()) {
-    note(shared);
-  }
-  if (to_stdout_ && run_.emulated() && run_.arithmetic() == "portable") {
-    note("bf16 is computed by a model of AMX's tiles: its results have the bits of AMX, and its times say nothing");
-  } else if (to_stdout_ && run_.emulated()) {
+/// By what 16 bits are computed, so that nobody takes emulated times for those of hardware.
+void TrainSession::print_arithmetic() const {
+  const std::string products = run_.emulated_products();
+  if (run_.arithmetic() == exec::bf16_by_portable) {
+    note(fmt::format("bf16 is computed by a model of AMX's tiles{}: its results have the bits of AMX, and its times say nothing",
+                     products.empty() ? "" : fmt::format(", and emulated in {}", products)));
+  } else if (run_.arithmetic() == exec::bf16_by_amx) {
+    note(fmt::format(
+        "bf16 runs on AMX: linear layers multiply in bf16 and sum in float32; other operations run in float32 and "
+        "round their results{}",
+        products.empty() ? "" : fmt::format(" (emulated: {}, whose times are not those of 16-bit hardware)", products)));
+  } else if (run_.emulated()) {
     note(
         fmt::format("{} is emulated: float32 kernels run and their operands and results are rounded, so the times are not those "
                     "of 16-bit hardware",
                     strategy::to_text(run_.job().request().step.precision)));
   }
-  if (to_stdout_ && run_.arithmetic() == "amx") {
-    note(
-        "bf16 runs on AMX: linear layers multiply in bf16 and sum in float32; other operations run in float32 and round their "
-        "results");
+}
+
+void TrainSession::print_notes() const {
+  if (const std::string shared = run_.job().oversubscription(); !shared.empty()) {
+    note(shared);
+  }
+  if (to_stdout_) {
+    print_arithmetic();
   }
   if (to_stdout_) {
     fmt::print("{}", unused_note(run_.job()));

@@ -38,6 +38,7 @@ class TrainSession {
   void announce() const;
   void print_devices() const;
   void print_notes() const;
+  void print_arithmetic() const;
   void note(const std::string& text) const;
 
   /// Trains until something is to be saved or evaluated, and does that; false: the training ends here.

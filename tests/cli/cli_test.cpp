@@ -369,6 +369,15 @@ TEST_F(Cli, TrainsInSixteenBitsAndSaysThatTheyAreEmulated) {
   EXPECT_NE(run("plan --model mlp:dim=16,depth=2 --precision bf16 --text").out.find(" bf16 "), std::string::npos);
 }
 
+TEST_F(Cli, SaysWhichProductsAreEmulatedBesideTilesOfAmx) {
+  const baton::test::Variable variable("BATON_AMX", "portable");
+  const std::string job = " --batch 4 --steps 3 --warmup 1 -q --precision bf16";
+  const Outcome layers = run("train --model mlp:dim=16,depth=2" + job);
+  EXPECT_NE(layers.out.find("note: bf16 is computed by a model of AMX's tiles: its results"), std::string::npos) << layers.out;
+  const Outcome images = run("train --model cnn:4,image=8,channels=1,classes=3" + job);
+  EXPECT_NE(images.out.find("a model of AMX's tiles, and emulated in convolutions: its results"), std::string::npos) << images.out;
+}
+
 TEST_F(Cli, ComparesPrecisionsInAnExperiment) {
   const baton::test::Variable variable("BATON_AMX", "off");  // bf16 is emulated on every processor then
   const Outcome outcome = run("lab run precision --set model=mlp:dim=16,depth=4 --set batch=8 --time-limit 50ms --json -");

@@ -5,14 +5,15 @@
 
 #include "baton/job/json.h"
 #include "program.h"
+#include "support/variable.h"
 
 namespace baton::test {
 namespace {
 
 class VerifyResult : public Cli {
  protected:
-  job::Json train(const std::string& flags) const {
-    const Outcome outcome = run("train -q --model mlp:dim=16,depth=3 --batch 12 --steps 8 --json result.json " + flags);
+  job::Json train(const std::string& flags, const std::string& model = "mlp:dim=16,depth=3") const {
+    const Outcome outcome = run("train -q --model " + model + " --batch 12 --steps 8 --json result.json " + flags);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return job::Json::parse(contents(folder_ / "result.json"));
   }
@@ -51,7 +52,82 @@ TEST_F(VerifyResult, FindsLossesOfAnotherSeedOrSetting) {
   EXPECT_NE(outcome.out.find("No: 8 of 8 losses have other bits, from step 0 on"), std::string::npos) << outcome.out;
 }
 
+/// Its losses differ between emulation and tiles in a few of eight steps, in the sixth digit.
+constexpr const char* gpt = "gpt:depth=1,heads=2,dim=32,context=8,vocab=40";
+
+void change(job::Json& loss) { loss = loss.get<double>() * 1.003; }
+
+TEST_F(VerifyResult, AllowsOneRoundingIfExactlyOneOfTheTwoWasEmulated) {
+  const auto trained_by = [&](const char* word) {
+    const Variable variable("BATON_AMX", word);
+    return train("--precision bf16", gpt);
+  };
+  const auto verified_by = [&](const char* word, const job::Json& result) {
+    const Variable variable("BATON_AMX", word);
+    return verify(result);
+  };
+  job::Json emulated = trained_by("off");
+  EXPECT_EQ(emulated["arithmetic"], "emulation");
+  const Outcome near = verified_by("portable", emulated);
+  EXPECT_EQ(near.code, 0) << near.out << near.err;
+  EXPECT_NE(
+      near.out.find("up to 0.00390625 is allowed, because it was computed by emulation, and here bf16 is computed by portable"),
+      std::string::npos)
+      << near.out;
+  EXPECT_EQ(verified_by("off", emulated).code, 0);
+  job::Json before = emulated;  // a result made before it was said
+  before.erase("arithmetic");
+  EXPECT_NE(verified_by("off", before).out.find("the same bit by bit"), std::string::npos);
+  EXPECT_EQ(verified_by("portable", before).code, 0);
+  emulated["losses"][3] = emulated["losses"][3].get<double>() * 1.02;
+  EXPECT_EQ(verified_by("portable", emulated).code, 1);
+
+  job::Json tiles = trained_by("portable");
+  EXPECT_EQ(tiles["arithmetic"], "portable");
+  for (const char* unit : {"portable", "amx"}) {  // the same bits, so that no other are allowed
+    job::Json result = tiles;
+    result["arithmetic"] = unit;
+    const Outcome same = verified_by("portable", result);
+    EXPECT_EQ(same.out, "Yes: the losses of all 8 steps are the same bit by bit when the training is repeated.\n") << same.err;
+    change(result["losses"][5]);
+    const Outcome changed = verified_by("portable", result);
+    EXPECT_EQ(changed.code, 1) << unit;
+    EXPECT_NE(changed.out.find("No: 1 of 8 losses have other bits"), std::string::npos) << changed.out;
+  }
+}
+
+TEST_F(VerifyResult, NoUnitThatAResultMakesUpAllowsOtherLosses) {
+  const Variable variable("BATON_AMX", "off");
+  const auto refused = [&](const job::Json& result, const std::string& words) {
+    const Outcome outcome = verify(result);
+    EXPECT_EQ(outcome.code, 2) << outcome.out;
+    EXPECT_NE(outcome.err.find(words), std::string::npos) << outcome.err;
+  };
+  job::Json plain = train("");
+  EXPECT_FALSE(plain.contains("arithmetic"));
+  change(plain["losses"][2]);
+  EXPECT_EQ(verify(plain).code, 1);
+  plain["arithmetic"] = "";
+  EXPECT_EQ(verify(plain).code, 1);
+  for (const char* unit : {"amx", "emulation", "pen and paper"}) {
+    plain["arithmetic"] = unit;
+    refused(plain, "the result says that its arithmetic is \"" + std::string(unit) + "\", and with its settings no unit affects");
+  }
+  job::Json narrow = train("--precision bf16");
+  change(narrow["losses"][2]);
+  EXPECT_EQ(verify(narrow).code, 1);
+  for (const char* unit : {"", "AMX", "pen and paper"}) {
+    narrow["arithmetic"] = unit;
+    refused(narrow, "the result says that its arithmetic is \"" + std::string(unit) + "\", and bf16 on cores is computed by amx, ");
+  }
+  for (job::Json* result : {&plain, &narrow}) {
+    (*result)["arithmetic"] = 3;
+    refused(*result, "the arithmetic of the result is no text");
+  }
+}
+
 TEST_F(VerifyResult, RefusesAClaimAboutTheJobThatItsSettingsDoNotGive) {
+  const Variable variable("BATON_AMX", "off");  // so that bf16 has the same bits on every processor
   const job::Json result = train("");
   for (const auto& [key, claim] : std::map<std::string, job::Json>{{"precision", "bf16"},
                                                                    {"model", "mlp:dim=2048,depth=8"},

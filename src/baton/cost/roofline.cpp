@@ -10,15 +10,6 @@
 namespace baton::cost {
 namespace {
 
-std::vector<op::Operand> operands(const plan::Plan& plan, const std::vector<BufferId>& ids) {
-  std::vector<op::Operand> list;
-  list.reserve(ids.size());
-  for (const BufferId id : ids) {
-    list.push_back({plan[id].shape, plan[id].dtype});
-  }
-  return list;
-}
-
 /// True if the op has this attribute and it is true.
 bool has(const op::Op& asked, std::string_view attribute) {
   bool found = false;
@@ -174,8 +165,8 @@ Nanoseconds Roofline::duration(const plan::Plan& plan, TaskId id) const {
     return speed.launch + to_duration(std::max(over(static_cast<double>(work.flops.count), product_rate(speed, type, false, 0)),
                                                over(passes * bytes, memory)));
   }
-  const std::vector<op::Operand> reads = operands(plan, task.reads);
-  const std::vector<op::Operand> writes = operands(plan, task.writes);
+  const std::vector<op::Operand> reads = plan::operands_of(plan.buffers(), task.reads);
+  const std::vector<op::Operand> writes = plan::operands_of(plan.buffers(), task.writes);
   const double rate = peak(speed, type, has(compute->op, "tf32"), false);
   if (const auto attention = op::attention_extents(compute->op, reads)) {
     return speed.launch + to_duration(attention_time(device, *attention, rate, bytes));
@@ -248,7 +239,7 @@ Nanoseconds Roofline::issuing(const plan::Plan& plan, TaskId id) const {
     time = Nanoseconds(time.count / 3);
   }
   if (software_.unfused_ops > 0) {
-    if (const auto attention = op::attention_extents(compute->op, operands(plan, task.reads));
+    if (const auto attention = op::attention_extents(compute->op, plan::operands_of(plan.buffers(), task.reads));
         attention && !fuses_scores(*attention)) {
       time = Nanoseconds(std::llround(static_cast<double>(time.count) * (1 + software_.unfused_ops)));
     }

@@ -32,16 +32,8 @@ template <typename AnyOp>
 concept LinearOp = std::same_as<AnyOp, op::Linear> || std::same_as<AnyOp, op::LinearBackwardInput> ||
     std::same_as<AnyOp, op::LinearBackwardWeight>;
 
-template <LinearOp AnyOp>
-Layer layer_of(std::span<const plan::Buffer> buffers, const Task& task, const AnyOp& o) {
-  const auto operands = [&](const std::vector<BufferId>& ids) {
-    std::vector<op::Operand> list;
-    for (const BufferId id : ids) {
-      list.push_back({buffers[id.index()].shape, buffers[id.index()].dtype});
-    }
-    return list;
-  };
-  const op::ProductExtents extents = *op::product_extents(o, operands(task.reads), operands(task.writes));
+Layer layer_of(std::span<const plan::Buffer> buffers, const Task& task) {
+  const op::ProductExtents extents = *plan::product_extents(buffers, task);
   return {extents.rows, extents.in, extents.out, buffers[task.reads[0].index()].dtype, buffers[task.writes[0].index()].dtype};
 }
 
@@ -90,7 +82,7 @@ struct PrepareOp {
   }
 
   Launch operator()(const op::Linear& o) const {
-    const Layer layer = layer_of(plan.buffers(), task, o);
+    const Layer layer = layer_of(plan.buffers(), task);
     const float* bias = o.partial || o.no_bias ? nullptr : in(at, 2);
     if (is_few_rows(layer, o, around.capability)) {
       const FewRows kernel = few_rows(layer, o.tf32, around.place.multiprocessors());
@@ -111,17 +103,14 @@ struct PrepareOp {
   }
 
   Launch operator()(const op::LinearBackwardInput& o) const {
-    const Layer layer = layer_of(plan.buffers(), task, o);
+    const Layer layer = layer_of(plan.buffers(), task);
     const float* mask = o.mask ? in(at, 2) : nullptr;
     float* dx = out(at, 0);
     // The library has the slopes of a GELU for rows of bf16 that it can read at once. It rounds the sum before it multiplies, as
     // two kernels do (a test). Others are multiplied in a second pass.
     const bool gelu_inside = o.gelu && layer.type == DType::bf16 && layer.in % 8 == 0;
     const float* slopes = o.gelu && !gelu_inside ? in(at, 2) : nullptr;
-    const auto after = [=, count = layer.rows * layer.in](cudaStream_t stream) {
-      if (mask != nullptr) {
-        relu_backward(layer.type, dx, mask, dx, count, stream);
-      }
+    const auto multiply_by_slopes = [=, count = layer.rows * layer.in](cudaStream_t stream) {
       if (slopes != nullptr) {
         gelu_backward(layer.type, dx, slopes, dx, count, true, stream);
       }
@@ -130,9 +119,7 @@ struct PrepareOp {
       const FewRows kernel = few_rows(layer, o.tf32, around.place.multiprocessors());
       return [=, dy = in(at, 0), w = in(at, 1), early = around.early](cudaStream_t stream) {
         kernel.backward_input(dy, w, mask, dx, early, stream);
-        if (slopes != nullptr) {
-          gelu_backward(DType::f32, dx, slopes, dx, layer.rows * layer.in, true, stream);
-        }
+        multiply_by_slopes(stream);
       };
     }
     return
@@ -149,12 +136,15 @@ struct PrepareOp {
              {.a = in(at, 1), .b = in(at, 0), .d = dx, .c = o.adds ? in(at, 2) : nullptr, .x = gelu_inside ? in(at, 2) : nullptr})](
             cudaStream_t stream) {
           run->run(stream);
-          after(stream);
+          if (mask != nullptr) {
+            relu_backward(layer.type, dx, mask, dx, layer.rows * layer.in, stream);
+          }
+          multiply_by_slopes(stream);
         };
   }
 
   Launch operator()(const op::LinearBackwardWeight& o) const {
-    const Layer layer = layer_of(plan.buffers(), task, o);
+    const Layer layer = layer_of(plan.buffers(), task);
     const float keep = o.accumulate || o.sgd_rate > 0 ? 1 : 0;
     const float factor = o.sgd_rate > 0 ? static_cast<float>(-o.sgd_rate) : 1;
     const float* x = in(at, 0);
@@ -455,7 +445,7 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
   return std::visit(
       [&]<typename AnyOp>(const AnyOp& o) {
         if constexpr (LinearOp<AnyOp>) {
-          if (is_few_rows(layer_of(buffers, task, o), o, capability)) {
+          if (is_few_rows(layer_of(buffers, task), o, capability)) {
             return Bytes(0);
           }
         }
@@ -463,7 +453,7 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
           const ProductShape shape = shape_of(buffers, task, o);
           return Bytes(product_workspace(shape.m, shape.n) + turning_workspace(shape));
         } else if constexpr (LinearOp<AnyOp>) {
-          const Layer layer = layer_of(buffers, task, o);
+          const Layer layer = layer_of(buffers, task);
           const bool of_weight = std::same_as<AnyOp, op::LinearBackwardWeight>;
           return Bytes(
               product_workspace(of_weight ? layer.out : layer.rows, std::same_as<AnyOp, op::Linear> ? layer.out : layer.in));

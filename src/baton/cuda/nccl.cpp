@@ -14,7 +14,7 @@ namespace {
 
 struct Functions {
   decltype(&ncclGetErrorString) error;
-  decltype(&ncclGetLastError) last_words;
+  decltype(&ncclGetLastError) last_words;  // null before NCCL 2.13, which has none
   decltype(&ncclGetUniqueId) unique_id;
   decltype(&ncclCommInitAll) init_all;
   decltype(&ncclCommInitRank) init_rank;
@@ -44,7 +44,7 @@ Functions load() {
   const auto find = [](auto& function, const char* name) { opened().find(function, name); };
   Functions loaded{};
   find(loaded.error, "ncclGetErrorString");
-  find(loaded.last_words, "ncclGetLastError");
+  opened().look_up(loaded.last_words, "ncclGetLastError");
   find(loaded.unique_id, "ncclGetUniqueId");
   find(loaded.init_all, "ncclCommInitAll");
   find(loaded.init_rank, "ncclCommInitRank");
@@ -72,7 +72,7 @@ void require(ncclResult_t status, std::string_view what) {
   if (status == ncclSuccess) {
     return;
   }
-  const char* words = library().last_words(nullptr);
+  const char* words = library().last_words == nullptr ? nullptr : library().last_words(nullptr);
   const std::string sentence = fmt::format("NCCL failed at {}: {}{}{}", what, library().error(status),
                                            words == nullptr || *words == '\0' ? "" : ": ", words == nullptr ? "" : words);
   if (status == ncclRemoteError || status == ncclSystemError || status == ncclInternalError) {

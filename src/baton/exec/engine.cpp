@@ -17,15 +17,8 @@ std::int64_t integers(const plan::Plan& plan, bool targets) {
     for (std::size_t i = 0; compute != nullptr && i < task.reads.size(); ++i) {
       const plan::Buffer& read = plan[task.reads[i]];
       if (read.dtype == DType::i32 && read.role != plan::Role::statistic && (read.role == plan::Role::target) == targets) {
-        std::vector<op::Operand> reads;
-        std::vector<op::Operand> writes;
-        for (const BufferId id : task.reads) {
-          reads.push_back({plan[id].shape, plan[id].dtype});
-        }
-        for (const BufferId id : task.writes) {
-          writes.push_back({plan[id].shape, plan[id].dtype});
-        }
-        return op::integer_limit(compute->op, reads, writes, i);
+        return op::integer_limit(compute->op, plan::operands_of(plan.buffers(), task.reads),
+                                 plan::operands_of(plan.buffers(), task.writes), i);
       }
     }
   }

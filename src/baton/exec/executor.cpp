@@ -8,21 +8,6 @@
 
 namespace baton::exec {
 
-namespace {
-
-/// By what a backend computes in the types of 16 bits that a plan has.
-std::string arithmetic_of(const plan::Plan& plan, const Backend& backend) {
-  std::string text;
-  for (const DType type : {DType::bf16, DType::f16}) {
-    const bool has = std::any_of(plan.buffers().begin(), plan.buffers().end(),
-                                 [&](const plan::Buffer& buffer) { return buffer.dtype == type; });
-    text += has ? backend.arithmetic(type) : "";
-  }
-  return text;
-}
-
-}  // namespace
-
 Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data,
                    ranks::World* world, bool unread)
     : plan_(plan), layouts_(backend.layouts()) {

@@ -17,7 +17,7 @@ struct Fingerprint {
   std::uint64_t data = 0;     // of what its data are drawn from
   std::string version;        // of Baton
   std::uint64_t program = 0;  // of the file that runs: two builds of one version may differ in their last bits
-  std::string arithmetic;     // Backend::arithmetic
+  std::string arithmetic;     // arithmetic_of
 };
 Fingerprint fingerprint(const plan::Plan& plan, const DataOptions& data, std::string arithmetic = {});
 

@@ -87,6 +87,7 @@ inline constexpr Maybe loss_final{"loss_final"};
 inline constexpr Whole loss_steps{"loss_steps"};
 inline constexpr Text losses_checksum{"losses_checksum"};
 inline constexpr Flag emulated{"emulated"};
+inline constexpr Text emulated_products{"emulated_products"};
 inline constexpr Text arithmetic{"arithmetic"};
 inline constexpr Whole underflows{"underflows"};
 inline constexpr Whole overflows{"overflows"};

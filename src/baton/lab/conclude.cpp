@@ -240,9 +240,10 @@ bool is_sound(const Record& record) {
   const auto is_list = [](const Json& value) { return value.is_array(); };
   const auto is_object_or_null = [](const Json& value) { return value.is_null() || value.is_object(); };
   return suits(key::reason, is_text) && suits(key::origin, is_text) && suits(key::oversubscribed, is_truth) &&
-         suits(key::emulated, is_truth) && suits(key::pulse_gflops, is_number) && suits(key::others_share, is_number) &&
-         suits(key::instances, is_number) && suits(key::instance_times_ns, is_list) && suits(key::drift, is_number) &&
-         suits(key::batch_name, is_text) && suits(key::timeline, is_object_or_null) && suits(key::trained, is_object_or_null);
+         suits(key::emulated, is_truth) && suits(key::emulated_products, is_text) && suits(key::arithmetic, is_text) &&
+         suits(key::pulse_gflops, is_number) && suits(key::others_share, is_number) && suits(key::instances, is_number) &&
+         suits(key::instance_times_ns, is_list) && suits(key::drift, is_number) && suits(key::batch_name, is_text) &&
+         suits(key::timeline, is_object_or_null) && suits(key::trained, is_object_or_null);
 }
 
 Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Record> records,

@@ -100,7 +100,7 @@ struct Law {
     return !((o.mask || o.gelu) && (o.out_heads || o.in_heads || o.adds)) && !(o.mask && o.gelu) && !(o.out_heads && o.in_heads);
   }
   bool operator()(const LinearBackwardWeight& o) const {
-    return !(o.out_heads && o.in_heads) && (!o.copies || (o.sgd_rate > 0 && is_narrow(writes.back().dtype)));
+    return !(o.out_heads && o.in_heads) && (!o.copies || (o.sgd_rate > 0 && !o.partial && is_narrow(writes.back().dtype)));
   }
   bool operator()(const MeanSquaredError& o) const { return o.elements >= reads[0].shape.elements(); }
   bool operator()(const CrossEntropy& o) const {
@@ -348,12 +348,24 @@ struct Arithmetic {
 
 std::string_view name(const Op& op) { return names[op.index()]; }
 
-bool is_product(const Op& op) {
-  return std::holds_alternative<Linear>(op) || std::holds_alternative<LinearBackwardInput>(op) ||
-         std::holds_alternative<LinearBackwardWeight>(op) || std::holds_alternative<MatrixProduct>(op) ||
-         std::holds_alternative<Attention>(op) || std::holds_alternative<AttentionBackward>(op) ||
-         std::holds_alternative<Conv2d>(op) || std::holds_alternative<Conv2dBackwardInput>(op) ||
-         std::holds_alternative<Conv2dBackwardWeight>(op);
+bool is_product(const Op& op) { return !kind_of_product(op).empty(); }
+
+std::string_view kind_of_product(const Op& op) {
+  if (std::holds_alternative<Linear>(op) || std::holds_alternative<LinearBackwardInput>(op) ||
+      std::holds_alternative<LinearBackwardWeight>(op)) {
+    return "linear layers";
+  }
+  if (std::holds_alternative<MatrixProduct>(op)) {
+    return "matrix products";
+  }
+  if (std::holds_alternative<Attention>(op) || std::holds_alternative<AttentionBackward>(op)) {
+    return "attention";
+  }
+  if (std::holds_alternative<Conv2d>(op) || std::holds_alternative<Conv2dBackwardInput>(op) ||
+      std::holds_alternative<Conv2dBackwardWeight>(op)) {
+    return "convolutions";
+  }
+  return "";
 }
 
 std::optional<Op> by_name(std::string_view name) {

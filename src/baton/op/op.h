@@ -50,7 +50,7 @@ struct LinearBackwardInput {
 /// dW = dyᵀ x, db = Σ dy. Reads x, dy; writes dW, db. With `accumulate` it adds to them (and so reads them).
 /// With `sgd_rate` above zero it reads and writes W and b instead: W −= rate · dW, and no gradient is kept; x and dy may then have
 /// 16 bits where W and b have 32. With `copies` it then writes both a second time, in the type of x. With `partial`
-/// there is no b and no db. `out_heads` and `in_heads` are those of the Linear.
+/// there is no b and no db, and there are no copies. `out_heads` and `in_heads` are those of the Linear.
 struct LinearBackwardWeight {
   bool accumulate = false;
   double sgd_rate = 0;
@@ -455,6 +455,8 @@ using Op = std::variant<
 
 /// True if most of its arithmetic multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);
+/// What such ops are for, in messages: "linear layers", "matrix products", "attention" or "convolutions". Empty for other ops.
+std::string_view kind_of_product(const Op& op);
 
 /// Calls `visit(name, field)` for each attribute of an op, in the order in which they are written.
 template <typename Visit>

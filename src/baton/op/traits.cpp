@@ -98,7 +98,7 @@ std::optional<Op> with_copies(const Op& op) {
   Op both = op;
   bool* copies = attribute<bool>(both, "copies");
   const auto* weight = std::get_if<LinearBackwardWeight>(&op);
-  if (copies == nullptr || *copies || (weight != nullptr && weight->sgd_rate == 0)) {
+  if (copies == nullptr || *copies || (weight != nullptr && (weight->sgd_rate == 0 || weight->partial))) {
     return std::nullopt;
   }
   *copies = true;

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "baton/op/dropout.h"
+#include "baton/op/traits.h"
 #include "baton/plan/buffer.h"
 #include "baton/plan/task.h"
 
@@ -79,6 +81,12 @@ op::ElementPlaces places_of(const Plan& plan, BufferId id);
 
 /// The total size of these buffers.
 Bytes bytes_of(const Plan& plan, std::span<const BufferId> buffers);
+
+/// Buffers as an op sees them.
+std::vector<op::Operand> operands_of(std::span<const Buffer> buffers, std::span<const BufferId> ids);
+
+/// Rows, inputs and outputs of the product that a task computes; nullopt if it computes none.
+std::optional<op::ProductExtents> product_extents(std::span<const Buffer> buffers, const Task& task);
 
 /// Finishes a draft: adds the dependencies that follow from buffers (a read after the previous write, a write after the
 /// previous reads and write), except those that the order of a lane already gives.

@@ -6,15 +6,6 @@
 namespace baton::plan {
 namespace {
 
-std::vector<op::Operand> operands(const Plan& plan, const std::vector<BufferId>& ids) {
-  std::vector<op::Operand> list;
-  list.reserve(ids.size());
-  for (const BufferId id : ids) {
-    list.push_back({plan[id].shape, plan[id].dtype});
-  }
-  return list;
-}
-
 /// What one member moves: it takes what it owns from the others to sum it up, and hands it back where it is spread. (A ring
 /// moves the same.)
 TaskWork collective_work(const Plan& plan, const Task& task, const Collective& collective) {
@@ -68,6 +59,21 @@ op::ElementPlaces places_of(const Plan& plan, BufferId id) {
   return places;
 }
 
+std::vector<op::Operand> operands_of(std::span<const Buffer> buffers, std::span<const BufferId> ids) {
+  std::vector<op::Operand> list;
+  list.reserve(ids.size());
+  for (const BufferId id : ids) {
+    list.push_back({buffers[id.index()].shape, buffers[id.index()].dtype});
+  }
+  return list;
+}
+
+std::optional<op::ProductExtents> product_extents(std::span<const Buffer> buffers, const Task& task) {
+  const auto* compute = std::get_if<Compute>(&task.action);
+  return compute == nullptr ? std::nullopt
+                            : op::product_extents(compute->op, operands_of(buffers, task.reads), operands_of(buffers, task.writes));
+}
+
 Bytes bytes_of(const Plan& plan, std::span<const BufferId> buffers) {
   Bytes sum;
   for (const BufferId id : buffers) {
@@ -82,7 +88,7 @@ TaskWork work(const Plan& plan, TaskId id) {
     const Plan& plan;
     const Task& task;
     TaskWork operator()(const Compute& compute) const {
-      const op::Work work = op::work(compute.op, operands(plan, task.reads), operands(plan, task.writes));
+      const op::Work work = op::work(compute.op, operands_of(plan.buffers(), task.reads), operands_of(plan.buffers(), task.writes));
       return {work.flops, work.read, work.written, {}, {}};
     }
     TaskWork operator()(const Transfer& transfer) const {

@@ -10,6 +10,7 @@
 #include "baton/base/stop.h"
 #include "baton/cluster/gpu.h"
 #include "baton/cuda/cuda.h"
+#include "baton/exec/backend.h"
 #include "baton/job/keys.h"
 #include "baton/training/training.h"
 #include "baton/training/training_json.h"
@@ -89,6 +90,40 @@ bool same_bits(double a, double b) {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b) || (std::isnan(a) && std::isnan(b));
 }
 
+/// The unit that the result says computed its 16-bit type; empty if it names none.
+std::string unit_in(const Json& result) {
+  if (!result.contains(key::arithmetic.name)) {
+    return "";
+  }
+  const Json& unit = result[key::arithmetic.name];
+  if (!unit.is_string()) {
+    throw usage_error("the {} of the result is no text", key::arithmetic.name);
+  }
+  return unit.get<std::string>();
+}
+
+/// Says why bits may differ though both were computed on cores: exactly one of the two computed bf16 by tiles, those of AMX or of
+/// their model. Otherwise empty. `ours` is the unit here, empty if it does not affect bits.
+std::string why_units_differ(const Json& result, const std::string& ours) {
+  std::string theirs = unit_in(result);
+  if (ours.empty()) {
+    if (!theirs.empty()) {
+      throw usage_error("the result says that its {} is {}, and with its settings no unit affects its bits", key::arithmetic.name,
+                        Json(theirs).dump());
+    }
+    return "";
+  }
+  if (!result.contains(key::arithmetic.name)) {
+    theirs = exec::bf16_by_emulation;  // there was nothing else when results did not name it
+  }
+  if (theirs != exec::bf16_by_emulation && theirs != exec::bf16_by_amx && theirs != exec::bf16_by_portable) {
+    throw usage_error("the result says that its {} is {}, and bf16 on cores is computed by {}, {} or {}", key::arithmetic.name,
+                      Json(theirs).dump(), exec::bf16_by_amx, exec::bf16_by_portable, exec::bf16_by_emulation);
+  }
+  return exec::gives_bits_of(theirs, ours) ? ""
+                                           : fmt::format("it was computed by {}, and here bf16 is computed by {}", theirs, ours);
+}
+
 /// None if there are none, or if this program cannot use them.
 std::vector<cluster::Gpu> gpus_here() {
   try {
@@ -145,21 +180,20 @@ Recomputed recompute(const Json& result, const cluster::Machine& machine,
   JobSpec spec = spec_in(result);
   require_consistent(result, spec, claimed.size());
   Recomputed compared{.steps = static_cast<std::int64_t>(claimed.size())};
+  const bool on_gpus = cluster::names_gpus(spec.devices.text());
   compared.why_allowed = choose_devices(result, spec);
   compared.allowed = compared.why_allowed.empty() ? 0 : allowed_across_devices;
   Training run(spec, machine);
+  if (const std::string why = why_units_differ(result, on_gpus ? "" : run.arithmetic()); !why.empty()) {
+    compared.why_allowed = why;
+    compared.allowed = allowed_across_units;
+  }
   run.run(compared.steps, 0, [&](std::int64_t done, const exec::RunResult&) { return !go_on || go_on(done, compared.steps); });
   if (run.losses().size() < claimed.size()) {
     throw Stopped(
         fmt::format("interrupted after {} of {} steps, so that nothing is verified", run.losses().size(), claimed.size()));
   }
   require_the_same_job(result, run);
-  const std::string unit = run.arithmetic();
-  if (const std::string theirs = result.value(key::arithmetic.name, unit); compared.allowed == 0 && theirs != unit) {
-    compared.why_allowed = fmt::format("it was computed by {}, and here {} is computed by {}", theirs,
-                                       strategy::to_text(run.job().request().step.precision), unit);
-    compared.allowed = allowed_across_units;
-  }
   for (std::size_t s = 0; s < claimed.size(); ++s) {
     const double ours = run.losses()[s];
     if (same_bits(claimed[s], ours)) {

@@ -1,11 +1,13 @@
 #include "baton/training/training.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <set>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -196,12 +198,22 @@ std::vector<Bytes> Training::buffer_bytes() const {
 }
 
 bool Training::emulated() const {
-  return !job_->imagined() && !job_->backend().is_native(strategy::dtype_of(job_->request().step.precision));
+  return !job_->imagined() &&
+         (!job_->backend().is_native(strategy::dtype_of(job_->request().step.precision)) || !emulated_products().empty());
 }
 
-std::string Training::arithmetic() const {
-  return job_->imagined() ? "" : job_->backend().arithmetic(strategy::dtype_of(job_->request().step.precision));
+std::string Training::emulated_products() const {
+  std::set<std::string_view> kinds;
+  for (std::size_t t = 0; t < plan_->tasks().size() && !job_->imagined(); ++t) {
+    const plan::Task& task = plan_->tasks()[t];
+    if (plan::is_product(task) && job_->backend().emulates(*plan_, task)) {
+      kinds.insert(op::kind_of_product(std::get<plan::Compute>(task.action).op));
+    }
+  }
+  return fmt::format("{}", fmt::join(kinds, ", "));
 }
+
+std::string Training::arithmetic() const { return job_->imagined() ? "" : exec::arithmetic_of(*plan_, job_->backend()); }
 
 std::optional<op::ScaleState> Training::read_scaler() const {
   for (std::size_t b = 0; b < plan_->buffers().size() && !simulated(); ++b) {

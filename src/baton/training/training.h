@@ -91,9 +91,12 @@ class Training {
   const job::Study& study() const { return *study_; }
   /// What rounding to 16-bit types did, over all steps.
   const std::vector<exec::RoundingTally>& roundings() const { return roundings_; }
-  /// True if its 16-bit format is emulated by rounding.
+  /// True if its 16-bit format is emulated, in all of its products or in some.
   bool emulated() const;
-  /// What computes its type (as "AMX"), if machines differ in that; otherwise empty.
+  /// What kinds of products in 16 bits are computed in float32 and rounded, "linear layers" or "attention, convolutions"; empty if
+  /// there are none.
+  std::string emulated_products() const;
+  /// The unit that computes in this type (amx, portable, emulation); empty if it does not affect bits.
   std::string arithmetic() const;
   /// The current state of the loss scaler; nullopt if the loss is not scaled.
   std::optional<op::ScaleState> scaler() const { return scaler_; }

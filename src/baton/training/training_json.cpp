@@ -69,6 +69,9 @@ Record scale_record(const Training& run) {
   Record record{key::emulated(run.emulated()), key::underflows(rounding.underflows), key::overflows(rounding.overflows),
                 key::skipped_steps(scale ? static_cast<std::int64_t>(scale->skipped_steps) : 0),
                 key::final_scale(scale ? std::optional(scale->scale) : std::nullopt)};
+  if (const std::string products = run.emulated_products(); !products.empty()) {
+    record.set(key::emulated_products, products);
+  }
   if (const std::string unit = run.arithmetic(); !unit.empty()) {
     record.set(key::arithmetic, unit);
   }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "agree/thread_world.h"
 #include "support/usage_sentence.h"
@@ -56,8 +58,32 @@ TEST(Fingerprint, NamesTheRanksThatDifferAndInWhatTheCauseFirst) {
               require_agreement(world, {.plan = one, .data = one, .version = one == 1 ? "2" : "1", .program = one});
             }),
             "rank 1 has another version of baton than rank 0: install the same version everywhere");
-  EXPECT_EQ(told([](ranks::World& world) { require_agreement(world, {.arithmetic = world.rank() == 2 ? "amx" : "none"}); }),
-            "rank 2 has a processor that multiplies bf16 in another way than rank 0: set BATON_AMX=off for all ranks");
+}
+
+TEST(Fingerprint, UnitsOfBf16MustGiveTheSameBits) {
+  const auto with = [](const std::vector<std::string>& units) {
+    return [units](ranks::World& world) {
+      const auto rank = static_cast<std::size_t>(world.rank());
+      require_agreement(world, {.plan = units[rank] == "emulation" ? 1U : 2U, .arithmetic = units[rank]});
+    };
+  };
+  EXPECT_EQ(
+      told(with({"emulation", "emulation", "amx"})),
+      "rank 2 multiplies bf16 by amx and rank 0 by emulation: set BATON_AMX to the same word, off or portable, for all ranks");
+  EXPECT_EQ(told(with({"portable", "emulation", "emulation"})),
+            "ranks 1 and 2 multiply bf16 by emulation and rank 0 by portable: set BATON_AMX to the same word, off or portable, for "
+            "all ranks");
+  EXPECT_EQ(
+      told(with({"emulation", "amx", "portable"})),
+      "rank 1 multiplies bf16 by amx and rank 0 by emulation: set BATON_AMX to the same word, off or portable, for all ranks");
+  baton::test::run_as_ranks(3, [](ranks::World& world) {
+    EXPECT_NO_THROW(require_agreement(world, {.arithmetic = world.rank() == 1 ? "amx" : "portable"}));
+  });
+  EXPECT_EQ(told([](ranks::World& world) {
+              require_agreement(world, {.plan = world.rank() == 1 ? 7U : 1U, .arithmetic = world.rank() == 1 ? "amx" : ""});
+            }),
+            "rank 1 has another plan than rank 0: start all ranks with the same command")
+      << "one without bf16";
 }
 
 TEST(Fingerprint, NamesTheRanksThatWereToldSomethingElseAndByWhichFlag) {

@@ -678,6 +678,9 @@ TEST(Precision, EmulatedTimesAreSaidToBeNoTimesOfHardware) {
       "the others take these multiples of it: 2.50 in bf16. Emulated here, with these multiples of fp32's time: 2.50 in fp16."));
   EXPECT_TRUE(says(times(false), "A step takes 2.00 ms in fp32; the others take these multiples of it: 2.50 in bf16."));
   EXPECT_TRUE(silent_on(times(false), "emulated"));
+  const Json partly{{"emulated", true}, {"arithmetic", "amx"}, {"emulated_products", "convolutions"}};
+  EXPECT_TRUE(says(findings("precision", {plain_row(), narrow_row("bf16", {9, 9}, partly)}), "2.50 in bf16 (only convolutions)."));
+  EXPECT_EQ(derived("precision", {narrow_row("bf16", {9, 9}, partly)})[0]["computed"], "native, but convolutions emulated");
   EXPECT_EQ(derived("precision", {narrow_row("bf16", {9})})[0]["computed"], "emulated");
   EXPECT_EQ(derived("precision", {plain_row()})[0]["computed"], "native");
 }

@@ -211,6 +211,21 @@ TEST(Op, AStepOfFloat32WeightsMayComeFrom16BitOperands) {
   EXPECT_TRUE(judged({step, {narrow_x, narrow_dy, w, {{4}, bf16}}, {w, {{4}, bf16}}}).has_value());
 }
 
+TEST(Op, AStepMayCopyAWeightAndItsBiasButNotAWeightAlone) {
+  const Operand narrow_x{{5, 3}, bf16};
+  const Operand narrow_dy{{5, 4}, bf16};
+  const Operand w{{4, 3}};
+  const Operand b{{4}};
+  const Operand w_copy{{4, 3}, bf16};
+  const Operand b_copy{{4}, bf16};
+  const Op step = LinearBackwardWeight{.sgd_rate = 0.1, .copies = true};
+  EXPECT_FALSE(judged({step, {narrow_x, narrow_dy, w, b}, {w, b, w_copy, b_copy}}).has_value());
+  const Op alone = LinearBackwardWeight{.sgd_rate = 0.1, .partial = true};
+  EXPECT_FALSE(judged({alone, {narrow_x, narrow_dy, w}, {w}}).has_value());
+  const Op copied = LinearBackwardWeight{.sgd_rate = 0.1, .copies = true, .partial = true};
+  EXPECT_TRUE(judged({copied, {narrow_x, narrow_dy, w}, {w, w_copy}}).has_value());
+}
+
 TEST(Op, GradientsOfParametersMayBeFloat32Beside16BitOperands) {
   const Operand narrow_x{{5, 3}, bf16};
   const Operand narrow_dy{{5, 4}, bf16};

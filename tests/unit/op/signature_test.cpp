@@ -151,6 +151,7 @@ TEST(Traits, TermsAreAddedAndCopiesWrittenOnceAndNotBesideAMask) {
   }
   EXPECT_FALSE(with_copies(LinearBackwardWeight{}).has_value()) << "a gradient is no parameter";
   EXPECT_FALSE(with_copies(LinearBackwardInput{}).has_value());
+  EXPECT_FALSE(with_copies(LinearBackwardWeight{.sgd_rate = 0.5, .partial = true}).has_value());
   for (const Op& op : {*with_sgd(LinearBackwardWeight{}, 0.5), Op(LayerNormBackwardInput{}), *adding(RmsNormBackwardInput{})}) {
     const Signature& own = signature(*with_copies(op));
     EXPECT_EQ(own.writes.size(), 2 * signature(op).writes.size());

@@ -193,7 +193,7 @@ class Judge {
       const bool adds = weight.accumulate || weight.sgd_rate > 0;
       const std::size_t count = weight.partial ? 1 : 2;
       if (in.size() != (adds ? 2 + count : 2) || out.size() != (weight.copies ? 2 * count : count) ||
-          buffer(in[1]).shape.rank() != 2 || (weight.copies && (weight.sgd_rate == 0 || !is_narrow(type)))) {
+          buffer(in[1]).shape.rank() != 2 || (weight.copies && (weight.sgd_rate == 0 || weight.partial || !is_narrow(type)))) {
         return false;
       }
       for (std::size_t i = count; i < out.size(); ++i) {  // copies have the type of what is computed with

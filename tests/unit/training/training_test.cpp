@@ -1,6 +1,7 @@
 #include "baton/training/training_json.h"
 #include "support/machine.h"
 #include "support/usage_sentence.h"
+#include "support/variable.h"
 #include "unit/training/simulated.h"
 
 namespace baton::training {
@@ -46,6 +47,35 @@ TEST(Training, TellsWhatItsPrecisionDid) {
   EXPECT_EQ(exact["underflows"], 0);
   EXPECT_TRUE(exact["roundings"].empty());
   EXPECT_TRUE(exact["final_scale"].is_null());
+}
+
+TEST(Training, TellsWhichProductsAreEmulatedAndByWhatTheOthersAreComputed) {
+  const baton::test::Variable variable("BATON_AMX", "portable");
+  const auto told = [](const std::string& model, strategy::Precision precision) {
+    JobSpec spec;
+    spec.model = model;
+    spec.batch = 4;
+    spec.precision = precision;
+    Training training(spec, small_machine());
+    training.run(2, 1);
+    return result_json(training, "");
+  };
+  const std::string mlp = "mlp:dim=16,depth=2";
+  const std::string cnn = "cnn:4,image=8,channels=1,classes=3";
+  const Json plain = told(mlp, strategy::Precision::bf16);
+  EXPECT_EQ(plain["arithmetic"], "portable");
+  EXPECT_EQ(plain["emulated"], true) << "a model of the hardware is slow";
+  EXPECT_FALSE(plain.contains("emulated_products"));
+  const Json images = told(cnn, strategy::Precision::bf16);
+  EXPECT_EQ(images["arithmetic"], "portable");
+  EXPECT_EQ(images["emulated"], true);
+  EXPECT_EQ(images["emulated_products"], "convolutions");
+  const Json half = told(cnn, strategy::Precision::fp16);
+  EXPECT_FALSE(half.contains("arithmetic"));
+  EXPECT_EQ(half["emulated_products"], "convolutions, linear layers");
+  const Json full = told(cnn, strategy::Precision::fp32);
+  EXPECT_EQ(full["emulated"], false);
+  EXPECT_FALSE(full.contains("emulated_products"));
 }
 
 TEST(Training, BuffersByThemselvesTakeWhatThePlanTakesWithoutWorkspaces) {

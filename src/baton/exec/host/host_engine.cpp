@@ -18,6 +18,7 @@
 #include "baton/exec/host/loading.h"
 #include "baton/exec/rank_run.h"
 #include "baton/exec/transport/transport.h"
+#include "baton/op/traits.h"
 #include "baton/threads/memory_arena.h"
 
 namespace baton::exec {
@@ -366,7 +367,10 @@ class HostEngine final : public Engine {
             continue;
           }
           const Task& task = plan_[made.id];
-          const plan::Role role = plan_[made.exchange ? plan::payload(task)[0] : task.writes.back()].role;
+          const auto* compute = std::get_if<plan::Compute>(&task.action);
+          const bool steps = compute != nullptr && op::takes_step(compute->op);  // with a gradient that is not stored
+          const plan::Role role = steps ? plan::Role::gradient
+                                        : plan_[made.exchange ? plan::payload(task)[0] : task.writes.back()].role;
           add(tallies, {task.labels.phase, task.labels.block, role, since});
         }
       }

@@ -6,6 +6,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/exec/backend.h"
 #include "baton/job/step_json.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/phrases.h"
@@ -60,6 +61,19 @@ double left(const Record& row) {
   return std::accumulate(blocks.begin(), blocks.end(), 0.0);
 }
 
+/// The products that are emulated in a row whose others are not; empty if all or none are.
+std::string emulated_beside_native(const Record& row) {
+  return row.value(key::arithmetic, "") == exec::bf16_by_amx ? row.value(key::emulated_products, "") : "";
+}
+
+/// "native", "emulated", "native, but attention emulated".
+std::string computed(const Record& row) {
+  const std::string products = emulated_beside_native(row);
+  return !row.value(key::emulated, false) ? "native"
+         : products.empty()               ? "emulated"
+                                          : fmt::format("native, but {} emulated", products);
+}
+
 void derive(std::vector<Record>& rows) {
   std::size_t step = most_steps;
   double most = 0;
@@ -68,7 +82,7 @@ void derive(std::vector<Record>& rows) {
     most = std::max(most, left(row));
   }
   for (Record& row : rows) {
-    row.set(key::computed, row.value(key::emulated, false) ? "emulated" : "native");
+    row.set(key::computed, computed(row));
     if (step == 0) {  // simulated
       row.erase(key::overflows);
       row.erase(key::skipped_steps);
@@ -171,8 +185,10 @@ std::string on_time(const Record& plain, const std::vector<Record>& narrow) {
     std::string list;
     for (const Record& row : narrow) {
       if (row.value(key::emulated, false) == emulated) {
-        list += fmt::format("{}{:.2f} in {}", list.empty() ? "" : ", ",
-                            number(row, key::time_per_step_ns) / number(plain, key::time_per_step_ns), text(row, key::precision));
+        const std::string products = emulated_beside_native(row);
+        list += fmt::format("{}{:.2f} in {}{}", list.empty() ? "" : ", ",
+                            number(row, key::time_per_step_ns) / number(plain, key::time_per_step_ns), text(row, key::precision),
+                            products.empty() ? "" : fmt::format(" (only {})", products));
       }
     }
     return list;
@@ -231,7 +247,8 @@ std::string how_many_types(const std::vector<Record>& rows) {
     if (name != "fp32" && std::find(tried.begin(), tried.end(), name) == tried.end()) {
       tried.push_back(name);
       if (row.value(key::emulated, false)) {
-        emulated.push_back(name);
+        const std::string products = emulated_beside_native(row);
+        emulated.push_back(products.empty() ? name : fmt::format("{} of {}", name, products));
       }
     }
   }
@@ -271,7 +288,8 @@ Experiment precision() {
           .title = "Number formats",
           .task =
               "fp32, tf32, bf16 and fp16 with and without loss scaling, on a model so deep that gradients of its first blocks are "
-              "tiny. On a CPU the 16-bit formats are emulated, except bf16 if it has AMX: emulated times say nothing about "
+              "tiny. On a CPU the 16-bit formats are emulated, except linear layers in bf16 if it has AMX: emulated times say "
+              "nothing about "
               "16-bit hardware.",
           .questions = {{"csye-hw4/1/Q12", "How many types of mixed-precision calculation does the GPU provide?", how_many_types},
                         {"csye-hw4/1/Q13", "What are the roles of GradScaler and autocast?", roles}},

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "baton/base/error.h"
+#include "baton/exec/backend.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
@@ -78,13 +79,13 @@ TileUnit tile_unit() {
 std::string_view to_text(TileUnit unit) {
   switch (unit) {
     case TileUnit::amx:
-      return "amx";
+      return bf16_by_amx;
     case TileUnit::portable:
-      return "portable";
+      return bf16_by_portable;
     case TileUnit::none:
       break;
   }
-  return "emulation";
+  return bf16_by_emulation;
 }
 
 }  // namespace baton::exec::cpu

@@ -15,7 +15,7 @@ enum class TileUnit {
 /// BATON_AMX=off chooses `none` and BATON_AMX=portable chooses `portable`; a usage error if it is another word.
 TileUnit tile_unit();
 
-/// "none", "amx", "portable".
+/// "emulation", "amx", "portable", as `Backend::arithmetic` has it.
 std::string_view to_text(TileUnit unit);
 
 /// True if the processor has AMX with bf16 and the operating system grants it. Asks the operating system for it.

@@ -692,6 +692,10 @@ class CpuBackend final : public HostBackend {
   }
   std::vector<MemoryLayout> layouts() const override { return cpu::tiled_layouts(); }
   bool is_native(DType type) const override { return !is_narrow(type) || (type == DType::bf16 && unit_ == TileUnit::amx); }
+  bool emulates(const Plan& plan, const Task& task) const override {
+    return plan::is_product(task) && cpu::has_narrow_operands(plan.buffers(), task) &&
+           !cpu::multiplies_in_tiles(unit_, plan.buffers(), task);
+  }
   std::string arithmetic(DType type) const override {
     return type == DType::bf16 ? std::string(cpu::to_text(unit_)) : std::string();
   }

@@ -3,21 +3,13 @@
 #include <span>
 
 #include "baton/op/traits.h"
-#include "baton/plan/buffer.h"
-#include "baton/plan/task.h"
+#include "baton/plan/plan.h"
 
 namespace baton::exec::cpu {
 
 /// Rows, inputs and outputs of the product a task does.
 inline op::ProductExtents extents_of(std::span<const plan::Buffer> buffers, const plan::Task& task) {
-  const auto operands = [&](const std::vector<BufferId>& ids) {
-    std::vector<op::Operand> list;
-    for (const BufferId id : ids) {
-      list.push_back({buffers[id.index()].shape, buffers[id.index()].dtype});
-    }
-    return list;
-  };
-  return *op::product_extents(std::get<plan::Compute>(task.action).op, operands(task.reads), operands(task.writes));
+  return *plan::product_extents(buffers, task);
 }
 
 template <typename AnyOp>

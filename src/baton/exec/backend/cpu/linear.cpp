@@ -33,6 +33,9 @@ constexpr std::int64_t panel_rows = 128;
 /// the smallest such cache in use. No bit of a result depends on it.
 constexpr std::int64_t cached_floats = std::int64_t{64} * 1024;
 
+/// What the workspaces of all groups of rows may take together, unless there is one group. No bit of a result depends on it.
+constexpr std::int64_t most_floats_of_groups = std::int64_t{16} << 20;  // 64 MiB
+
 /// Floats of a cache line.
 constexpr std::int64_t line = 16;
 
@@ -48,15 +51,17 @@ void check_extents(std::int64_t rows, std::int64_t in, std::int64_t out) {
 }
 
 /// The members of a team in groups of one size, each of which does some of the rows alone: what a group packs, only its members
-/// read, and few caches exchange it. Blocks of rows stay whole.
+/// read, and few caches exchange it. Blocks of rows stay whole. `group_floats` gives the workspace of a group of this many members.
 class RowGroups {
  public:
-  RowGroups(std::int64_t rows, int team) : blocks_{rows} {
+  template <typename GroupFloats>
+  RowGroups(std::int64_t rows, int team, const GroupFloats& group_floats) : blocks_{rows} {
     constexpr std::int64_t panel_blocks = panel_rows / tile;
     for (int groups = 2; groups <= team; ++groups) {
       const std::int64_t each = (blocks_.count() + groups - 1) / groups;
       const bool even = 10 * each * groups <= 11 * blocks_.count();
-      if (team % groups == 0 && blocks_.count() >= groups * panel_blocks && even) {
+      if (team % groups == 0 && blocks_.count() >= groups * panel_blocks && even &&
+          groups * group_floats(team / groups) <= most_floats_of_groups) {
         count_ = groups;
       }
     }
@@ -340,13 +345,13 @@ std::int64_t LinearForward::group_floats(int group_size) const {
 }
 
 std::int64_t LinearForward::workspace_bytes(int team) const {
-  const RowGroups groups(rows_, team);
+  const RowGroups groups(rows_, team, [this](int size) { return group_floats(size); });
   return bytes(groups.count() * group_floats(groups.size()));
 }
 
 void LinearForward::run(const float* x, const float* w, const float* bias, float* y, void* workspace,
                         threads::Member member) const {
-  const RowGroups groups(rows_, member.count);
+  const RowGroups groups(rows_, member.count, [this](int size) { return group_floats(size); });
   float* own = static_cast<float*>(workspace) + groups.group_of(member) * group_floats(groups.size());
   groups.for_each_panel(member, [&](Range rows, const threads::Member& one) {
     run_panel(rows.size(), x + rows.begin * in_.extent, w, bias, y + rows.begin * out_.extent, own, one);
@@ -433,13 +438,13 @@ std::int64_t LinearBackwardInput::group_floats(int group_size) const {
 }
 
 std::int64_t LinearBackwardInput::workspace_bytes(int team) const {
-  const RowGroups groups(rows_, team);
+  const RowGroups groups(rows_, team, [this](int size) { return group_floats(size); });
   return bytes(groups.count() * group_floats(groups.size()));
 }
 
 void LinearBackwardInput::run(const float* dy, const float* w, const float* mask_x, float* dx, void* workspace,
                               threads::Member member) const {
-  const RowGroups groups(rows_, member.count);
+  const RowGroups groups(rows_, member.count, [this](int size) { return group_floats(size); });
   float* own = static_cast<float*>(workspace) + groups.group_of(member) * group_floats(groups.size());
   groups.for_each_panel(member, [&](Range rows, const threads::Member& one) {
     run_panel(rows.size(), dy + rows.begin * out_.extent, w, mask_ ? mask_x + rows.begin * in_.extent : nullptr,

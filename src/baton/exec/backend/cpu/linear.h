@@ -64,7 +64,8 @@ class LinearForward {
  public:
   LinearForward(std::int64_t rows, std::int64_t in, std::int64_t out, bool relu);
 
-  /// Size of the workspace of `run`, which must be aligned to 64 bytes.
+  /// Size of the workspace of `run`, which must be aligned to 64 bytes. Members share the rows in groups, each of which packs for
+  /// itself: the workspaces of all groups together take at most 64 MiB, unless one group alone needs more.
   std::int64_t workspace_bytes(int team) const;
 
   /// `bias` may be nullptr.

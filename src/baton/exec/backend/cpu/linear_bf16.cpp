@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 
 #include "baton/base/error.h"
@@ -18,17 +17,16 @@ void check_product(std::int64_t rows, std::int64_t in, std::int64_t out) {
   check(rows > 0 && in > 0 && out > 0, "a product of {} rows, {} inputs and {} outputs", rows, in, out);
 }
 
-float widen_one(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
-
 /// `count` values from position `at` on, as floats.
 void read(ConstValues from, std::int64_t at, std::int64_t count, float* to) {
   if (from.type == DType::f32) {
     std::memcpy(to, from.first + at * 4, static_cast<std::size_t>(count) * 4);
     return;
   }
-  const auto* bits = reinterpret_cast<const std::uint16_t*>(from.first) + at;
+  // Not by `widen`: a call per row of a block would cost more than it does.
+  const auto* values = reinterpret_cast<const Bf16*>(from.first) + at;
   for (std::int64_t i = 0; i < count; ++i) {
-    to[i] = widen_one(bits[i]);
+    to[i] = static_cast<float>(values[i]);
   }
 }
 
@@ -101,6 +99,13 @@ Bf16Part part_of_weight(const std::uint16_t* w, std::int64_t out, std::int64_t i
   return {w + place.at, place.rows, place.columns, place.stride};
 }
 
+/// Counts gradients that are not zero and go into a step unrounded, as `store` counts those that it rounds.
+void count_unrounded(const float* gradients, std::int64_t count, Rounding& done) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    done.values += gradients[i] != 0.0F ? 1 : 0;
+  }
+}
+
 /// db = [db] + alpha (column sums of dy).
 Rounding sum_columns(const std::uint16_t* dy, std::int64_t rows, std::int64_t columns, float alpha, bool accumulate, Values db,
                      const threads::Member& member) {
@@ -110,20 +115,23 @@ Rounding sum_columns(const std::uint16_t* dy, std::int64_t rows, std::int64_t co
     const std::int64_t count = std::min(block_side, part.end - first);
     std::array<float, block_side> totals{};
     for (std::int64_t row = 0; row < rows; ++row) {
-      const std::uint16_t* from = dy + row * columns + first;
+      const auto* from = reinterpret_cast<const Bf16*>(dy) + row * columns + first;
       if (count == block_side) {
         for (std::size_t i = 0; i < totals.size(); ++i) {
-          totals[i] += widen_one(from[i]);
+          totals[i] += static_cast<float>(from[i]);
         }
       } else {
         for (std::int64_t i = 0; i < count; ++i) {
-          totals[static_cast<std::size_t>(i)] += widen_one(from[i]);
+          totals[static_cast<std::size_t>(i)] += static_cast<float>(from[i]);
         }
       }
     }
     std::array<float, block_side> before{};
     if (accumulate) {
       read({db.first, db.type}, first, count, before.data());
+    }
+    if (alpha != 1.0F) {
+      count_unrounded(totals.data(), count, done);
     }
     for (std::size_t i = 0; i < totals.size(); ++i) {
       totals[i] = before[i] + alpha * totals[i];
@@ -226,6 +234,9 @@ Rounding LinearBackwardWeightBf16::run(const std::uint16_t* x, const std::uint16
             read({dw.first, dw.type}, place.at + r * place.stride, place.columns, before.data());
           }
           float* sums = block.data() + r * block_side;
+          if (alpha_ != 1.0F) {
+            count_unrounded(sums, place.columns, done);
+          }
           for (std::size_t i = 0; i < before.size(); ++i) {
             sums[i] = before[i] + alpha_ * sums[i];
           }

@@ -63,6 +63,7 @@ class LinearBackwardInputBf16 {
 };
 
 /// dw = [dw] + alpha dyᵀ x and db = [db] + alpha (column sums of dy); the old values count if `accumulate`.
+/// With alpha other than 1 this is a step: gradients that go into it are counted as values that were not rounded to zero.
 class LinearBackwardWeightBf16 {
  public:
   LinearBackwardWeightBf16(TileUnit unit, std::int64_t rows, std::int64_t in, std::int64_t out, float alpha, bool accumulate);

@@ -168,16 +168,7 @@ struct Loops {
     return scaled ? static_cast<double>(in<op::ScaleState>(task.reads.size() - 1)->scale) : 1;
   }
   /// Rows, inputs and outputs of the task's product.
-  op::ProductExtents product() const {
-    const auto operands = [&](const std::vector<BufferId>& ids) {
-      std::vector<op::Operand> list;
-      for (const BufferId id : ids) {
-        list.push_back({plan[id].shape, plan[id].dtype});
-      }
-      return list;
-    };
-    return *op::product_extents(std::get<plan::Compute>(task.action).op, operands(task.reads), operands(task.writes));
-  }
+  op::ProductExtents product() const { return *plan::product_extents(plan.buffers(), task); }
 
   // Products and what is added to them: linear_loops.h.
 

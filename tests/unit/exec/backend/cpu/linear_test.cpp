@@ -325,6 +325,22 @@ TEST(CpuLinearKernels, RunBackToBackOnOneWorkspace) {
   expect_same_bits(result, second.backward_input(false));
 }
 
+TEST(CpuLinearKernels, GroupsOfRowsTakeABoundedWorkspace) {
+  constexpr int64_t most = int64_t{64} << 20;
+  // The head of GPT-2: 786 × 2 tiles of sums per group, which were 420 MB on 16 members.
+  const LinearForward head(16384, 768, 50257, false);
+  const LinearBackwardInput backward(16384, 768, 50257, false);
+  EXPECT_GT(head.workspace_bytes(16), head.workspace_bytes(1)) << "more than one group fits";
+  for (const int team : {2, 4, 16, 64}) {
+    EXPECT_LE(head.workspace_bytes(team), most) << team;
+    EXPECT_LE(backward.workspace_bytes(team), most) << team;
+  }
+  // What one group needs is given even if it is more.
+  const LinearForward wide(16384, 768, 200000, false);
+  EXPECT_GT(wide.workspace_bytes(1), most);
+  EXPECT_EQ(wide.workspace_bytes(16), wide.workspace_bytes(1));
+}
+
 TEST(CpuLinearKernels, RefuseExtentsBelowOne) {
   EXPECT_THROW(LinearForward(0, 1, 1, false), BugError);
   EXPECT_THROW(LinearBackwardInput(1, 0, 1, false), BugError);

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
+#include "agree/thread_world.h"
+#include "baton/base/error.h"
 #include "baton/exec/executor.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
@@ -102,6 +105,23 @@ TEST(CpuTileKernels, EveryLinearProductOfABf16StepIsDoneByTiles) {
   }
 }
 
+/// A format loses gradients by rounding them to zero. A step that takes its gradient from the product rounds none of it.
+TEST(CpuTileKernels, AGradientThatGoesIntoTheStepUnroundedIsCountedAsKept) {
+  const auto kept = [](TileUnit unit) {
+    const auto backend = make_backend(unit);
+    const cluster::Cluster cluster = devices(1);
+    const plan::Plan plan = compile(mlp, cluster, *backend, strategy::Precision::bf16);
+    Executor executor(plan, cluster, *backend);
+    const Rounding rounding = sum(executor.run({.steps = 2, .warmup = 0}).roundings, plan::Role::gradient);
+    return static_cast<double>(rounding.values - rounding.underflows);
+  };
+  const double emulated = kept(TileUnit::none);
+  EXPECT_GT(emulated, 2.0 * 3 * 40 * 40 / 4) << "of three weights of 40 x 40, in two steps";
+  for (const TileUnit unit : units()) {
+    EXPECT_NEAR(kept(unit) / emulated, 1, 0.02) << to_text(unit);
+  }
+}
+
 TEST(CpuTileKernels, OnlyTheProcessorsTilesMakeBf16Native) {
   EXPECT_TRUE(make_backend(TileUnit::amx)->is_native(DType::bf16));
   EXPECT_FALSE(make_backend(TileUnit::amx)->is_native(DType::f16));
@@ -121,10 +141,64 @@ TEST(CpuTileKernels, TheEnvironmentMayTurnThemOffOrAskForTheModel) {
   EXPECT_EQ(baton::test::usage_sentence([&] { chosen("on"); }), "BATON_AMX is 'on': choose off or portable, or do not set it");
 }
 
-TEST(CpuTileKernels, RanksMustAgreeOnTheUnitIfTheStepIsInBf16) {
+TEST(CpuTileKernels, OtherProductsOfBf16ThanThoseOfLinearLayersAreEmulated) {
+  const std::string cnn = "cnn:4,image=8,channels=1,classes=3";
+  const auto emulated = [](const std::string& model, TileUnit unit, strategy::Precision precision) {
+    const auto backend = make_backend(unit);
+    const plan::Plan plan = compile(model, devices(1), *backend, precision);
+    std::set<std::string> kinds;
+    for (const plan::Task& task : plan.tasks()) {
+      if (backend->emulates(plan, task)) {
+        kinds.emplace(op::kind_of_product(std::get<plan::Compute>(task.action).op));
+      }
+    }
+    return kinds;
+  };
+  using Kinds = std::set<std::string>;
+  for (const TileUnit unit : {TileUnit::portable, TileUnit::amx}) {  // nothing runs
+    EXPECT_EQ(emulated(mlp, unit, strategy::Precision::bf16), Kinds());
+    EXPECT_EQ(emulated(gpt, unit, strategy::Precision::bf16), Kinds{"attention"});
+    EXPECT_EQ(emulated(cnn, unit, strategy::Precision::bf16), Kinds{"convolutions"});
+    EXPECT_EQ(emulated(cnn, unit, strategy::Precision::fp16), (Kinds{"convolutions", "linear layers"}));
+    EXPECT_EQ(emulated(cnn, unit, strategy::Precision::fp32), Kinds());
+  }
+  EXPECT_EQ(emulated(gpt, TileUnit::none, strategy::Precision::bf16), (Kinds{"attention", "linear layers"}));
+}
+
+TEST(CpuTileKernels, TheUnitOfAPlanIsThatOfItsTypes) {
   const auto backend = make_backend(TileUnit::portable);
-  EXPECT_EQ(backend->arithmetic(DType::bf16), "portable");
-  EXPECT_EQ(backend->arithmetic(DType::f32), "");
+  const auto unit = [&](strategy::Precision precision) {
+    return arithmetic_of(compile(mlp, devices(1), *backend, precision), *backend);
+  };
+  EXPECT_EQ(unit(strategy::Precision::bf16), "portable");
+  EXPECT_EQ(unit(strategy::Precision::fp16), "");
+  EXPECT_EQ(unit(strategy::Precision::fp32), "");
+}
+
+TEST(CpuTileKernels, RanksMustAgreeOnTheUnitIfTheStepIsInBf16) {
+  const auto told = [](TileUnit first, TileUnit second, strategy::Precision precision) {
+    std::vector<std::string> sentences(2);
+    baton::test::run_as_ranks(2, [&](ranks::World& world) {
+      const auto backend = make_backend(world.rank() == 0 ? first : second);
+      const cluster::Cluster cluster = devices(2);
+      const plan::Plan plan = compile(mlp, cluster, *backend, precision);
+      try {
+        const Executor executor(plan, cluster, *backend, {}, &world);
+      } catch (const Error& error) {
+        sentences[static_cast<std::size_t>(world.rank())] = error.what();
+      }
+    });
+    EXPECT_EQ(sentences[0], sentences[1]);
+    return sentences[0];
+  };
+  EXPECT_EQ(told(TileUnit::none, TileUnit::portable, strategy::Precision::bf16),
+            "rank 1 multiplies bf16 by portable and rank 0 by emulation: set BATON_AMX to the same word, off or portable, for all "
+            "ranks");
+  EXPECT_EQ(told(TileUnit::portable, TileUnit::portable, strategy::Precision::bf16), "");
+  EXPECT_EQ(told(TileUnit::none, TileUnit::portable, strategy::Precision::fp32), "");
+  if (has_amx()) {
+    EXPECT_EQ(told(TileUnit::amx, TileUnit::portable, strategy::Precision::bf16), "");
+  }
 }
 
 }  // namespace
