@@ -42,16 +42,11 @@ Json to_json(const predict::Found& one, std::int64_t batch) {
   for (const job::ProgramFlags& program : job::flags_for_programs(one.choice, batch)) {
     programs[program.program] = program.cannot.empty() ? Json{{"flags", program.flags}} : Json{{"cannot", program.cannot}};
   }
-  return {{"name", one.name},
-          {"time_per_step_ns", one.step.count},
-          {"peak_bytes", one.memory.count},
-          {"compute_ns", one.time.busy.count},
-          {"exposed_ns", one.time.exposed.count},
-          {"waiting_ns", one.time.waiting.count},
-          {"rest_ns", one.time.rest().count},
-          {"from_shorter_steps", one.from_shorter_steps},
-          {"command", command_of(one.spec)},
-          {"programs", programs}};
+  Json json = predict::to_record(one).json();
+  json["from_shorter_steps"] = one.from_shorter_steps;
+  json[lab::key::command.name] = command_of(one.spec);
+  json["programs"] = programs;
+  return json;
 }
 
 /// How other programs are told to split the work so.
