@@ -25,7 +25,7 @@ double widest_port(const cluster::Cluster& cluster) {
   }
   const cluster::Link& port = cluster.wiring()->port;
   double most = port.bandwidth;
-  for (const cluster::Link::Piece& piece : port.pieces) {
+  for (const cluster::Link::SizeRange& piece : port.pieces) {
     most = most == 0 || piece.bandwidth == 0 ? 0 : std::max(most, piece.bandwidth);
   }
   return most;
