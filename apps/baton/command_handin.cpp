@@ -398,6 +398,72 @@ std::string full_command(const HandinWords& words, const std::string& sheet, con
   return command;
 }
 
+/// The experiments of a sheet by where they run: `beside` has those that answer what the first place cannot show.
+struct ExperimentIds {
+  std::vector<std::string> first;
+  std::vector<std::string> beside;
+};
+
+/// Those that are known before anything runs. A simulation has no losses and no noise.
+ExperimentIds experiments_of(const std::vector<sheet::Task>& tasks, bool simulates) {
+  ExperimentIds ids;
+  for (const sheet::Task& task : tasks) {
+    for (const std::string& id : task.experiments) {
+      const bool simulable = !lab::experiment_by_id(id).by_losses;
+      if (simulable || !simulates) {
+        ids.first.push_back(id);
+      }
+      if (simulates && (!simulable || !task.noise_columns.empty())) {
+        ids.beside.push_back(id);
+      }
+    }
+  }
+  return ids;
+}
+
+/// Whether the first place leaves something of an experiment open that a second one can show.
+bool needs_second_place(const ResultSource& first, const std::string& id, const std::vector<sheet::Task>& tasks) {
+  const auto found = first.source.results.find(id);
+  if (found == first.source.results.end()) {
+    return false;
+  }
+  const lab::Result& result = found->second;
+  const bool unanswered = std::any_of(result.answers.begin(), result.answers.end(),
+                                      [](const lab::Answer& answer) { return answer.text.empty() && !answer.id.empty(); });
+  if (first.source.simulated) {
+    return unanswered;
+  }
+  const bool simulable = !lab::experiment_by_id(id).by_losses;
+  const bool refused = std::any_of(result.rows.begin(), result.rows.end(),
+                                   [](const lab::Record& row) { return row.has(lab::key::reason); });
+  const bool told_by_others = unanswered || refused || first.source.parts_of_gpu || sheet::oversubscribed(result);
+  // A table of smaller sizes than the sheet names has one of those beside it.
+  const bool too_small = sheet::is_reduced(result) && std::any_of(tasks.begin(), tasks.end(), [&](const sheet::Task& task) {
+                           return task.names_size &&
+                                  std::find(task.experiments.begin(), task.experiments.end(), id) != task.experiments.end();
+                         });
+  return simulable && (told_by_others || too_small);
+}
+
+/// Writes the document and all that belongs to it, and packs them. `again` is the command that continues.
+void write_handin(const fs::path& folder, const sheet::Sheet& sheet, const sheet::Document& document, sheet::Files files,
+                  const std::string& again) {
+  write_files(folder, files);
+  Printed print;
+  try {
+    print = write_handin_pdf(folder, document, files);
+  } catch (const Stopped&) {
+    throw Stopped(fmt::format("interrupted before the archive was written; this command continues: {}", again));
+  }
+  write_whole(folder / (sheet.id + ".tar.gz"), sheet::to_tarball(sheet.id, files));
+  if (!print.obstacle.empty()) {
+    fmt::print("There is no handin.pdf: {}. To try again: {}\n", print.obstacle, again);
+  } else {
+    fmt::print("handin.pdf has {} page{}{}\n", print.pages, print.pages == 1 ? "" : "s",
+               print.pages > sheet.most_pages ? fmt::format(", more than the {} that the sheet wants", sheet.most_pages) : "");
+  }
+}
+
 void hand_in(const HandinWords& words, int& exit_code) {
   const sheet::Sheet& sheet = sheet::sheet_by_id(words.sheet);
   const std::string option = option_of(sheet, words);
@@ -414,55 +480,25 @@ void hand_in(const HandinWords& words, int& exit_code) {
       folder,
       fmt::format("another run writes its hand-in to {}: wait for its end, or give another folder with --out", folder.string()));
   first.records = folder / "records";
-  std::vector<std::string> ids;
-  std::vector<std::string> ids_beside;
-  for (const sheet::Task& task : tasks) {
-    for (const std::string& id : task.experiments) {
-      const bool simulable = !lab::experiment_by_id(id).by_losses;
-      if (simulable || !simulates) {
-        ids.push_back(id);
-      }
-      if (simulates && (!simulable || !task.noise_columns.empty())) {
-        ids_beside.push_back(id);
-      }
-    }
-  }
-  fmt::print("{}: {} experiment{}, {} preset, on {}; the hand-in goes to {}\n", sheet.title, ids.size(), ids.size() == 1 ? "" : "s",
-             lab::to_text(first.settings.preset), first.source.summary, folder.string());
+  ExperimentIds ids = experiments_of(tasks, simulates);
+  fmt::print("{}: {} experiment{}, {} preset, on {}; the hand-in goes to {}\n", sheet.title, ids.first.size(),
+             ids.first.size() == 1 ? "" : "s", lab::to_text(first.settings.preset), first.source.summary, folder.string());
   std::fflush(stdout);
   const Interrupt interrupt;
   Runs runs(words, interrupt);
-  runs.run(first, ids);
+  runs.run(first, ids.first);
   // What the first place cannot show: of a simulation losses, of devices that share cores what separate ones would do.
   ResultSource beside = simulates ? measured_place(words, "cpu", lab::Preset::quick)
                                   : simulated_place(words, cluster_beside, lab::Preset::full);
   beside.records = folder / "records" / "beside";
-  for (const std::string& id : ids) {
-    const auto found = first.source.results.find(id);
-    if (found == first.source.results.end()) {
-      continue;
-    }
-    const bool unanswered = std::any_of(found->second.answers.begin(), found->second.answers.end(),
-                                        [](const lab::Answer& answer) { return answer.text.empty() && !answer.id.empty(); });
-    const bool simulable = !lab::experiment_by_id(id).by_losses;
-    const bool refused = std::any_of(found->second.rows.begin(), found->second.rows.end(),
-                                     [](const lab::Record& row) { return row.has(lab::key::reason); });
-    const bool told_by_others = unanswered || refused || first.source.parts_of_gpu || sheet::oversubscribed(found->second);
-    // A table of smaller sizes than the sheet names has one of those beside it.
-    const bool too_small = sheet::is_reduced(found->second) &&
-                           std::any_of(tasks.begin(), tasks.end(), [&](const sheet::Task& task) {
-                             return task.names_size &&
-                                    std::find(task.experiments.begin(), task.experiments.end(), id) != task.experiments.end();
-                           });
-    if (std::find(ids_beside.begin(), ids_beside.end(), id) != ids_beside.end()) {
-      continue;
-    }
-    if (simulates ? unanswered : simulable && (told_by_others || too_small)) {
-      ids_beside.push_back(id);
+  for (const std::string& id : ids.first) {
+    const bool known = std::find(ids.beside.begin(), ids.beside.end(), id) != ids.beside.end();
+    if (!known && needs_second_place(first, id, tasks)) {
+      ids.beside.push_back(id);
     }
   }
-  if (!ids_beside.empty()) {
-    runs.run(beside, ids_beside);
+  if (!ids.beside.empty()) {
+    runs.run(beside, ids.beside);
   }
   const std::string again = command_line() + (words.resume ? "" : " --resume");
   if (interrupt.asked()) {
@@ -475,26 +511,11 @@ void hand_in(const HandinWords& words, int& exit_code) {
   const sheet::Cover cover{words.name, time_text().substr(0, 10), command_line(),
                            as_called(full_command(words, sheet.id, option, folder)), cluster_beside};
   const sheet::Document document = with_commands_as_called(sheet::compose(sheet, tasks, cover, evidence));
-  sheet::Files files = sheet::files_of(sheet, tasks, document, evidence);
-  write_files(folder, files);
-  Printed print;
-  try {
-    print = write_handin_pdf(folder, document, files);
-  } catch (const Stopped&) {
-    throw Stopped(fmt::format("interrupted before the archive was written; this command continues: {}", again));
-  }
-  const std::string archive = sheet.id + ".tar.gz";
-  write_whole(folder / archive, sheet::to_tarball(sheet.id, files));
-  if (!print.obstacle.empty()) {
-    fmt::print("There is no handin.pdf: {}. To try again: {}\n", print.obstacle, again);
-  } else {
-    fmt::print("handin.pdf has {} page{}{}\n", print.pages, print.pages == 1 ? "" : "s",
-               print.pages > sheet.most_pages ? fmt::format(", more than the {} that the sheet wants", sheet.most_pages) : "");
-  }
+  write_handin(folder, sheet, document, sheet::files_of(sheet, tasks, document, evidence), again);
   if (const std::string busy = sheet::busy_note(evidence); !busy.empty()) {
     fmt::print("{}\n", busy);
   }
-  fmt::print("Hand in: {}\n", (folder / archive).string());
+  fmt::print("Hand in: {}\n", (folder / (sheet.id + ".tar.gz")).string());
 }
 
 void list_sheets() {

@@ -118,7 +118,7 @@ std::optional<std::string> value_of(const std::vector<std::string>& words, std::
 /// A signal that this process is told to hand on to the one it waits for.
 std::atomic<pid_t> child{0};
 std::atomic<int> told{0};
-void hand_on(int number, siginfo_t* origin, void*) {
+void forward_signal(int number, siginfo_t* origin, void*) {
   told = number;
   // What was typed has reached the child as well, which would take a second for a demand to end at once.
   const bool typed = origin->si_code > 0;
@@ -127,12 +127,12 @@ void hand_on(int number, siginfo_t* origin, void*) {
   }
 }
 
-/// While it lives, those signals are handed on.
-class HandingOn {
+/// While it lives, those signals are forwarded to the child.
+class SignalForwarding {
  public:
-  HandingOn() {
+  SignalForwarding() {
     struct sigaction action {};
-    action.sa_sigaction = hand_on;
+    action.sa_sigaction = forward_signal;
     action.sa_flags = SA_SIGINFO;
     sigaction(SIGINT, &action, &previous_[0]);
     sigaction(SIGTERM, &action, &previous_[1]);
@@ -141,14 +141,14 @@ class HandingOn {
     action.sa_handler = SIG_DFL;  // or no child's end would be told
     sigaction(SIGCHLD, &action, &previous_[2]);
   }
-  ~HandingOn() {
+  ~SignalForwarding() {
     sigaction(SIGINT, &previous_[0], nullptr);
     sigaction(SIGTERM, &previous_[1], nullptr);
     sigaction(SIGCHLD, &previous_[2], nullptr);
     sigaction(SIGHUP, &previous_[3], nullptr);
   }
-  HandingOn(const HandingOn&) = delete;
-  HandingOn& operator=(const HandingOn&) = delete;
+  SignalForwarding(const SignalForwarding&) = delete;
+  SignalForwarding& operator=(const SignalForwarding&) = delete;
 
  private:
   std::array<struct sigaction, 4> previous_{};
@@ -278,7 +278,7 @@ class Supervisor {
   }
 
   int supervise() {
-    const HandingOn handing_on;
+    const SignalForwarding forwarding;
     return attempts();
   }
 

@@ -67,8 +67,7 @@ void add_pytorch_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("pytorch", "Print a PyTorch script that trains the same job");
   auto words = std::make_shared<PytorchWords>();
   add_job_flags(*command, words->job);
-  hide_job_flags(*command, {"dp", "pp", "tp", "zero", "schedule", "chunks", "recompute", "balance", "link", "memory", "backend",
-                            "loss-scale", "loss-scale-growth", "first-bucket-mb", "cluster", "what-if", "fold"});
+  hide_job_flags(*command, sheet::fields_without_twin());
   command->add_option("--job", words->kind, "train, or matrix-power: A^n + B^n")->capture_default_str();
   constexpr std::int64_t most = 1 << 20;
   add_number(*command, "--size", words->size, std::int64_t{1}, most, "matrix-power: rows of A and B");

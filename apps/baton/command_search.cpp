@@ -42,16 +42,11 @@ Json to_json(const predict::Found& one, std::int64_t batch) {
   for (const job::ProgramFlags& program : job::flags_for_programs(one.choice, batch)) {
     programs[program.program] = program.cannot.empty() ? Json{{"flags", program.flags}} : Json{{"cannot", program.cannot}};
   }
-  return {{"name", one.name},
-          {"time_per_step_ns", one.step.count},
-          {"peak_bytes", one.memory.count},
-          {"compute_ns", one.time.busy.count},
-          {"exposed_ns", one.time.exposed.count},
-          {"waiting_ns", one.time.waiting.count},
-          {"rest_ns", one.time.rest().count},
-          {"from_shorter_steps", one.from_shorter_steps},
-          {"command", command_of(one.spec)},
-          {"programs", programs}};
+  Json json = predict::to_record(one).json();
+  json["from_shorter_steps"] = one.from_shorter_steps;
+  json[lab::key::command.name] = command_of(one.spec);
+  json["programs"] = programs;
+  return json;
 }
 
 /// How other programs are told to split the work so.
@@ -97,20 +92,90 @@ void print_counts(const predict::SearchResult& result, const std::string& cluste
   fmt::print("\n");
 }
 
-void search(SearchWords words, int& exit_code) {
-  const std::int64_t top = parse_integer(words.top, "--top", 1, 1000);
-  const std::int64_t batch = words.job.batch;
-  settle_outputs({&words.json});
-  const Interrupt interrupt;
+/// The search with a bar of its progress, until Ctrl-C.
+predict::SearchResult search_until(const Interrupt& interrupt, const job::JobSpec& spec) {
   std::optional<ProgressBar> bar;
-  const predict::SearchResult result = predict::search(words.job, cluster::probe(), [&](std::size_t done, std::size_t total) {
+  return predict::search(spec, cluster::probe(), [&](std::size_t done, std::size_t total) {
     if (!bar) {
       bar.emplace("searching", static_cast<std::int64_t>(total), true, "splits");
     }
     bar->show(static_cast<std::int64_t>(done));
     return !interrupt.asked();
   });
-  bar.reset();
+}
+
+void print_tables(const predict::SearchResult& result, std::int64_t top) {
+  const std::vector<std::string> headings{"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"};
+  report::Table table(headings);
+  bool shown = false;  // one device
+  for (std::size_t i = 0; i < std::min<std::size_t>(result.ranked.size(), static_cast<std::size_t>(top)); ++i) {
+    table.row(cells(result.ranked[i]));
+    shown = shown || (result.one_device && result.ranked[i].spec == result.one_device->spec);
+  }
+  if (result.one_device && !shown) {
+    table.row(cells(*result.one_device), result.one_device->memory > result.device_memory ? "(does not fit)" : "");
+  }
+  fmt::print("{}\nThe frontier: no simulated split is both faster and smaller than one of these\n", table.text());
+  report::Table frontier(headings);
+  for (const std::size_t i : result.frontier) {
+    frontier.row(cells(result.ranked[i]));
+  }
+  fmt::print("{}\n", frontier.text());
+}
+
+void print_result(const predict::SearchResult& result, const SearchWords& words, std::int64_t top) {
+  print_counts(result, words.job.cluster);
+  print_tables(result, top);
+  fmt::print("{}\n", command_of(result.ranked[0].spec));
+  for (const std::string& sentence : {predict::against_one_device(result), predict::against_all_devices(result)}) {
+    if (!sentence.empty()) {
+      fmt::print("{}\n", sentence);
+    }
+  }
+  if (result.ranked.size() > 1) {
+    fmt::print("Why not the next: {}\n", predict::why_not(result.ranked[0], result.ranked[1]));
+  }
+  constexpr std::size_t best = 3;
+  for (std::size_t i = 0; i < std::min(best, result.ranked.size()); ++i) {
+    print_programs(result.ranked[i], words.job.batch);
+  }
+}
+
+Json to_json(const predict::SearchResult& result, const job::JobSpec& spec) {
+  Json ranked = Json::array();
+  for (const predict::Found& one : result.ranked) {
+    ranked.push_back(to_json(one, spec.batch));
+  }
+  Json object{{"command", command_line()},
+              {"origin", "simulated"},
+              {"cluster", spec.cluster},
+              {"considered", result.considered},
+              {"tried", result.tried},
+              {"pruned", result.pruned},
+              {"left_out", result.left_out},
+              {"too_long", result.too_long},
+              {"too_large", result.too_large},
+              {"refused", result.refused},
+              {"reasons", result.reasons},
+              {"complete", result.complete},
+              {"ranked", ranked},
+              {"frontier", result.frontier},
+              {"against_all_devices", predict::against_all_devices(result)}};
+  if (result.one_device) {
+    object["one_device"] = to_json(*result.one_device, spec.batch);
+    object["against_one_device"] = predict::against_one_device(result);
+  }
+  if (result.ranked.size() > 1) {
+    object["why_not_the_next"] = predict::why_not(result.ranked[0], result.ranked[1]);
+  }
+  return object;
+}
+
+void search(SearchWords words, int& exit_code) {
+  const std::int64_t top = parse_integer(words.top, "--top", 1, 1000);
+  settle_outputs({&words.json});
+  const Interrupt interrupt;
+  const predict::SearchResult result = search_until(interrupt, words.job);
   interrupt.begin_saving();
   if (result.ranked.empty() && !result.complete) {
     fmt::print(stderr, "baton: interrupted before a split was simulated\n");
@@ -124,63 +189,10 @@ void search(SearchWords words, int& exit_code) {
                       result.refused);
   }
   if (words.json != "-") {
-    print_counts(result, words.job.cluster);
-    report::Table table({"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"});
-    bool shown = false;  // one device
-    for (std::size_t i = 0; i < std::min<std::size_t>(result.ranked.size(), static_cast<std::size_t>(top)); ++i) {
-      table.row(cells(result.ranked[i]));
-      shown = shown || (result.one_device && result.ranked[i].spec == result.one_device->spec);
-    }
-    if (result.one_device && !shown) {
-      table.row(cells(*result.one_device), result.one_device->memory > result.device_memory ? "(does not fit)" : "");
-    }
-    fmt::print("{}\nThe frontier: no simulated split is both faster and smaller than one of these\n", table.text());
-    report::Table frontier({"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"});
-    for (const std::size_t i : result.frontier) {
-      frontier.row(cells(result.ranked[i]));
-    }
-    fmt::print("{}\n{}\n", frontier.text(), command_of(result.ranked[0].spec));
-    for (const std::string& sentence : {predict::against_one_device(result), predict::against_all_devices(result)}) {
-      if (!sentence.empty()) {
-        fmt::print("{}\n", sentence);
-      }
-    }
-    if (result.ranked.size() > 1) {
-      fmt::print("Why not the next: {}\n", predict::why_not(result.ranked[0], result.ranked[1]));
-    }
-    constexpr std::size_t best = 3;
-    for (std::size_t i = 0; i < std::min(best, result.ranked.size()); ++i) {
-      print_programs(result.ranked[i], batch);
-    }
+    print_result(result, words, top);
   }
   if (!words.json.empty()) {
-    Json ranked = Json::array();
-    for (const predict::Found& one : result.ranked) {
-      ranked.push_back(to_json(one, batch));
-    }
-    Json object{{"command", command_line()},
-                {"origin", "simulated"},
-                {"cluster", words.job.cluster},
-                {"considered", result.considered},
-                {"tried", result.tried},
-                {"pruned", result.pruned},
-                {"left_out", result.left_out},
-                {"too_long", result.too_long},
-                {"too_large", result.too_large},
-                {"refused", result.refused},
-                {"reasons", result.reasons},
-                {"complete", result.complete},
-                {"ranked", ranked},
-                {"frontier", result.frontier},
-                {"against_all_devices", predict::against_all_devices(result)}};
-    if (result.one_device) {
-      object["one_device"] = to_json(*result.one_device, batch);
-      object["against_one_device"] = predict::against_one_device(result);
-    }
-    if (result.ranked.size() > 1) {
-      object["why_not_the_next"] = predict::why_not(result.ranked[0], result.ranked[1]);
-    }
-    write_output(words.json, object.dump(2) + "\n");
+    write_output(words.json, to_json(result, words.job).dump(2) + "\n");
   }
   if (!result.complete) {
     fmt::print(stderr, "baton: interrupted; only the splits simulated so far are shown\n");

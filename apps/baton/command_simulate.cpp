@@ -58,7 +58,7 @@ void simulate(SimulateWords words) {
     lab::Json result = training::result_json(run, command_line());
     lab::Json list = lab::Json::array();
     for (const job::Sensitivity& one : sensitivities) {
-      list.push_back({{"change", one.knob}, {"time_per_step_ns", one.step.count}, {"gain", one.gain}});
+      list.push_back({{"change", one.knob}, {lab::key::time_per_step_ns.name, one.step.count}, {"gain", one.gain}});
     }
     result["sensitivity"] = list;
     write_output(words.json, result.dump(2) + "\n");

@@ -26,16 +26,7 @@ void train_guarded(const TrainWords& words, int& exit_code) {
   }
   {
     const StartLimit limit(!world().alone());
-    std::vector<exec::Setting> settings{{"--patience", fmt::format("{}", words.patience)},
-                                        {"--json", words.json},
-                                        {"--trace", words.trace},
-                                        {"--report", words.report},
-                                        {"--csv", words.csv},
-                                        {"--json-lines", words.json_lines},
-                                        {"--keep", fmt::format("{}", words.keep.value_or(usual_keep))},
-                                        {"--log-every", setting_text(words.log_every)}};
-    add_settings(words.job, settings);
-    exec::require_same(world(), settings);
+    exec::require_same(world(), shared_settings(words));
   }
   open_guard(world(), Nanoseconds(static_cast<std::int64_t>(words.patience * 1e9)));
   try {

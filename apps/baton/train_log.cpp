@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -26,11 +25,7 @@ namespace baton::app {
 namespace {
 
 using lab::Json;
-
-/// The keys of a line, in the order of the CSV's columns.
-constexpr std::array<const char*, 13> log_keys{
-    "step",          "epoch",           "loss",         "lr",     "samples_per_s", "tokens_per_s", "mfu", "data_wait", "eval_loss",
-    "eval_accuracy", "eval_perplexity", "eval_samples", "seconds"};
+namespace key = lab::key;
 
 /// What was trained: the settings of a job but those of simulations, which `train` does not take. Their columns are named
 /// `trained_` like those of experiments, since some of them are also measured.
@@ -82,19 +77,19 @@ std::string rate_text(double number) { return number >= 100 ? fmt::format("{:.0f
 
 Json to_json(const LogEntry& entry) {
   const std::optional<training::Evaluation>& evaluation = entry.evaluation;
-  return {{"step", entry.step},
-          {"epoch", or_null(entry.epoch)},
-          {"loss", or_null(entry.loss)},
-          {"lr", or_null(entry.rate)},
-          {"samples_per_s", or_null(entry.samples_per_s)},
-          {"tokens_per_s", or_null(entry.tokens_per_s)},
-          {"mfu", or_null(entry.mfu)},
-          {"data_wait", or_null(entry.data_wait)},
-          {"eval_loss", evaluation ? Json(evaluation->loss) : Json()},
-          {"eval_accuracy", evaluation ? or_null(evaluation->accuracy) : Json()},
-          {"eval_perplexity", evaluation ? or_null(evaluation->perplexity) : Json()},
-          {"eval_samples", evaluation ? Json(evaluation->samples) : Json()},
-          {"seconds", entry.seconds}};
+  return {{key::step.name, entry.step},
+          {key::epoch.name, or_null(entry.epoch)},
+          {key::loss.name, or_null(entry.loss)},
+          {key::lr.name, or_null(entry.rate)},
+          {key::samples_per_s.name, or_null(entry.samples_per_s)},
+          {key::tokens_per_s.name, or_null(entry.tokens_per_s)},
+          {key::mfu.name, or_null(entry.mfu)},
+          {key::data_wait.name, or_null(entry.data_wait)},
+          {key::eval_loss.name, evaluation ? Json(evaluation->loss) : Json()},
+          {key::eval_accuracy.name, evaluation ? or_null(evaluation->accuracy) : Json()},
+          {key::eval_perplexity.name, evaluation ? or_null(evaluation->perplexity) : Json()},
+          {key::eval_samples.name, evaluation ? Json(evaluation->samples) : Json()},
+          {key::seconds.name, entry.seconds}};
 }
 
 std::int64_t usual_interval(std::int64_t steps) {
@@ -132,12 +127,13 @@ void TrainLog::open_csv(const std::string& path, bool append) {
     return;
   }
   std::string heading;
-  for (const char* key : log_keys) {
-    heading += fmt::format("{}{}", heading.empty() ? "" : ",", key);
+  const Json empty = to_json(LogEntry());
+  for (const auto& [name, value] : empty.items()) {
+    heading += fmt::format("{}{}", heading.empty() ? "" : ",", name);
   }
   const Json settings = settings_of(run_.job());
-  for (const auto& [key, value] : settings.items()) {
-    heading += "," + key;
+  for (const auto& [name, value] : settings.items()) {
+    heading += "," + name;
     settings_ += "," + report::csv_cell(value);
   }
   csv_ = open(path, append);
@@ -174,9 +170,12 @@ void TrainLog::read_kept(const std::string& path) {
   const std::string text = read_file(path, path, most);
   for (const std::string_view line : split(text, '\n')) {
     const Json row = Json::parse(line, nullptr, false);  // the last line may be cut off
-    if (row.is_object() && row.contains("step") && row["step"].is_number_integer() && row["step"] <= run_.steps_before()) {
+    if (row.is_object() && row.contains(key::step.name) && row[key::step.name].is_number_integer() &&
+        row[key::step.name] <= run_.steps_before()) {
       kept += fmt::format("{}\n", line);
-      seconds_before_ = row.contains("seconds") && row["seconds"].is_number() ? row["seconds"].get<double>() : seconds_before_;
+      if (row.contains(key::seconds.name) && row[key::seconds.name].is_number()) {
+        seconds_before_ = row[key::seconds.name].get<double>();
+      }
       earlier_.push_back(row);
     }
   }
@@ -193,7 +192,8 @@ std::vector<Json> TrainLog::rows() const {
 
 bool TrainLog::evaluated_before() const {
   return earlier_.empty() || std::any_of(earlier_.begin(), earlier_.end(), [&](const Json& row) {
-           return row["step"] == run_.steps_before() && row.contains("eval_loss") && row["eval_loss"].is_number();
+           return row[key::step.name] == run_.steps_before() && row.contains(key::eval_loss.name) &&
+                  row[key::eval_loss.name].is_number();
          });
 }
 
@@ -293,8 +293,8 @@ void TrainLog::write(const LogEntry& entry) {
   }
   if (csv_) {
     std::string line;
-    for (const char* key : log_keys) {
-      line += fmt::format("{}{}", key == log_keys.front() ? "" : ",", json[key].is_null() ? "" : json[key].dump());
+    for (const auto& [name, value] : json.items()) {
+      line += fmt::format("{}{}", name == key::step.name ? "" : ",", value.is_null() ? "" : value.dump());
     }
     fmt::print(csv_.get(), "{}{}\n", line, settings_);
     std::fflush(csv_.get());
@@ -318,17 +318,17 @@ std::string training_page(const TrainLog& log, const std::string& command) {
                              .task = fmt::format("Train {}.", run.plan().title()),
                              .questions = {},
                              .axes = {},
-                             .columns = {{"step", "step", lab::Format::integer},
-                                         {"epoch", "epoch", lab::Format::rate, true},
-                                         {"loss", "loss", lab::Format::number, true},
-                                         {"lr", "learning rate", lab::Format::number, true},
-                                         {"samples_per_s", "samples/s", lab::Format::rate, true},
-                                         {"tokens_per_s", "tokens/s", lab::Format::rate, true},
-                                         {"mfu", "MFU", lab::Format::percent, true},
-                                         {"data_wait", "waited for data", lab::Format::percent, true},
-                                         {"eval_loss", "validation loss", lab::Format::number, true},
-                                         {"eval_perplexity", "perplexity", lab::Format::number, true},
-                                         {"eval_accuracy", "accuracy", lab::Format::percent, true}},
+                             .columns = {{key::step, "step", lab::Format::integer},
+                                         {key::epoch, "epoch", lab::Format::rate, true},
+                                         {key::loss, "loss", lab::Format::number, true},
+                                         {key::lr, "learning rate", lab::Format::number, true},
+                                         {key::samples_per_s, "samples/s", lab::Format::rate, true},
+                                         {key::tokens_per_s, "tokens/s", lab::Format::rate, true},
+                                         {key::mfu, "MFU", lab::Format::percent, true},
+                                         {key::data_wait, "waited for data", lab::Format::percent, true},
+                                         {key::eval_loss, "validation loss", lab::Format::number, true},
+                                         {key::eval_perplexity, "perplexity", lab::Format::number, true},
+                                         {key::eval_accuracy, "accuracy", lab::Format::percent, true}},
                              .plots = {},
                              .open = {},
                              .derive = {},
@@ -337,39 +337,39 @@ std::string training_page(const TrainLog& log, const std::string& command) {
   for (const Json& row : log.rows()) {
     result.rows.emplace_back(row);
   }
-  const auto points = [](const std::string& key, const std::string& evaluated) {
-    return [key, evaluated](const std::vector<lab::Record>& rows) {
+  const auto points = [](const std::string& trained, const std::string& evaluated) {
+    return [trained, evaluated](const std::vector<lab::Record>& rows) {
       std::vector<lab::Record> list;
       for (const lab::Record& row : rows) {
-        for (const auto& [from, series] : {std::pair(key, "training"), std::pair(evaluated, "validation")}) {
+        for (const auto& [from, series] : {std::pair(trained, "training"), std::pair(evaluated, "validation")}) {
           if (!from.empty() && lab::number_in(row, from)) {
-            list.push_back(lab::Record{lab::key::step(row[lab::key::step]), {"y", row.at(from)}, lab::key::data(series)});
+            list.push_back(lab::Record{key::step(row[key::step]), {"y", row.at(from)}, key::data(series)});
           }
         }
       }
       return list;
     };
   };
-  const auto plot = [&](const std::string& title, const std::string& y_title, lab::Format format, const std::string& key,
+  const auto plot = [&](const std::string& title, const std::string& y_title, lab::Format format, const std::string& trained,
                         const std::string& evaluated) {
     lab::Plot one;
     one.title = title;
-    one.x = "step";
+    one.x = key::step;
     one.y = "y";
     one.x_title = "step";
     one.y_title = y_title;
     one.y_format = format;
     one.x_format = lab::Format::integer;
-    one.series = "data";
-    one.points = points(key, evaluated);
+    one.series = key::data;
+    one.points = points(trained, evaluated);
     experiment.plots.push_back(std::move(one));
   };
-  plot("Loss", "loss", lab::Format::number, "loss", "eval_loss");
-  plot("Accuracy", "accuracy", lab::Format::percent, "", "eval_accuracy");
-  plot("Perplexity", "perplexity", lab::Format::number, "", "eval_perplexity");
-  plot("Learning rate", "learning rate", lab::Format::number, "lr", "");
+  plot("Loss", "loss", lab::Format::number, key::loss, key::eval_loss);
+  plot("Accuracy", "accuracy", lab::Format::percent, "", key::eval_accuracy);
+  plot("Perplexity", "perplexity", lab::Format::number, "", key::eval_perplexity);
+  plot("Learning rate", "learning rate", lab::Format::number, key::lr, "");
   plot("Speed", tokens_of_a_sample(run.job()) > 0 ? "tokens/s" : "samples/s", lab::Format::rate,
-       tokens_of_a_sample(run.job()) > 0 ? "tokens_per_s" : "samples_per_s", "");
+       tokens_of_a_sample(run.job()) > 0 ? key::tokens_per_s.name : key::samples_per_s.name, "");
   if (!run.evaluations().empty()) {
     const training::Evaluation& last = run.evaluations().back();
     result.answers.push_back(

@@ -9,7 +9,6 @@
 #include "baton/base/error.h"
 #include "baton/base/stop.h"
 #include "baton/exec/backend.h"
-#include "baton/exec/fingerprint.h"
 #include "baton/lab/rows.h"
 #include "baton/measure/other_processes.h"
 #include "baton/model/huggingface.h"
@@ -173,7 +172,6 @@ TrainSession::TrainSession(TrainWords words)
       log_every_(words_.log_every.value_or(run_.job().data() != nullptr ? usual_interval(length_.steps) : 0)),
       speaks_(world().rank() == 0) {
   guard_run(run_);
-  require_same_flags();
   settle_files();
   to_stdout_ = speaks_ && words_.json != "-" && words_.trace != "-" && words_.report != "-";
   prints_steps_ = to_stdout_ && !words_.quiet;
@@ -194,19 +192,6 @@ TrainSession::TrainSession(TrainWords words)
     training::write_start(words_.start, run_, length_.steps, speaks_);
   }
   warmup_ = words_.warmup ? length_.warmup : std::min(length_.warmup, std::max<std::int64_t>(0, left_ - 1));
-}
-
-void TrainSession::require_same_flags() const {
-  exec::require_same(world(), {{"--steps", setting_text(words_.steps)},
-                               {"--warmup", setting_text(words_.warmup)},
-                               {"--epochs", setting_text(words_.epochs)},
-                               {"--eval-data", words_.eval_data},
-                               {"--eval-every", setting_text(words_.eval_every)},
-                               {"--keep-best", words_.keep_best ? "yes" : "no"},
-                               {"--checkpoint", words_.checkpoint.empty() ? "none" : "some"},
-                               {"--every", setting_text(words_.every)},
-                               {"--resume", words_.resume ? "yes" : "no"},
-                               {"--write-start", words_.start.empty() ? "none" : "some"}});
 }
 
 void TrainSession::settle_files() {

@@ -29,8 +29,6 @@ class TrainSession {
   int train();
 
  private:
-  /// The settings that all ranks must share.
-  void require_same_flags() const;
   void settle_files();
   std::int64_t steps_done() const { return static_cast<std::int64_t>(run_.losses().size()); }  // of this run
 

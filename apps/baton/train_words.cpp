@@ -1,5 +1,7 @@
 #include "train_words.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -10,6 +12,29 @@
 #include "terminal.h"
 
 namespace baton::app {
+
+std::vector<exec::Setting> shared_settings(const TrainWords& words) {
+  std::vector<exec::Setting> settings{{"--patience", fmt::format("{}", words.patience)},
+                                      {"--json", words.json},
+                                      {"--trace", words.trace},
+                                      {"--report", words.report},
+                                      {"--csv", words.csv},
+                                      {"--json-lines", words.json_lines},
+                                      {"--keep", fmt::format("{}", words.keep.value_or(usual_keep))},
+                                      {"--log-every", setting_text(words.log_every)},
+                                      {"--steps", setting_text(words.steps)},
+                                      {"--warmup", setting_text(words.warmup)},
+                                      {"--epochs", setting_text(words.epochs)},
+                                      {"--eval-data", words.eval_data},
+                                      {"--eval-every", setting_text(words.eval_every)},
+                                      {"--keep-best", words.keep_best ? "yes" : "no"},
+                                      {"--checkpoint", words.checkpoint.empty() ? "none" : "some"},
+                                      {"--every", setting_text(words.every)},
+                                      {"--resume", words.resume ? "yes" : "no"},
+                                      {"--write-start", words.start.empty() ? "none" : "some"}};
+  add_settings(words.job, settings);
+  return settings;
+}
 
 Length length_of(const TrainWords& words, const training::Job& job) {
   constexpr std::int64_t usual_warmup = 5;

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "baton/exec/fingerprint.h"
 #include "baton/training/job.h"
 
 namespace baton::app {
@@ -36,6 +38,9 @@ struct TrainWords {
   double patience = 5;  // seconds
   bool quiet = false;
 };
+
+/// What all ranks must have been told alike.
+std::vector<exec::Setting> shared_settings(const TrainWords& words);
 
 /// How many steps there are, how many of them are not timed, and how many make an epoch (0: there are none).
 struct Length {

@@ -11,18 +11,12 @@ using lab::Json;
 
 /// What the search chose, by the names of the flags.
 Json found_json(const predict::Found& one) {
-  Json json{{"name", one.name},
-            {"time_per_step_ns", one.step.count},
-            {"peak_bytes", one.memory.count},
-            {"compute_ns", one.time.busy.count},
-            {"exposed_ns", one.time.exposed.count},
-            {"waiting_ns", one.time.waiting.count},
-            {"rest_ns", one.time.rest().count}};
+  Json json = predict::to_record(one).json();
   Json settings;
   for (const job::JobField& field : training::job_fields()) {
     settings[field.name] = field.text(one.spec);
   }
-  json["settings"] = std::move(settings);
+  json[lab::key::settings.name] = std::move(settings);
   return json;
 }
 

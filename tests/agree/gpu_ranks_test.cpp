@@ -18,9 +18,9 @@
 namespace baton::test {
 namespace {
 
+using exec::MeetingRoute;
 using exec::NcclCall;
 using exec::NcclReach;
-using exec::Way;
 
 const std::vector<cluster::Gpu> two_gpus{{"a GPU", Bytes(8000), 132, "0000:01:00.0"}, {"a GPU", Bytes(8000), 132, "0000:02:00.0"}};
 
@@ -89,35 +89,38 @@ struct Planned {
   std::vector<int> run_by;
 };
 
-std::set<Way> ways_of(const Planned& planned, NcclReach reach) {
-  const std::vector<Way> ways = exec::choose_ways(planned.plan, planned.cluster, reach);
-  EXPECT_EQ(ways.size(), planned.plan.meeting_count());
-  return {ways.begin(), ways.end()};
+std::set<MeetingRoute> routes_of(const Planned& planned, NcclReach reach) {
+  const std::vector<MeetingRoute> routes = exec::choose_routes(planned.plan, planned.cluster, reach);
+  EXPECT_EQ(routes.size(), planned.plan.meeting_count());
+  return {routes.begin(), routes.end()};
 }
 
 TEST(GpuRanks, NcclJoinsWholeGpusOfTheirOwnAndAllElseGoesThroughTheHosts) {
   const NcclReach whole = NcclReach::whole_gpus;
-  EXPECT_EQ(ways_of(Planned("ddp", "cuda"), whole), std::set{Way::nccl});
-  EXPECT_EQ(ways_of(Planned("ddp", "cuda"), NcclReach::nothing), std::set{Way::staged});
-  EXPECT_EQ(ways_of(Planned("ddp", "cuda:0"), whole), std::set{Way::staged}) << "two ranks on one GPU";
-  EXPECT_EQ(ways_of(Planned("ddp", "cuda:0/2:1"), whole), std::set{Way::staged}) << "parts of a GPU";
-  EXPECT_EQ(ways_of(Planned("layers", "cuda"), whole), std::set{Way::nccl}) << "transfers too";
-  EXPECT_EQ(ways_of(Planned("layers", "cuda:0/4:2"), whole), (std::set{Way::here, Way::staged})) << "between devices of one rank";
-  EXPECT_EQ(ways_of(Planned("ddp", "cuda", 3), whole), std::set{Way::staged}) << "two of three share a GPU";
+  EXPECT_EQ(routes_of(Planned("ddp", "cuda"), whole), std::set{MeetingRoute::nccl});
+  EXPECT_EQ(routes_of(Planned("ddp", "cuda"), NcclReach::nothing), std::set{MeetingRoute::staged});
+  EXPECT_EQ(routes_of(Planned("ddp", "cuda:0"), whole), std::set{MeetingRoute::staged}) << "two ranks on one GPU";
+  EXPECT_EQ(routes_of(Planned("ddp", "cuda:0/2:1"), whole), std::set{MeetingRoute::staged}) << "parts of a GPU";
+  EXPECT_EQ(routes_of(Planned("layers", "cuda"), whole), std::set{MeetingRoute::nccl}) << "transfers too";
+  EXPECT_EQ(routes_of(Planned("layers", "cuda:0/4:2"), whole), (std::set{MeetingRoute::here, MeetingRoute::staged}))
+      << "between devices of one rank";
+  EXPECT_EQ(routes_of(Planned("ddp", "cuda", 3), whole), std::set{MeetingRoute::staged}) << "two of three share a GPU";
   Planned apart("ddp", "cuda:0/2:1");
   std::vector<cluster::Device> devices = apart.cluster.devices();
   devices[1].gpu->unit = 1;
   apart.cluster = cluster::Cluster(devices);
-  EXPECT_EQ(ways_of(apart, whole), std::set{Way::staged}) << "parts of two GPUs";
+  EXPECT_EQ(routes_of(apart, whole), std::set{MeetingRoute::staged}) << "parts of two GPUs";
 }
 
 TEST(GpuRanks, NcclJoinsOneMemberPerRankOfASharedGpuOnlyIfTheEnvironmentAsksForIt) {
   const NcclReach all = NcclReach::all_ranks;
-  EXPECT_EQ(ways_of(Planned("ddp", "cuda"), all), std::set{Way::nccl}) << "whole GPUs as always";
-  EXPECT_EQ(ways_of(Planned("ddp", "cuda:0"), all), std::set{Way::nccl}) << "two ranks on one GPU";
-  EXPECT_EQ(ways_of(Planned("ddp", "cuda:0/2:1"), all), std::set{Way::nccl}) << "parts of a GPU";
-  EXPECT_EQ(ways_of(Planned("ddp", "cuda:0/4:2"), all), std::set{Way::staged}) << "NCCL refuses two members of a rank on one GPU";
-  EXPECT_EQ(ways_of(Planned("layers", "cuda:0/4:2"), all), (std::set{Way::here, Way::nccl})) << "a transfer has one of each rank";
+  EXPECT_EQ(routes_of(Planned("ddp", "cuda"), all), std::set{MeetingRoute::nccl}) << "whole GPUs as always";
+  EXPECT_EQ(routes_of(Planned("ddp", "cuda:0"), all), std::set{MeetingRoute::nccl}) << "two ranks on one GPU";
+  EXPECT_EQ(routes_of(Planned("ddp", "cuda:0/2:1"), all), std::set{MeetingRoute::nccl}) << "parts of a GPU";
+  EXPECT_EQ(routes_of(Planned("ddp", "cuda:0/4:2"), all), std::set{MeetingRoute::staged})
+      << "NCCL refuses two members of a rank on one GPU";
+  EXPECT_EQ(routes_of(Planned("layers", "cuda:0/4:2"), all), (std::set{MeetingRoute::here, MeetingRoute::nccl}))
+      << "a transfer has one of each rank";
 }
 
 TEST(GpuRanks, TheEnvironmentSaysWhatNcclCarriesAndOtherWordsAreRefused) {
@@ -163,7 +166,7 @@ TEST(GpuRanks, NcclIsToldThatEachRankOfASharedGpuIsAHostOfItsOwn) {
 }
 
 /// Stands in for NCCL: remembers who joined under which id.
-class Register final : public exec::Joiner {
+class Register final : public exec::CommunicatorFactory {
  public:
   struct Entry {
     std::size_t group;
@@ -188,13 +191,13 @@ class Register final : public exec::Joiner {
 TEST(GpuRanks, EverySetOfGpusIsJoinedOnceUnderOneIdByAllItsMembersInOneOrder) {
   for (const std::string strategy : {"ddp", "layers", "1f1b", "zero-2"}) {
     const Planned planned(strategy, "cuda");
-    const std::vector<Way> ways = exec::choose_ways(planned.plan, planned.cluster, NcclReach::whole_gpus);
+    const std::vector<MeetingRoute> routes = exec::choose_routes(planned.plan, planned.cluster, NcclReach::whole_gpus);
     std::vector<std::vector<Register::Entry>> entries(2);
     std::vector<std::vector<std::size_t>> groups(2);
     run_as_ranks(2, [&](ranks::World& world) {
-      Register joiner(world.rank());
-      groups[static_cast<std::size_t>(world.rank())] = exec::join_groups(planned.plan, ways, planned.run_by, world, joiner);
-      entries[static_cast<std::size_t>(world.rank())] = joiner.entries;
+      Register factory(world.rank());
+      groups[static_cast<std::size_t>(world.rank())] = exec::join_groups(planned.plan, routes, planned.run_by, world, factory);
+      entries[static_cast<std::size_t>(world.rank())] = factory.entries;
     });
     EXPECT_EQ(groups[0], groups[1]);
     ASSERT_EQ(entries[0].size(), entries[1].size()) << "here every set has a member on each";

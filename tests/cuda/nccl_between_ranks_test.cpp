@@ -41,8 +41,8 @@ class NcclBetweenRanks : public testing::Test {
   static std::shared_ptr<Communicator> join() {
     ranks::Blob id = world().rank() == 0 ? cuda::nccl::make_id() : ranks::Blob();
     world().broadcast(id, 0);
-    const std::array<cuda::nccl::Seat, 1> seat{{{world().rank(), 0}}};
-    return cuda::nccl::join(id, world().size(), seat)[0];
+    const std::array<cuda::nccl::GpuMember, 1> member{{{world().rank(), 0}}};
+    return cuda::nccl::join(id, world().size(), member)[0];
   }
 
   cudaStream_t stream = nullptr;

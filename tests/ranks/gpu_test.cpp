@@ -55,11 +55,11 @@ Case small(std::string strategy, std::size_t devices) {
 bool sums_in_another_way(const Training& training, const std::string& by) {
   const plan::Plan& plan = training.plan();
   const auto reach = by == "nccl" ? exec::NcclReach::all_ranks : exec::NcclReach::nothing;
-  const std::vector<exec::Way> ways = exec::choose_ways(plan, training.cluster(), reach);
-  for (std::size_t m = 0; m < ways.size(); ++m) {
+  const std::vector<exec::MeetingRoute> routes = exec::choose_routes(plan, training.cluster(), reach);
+  for (std::size_t m = 0; m < routes.size(); ++m) {
     const plan::Task& task = plan[plan.members(MeetingId(m))[0]];
     const auto* collective = std::get_if<plan::Collective>(&task.action);
-    if (ways[m] == exec::Way::nccl && collective != nullptr && plan::rule_of(collective->kind).sums) {
+    if (routes[m] == exec::MeetingRoute::nccl && collective != nullptr && plan::rule_of(collective->kind).sums) {
       const bool narrow = is_narrow(plan[plan::payload(task)[0]].dtype);
       if (collective->size > 2 || (narrow && (collective->sgd_rate > 0 || collective->accumulate))) {
         return true;

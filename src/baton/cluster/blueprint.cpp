@@ -67,8 +67,8 @@ class Section {
 };
 
 /// `[[port.piece]]` tables: from, latency, bandwidth.
-std::vector<Link::Piece> read_pieces(const Section& section, const std::string& name) {
-  std::vector<Link::Piece> pieces;
+std::vector<Link::SizeRange> read_pieces(const Section& section, const std::string& name) {
+  std::vector<Link::SizeRange> pieces;
   const toml::node* node = section.given() ? section.table().get("piece") : nullptr;
   if (node == nullptr) {
     return pieces;

@@ -19,9 +19,9 @@ const std::vector<std::string>& algorithm_names() {
 
 }  // namespace
 
-Link::Piece Link::at(double message) const {
-  Piece found{Bytes(0), latency, bandwidth};
-  for (const Piece& piece : pieces) {
+Link::SizeRange Link::at(double message) const {
+  SizeRange found{Bytes(0), latency, bandwidth};
+  for (const SizeRange& piece : pieces) {
     if (message >= static_cast<double>(piece.from.count)) {
       found = piece;
     }
@@ -30,7 +30,7 @@ Link::Piece Link::at(double message) const {
 }
 
 Nanoseconds Link::time(Bytes message) const {
-  const Piece piece = at(static_cast<double>(message.count));
+  const SizeRange piece = at(static_cast<double>(message.count));
   const double flight = piece.bandwidth > 0 ? static_cast<double>(message.count) / piece.bandwidth * 1e9 : 0;
   return piece.latency + to_duration(flight);
 }

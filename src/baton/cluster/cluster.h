@@ -57,21 +57,21 @@ struct Device {
 /// A connection between two devices: a message of n bytes takes latency + n / bandwidth. If two figures do not fit all sizes,
 /// pieces give other figures for messages from some size on.
 struct Link {
-  struct Piece {
+  struct SizeRange {
     Bytes from;
     Nanoseconds latency;
     double bandwidth = 0;
   };
 
   Nanoseconds latency;
-  double bandwidth = 0;            // bytes per second; 0: no limit
-  std::vector<Piece> pieces = {};  // in order of size
+  double bandwidth = 0;                // bytes per second; 0: no limit
+  std::vector<SizeRange> pieces = {};  // in order of size
   /// For devices that carry messages with their own cores: the share of a core that messages take at each end while they use
   /// the whole bandwidth; above 1 if they take several cores.
   double core = 0;
 
   /// The figures for a message of this size: those of the last piece that starts below it, or of the link itself.
-  Piece at(double message) const;
+  SizeRange at(double message) const;
   Nanoseconds time(Bytes message) const;
 };
 

@@ -9,7 +9,7 @@
 namespace baton::cuda {
 
 Launch launch_sums(DType type, std::span<const SumChunk> chunks, std::span<void* const> sources, std::span<void* const> targets,
-                   SumTables tables, std::int64_t least, const GpuPlace& place) {
+                   SumTables tables, std::int64_t min_duration, const GpuPlace& place) {
   place.enter();
   const auto chunk_table = std::make_shared<Table<SumChunk>>(chunks);
   const auto source_table = std::make_shared<Table<void*>>(sources);
@@ -19,7 +19,7 @@ Launch launch_sums(DType type, std::span<const SumChunk> chunks, std::span<void*
   tables.sources = source_table->data();
   tables.targets = target_table->data();
   return [=, multiprocessors = place.multiprocessors(), kept = std::tuple(chunk_table, source_table, target_table)](
-             cudaStream_t stream) { sum_chunks(type, tables, least, multiprocessors, stream); };
+             cudaStream_t stream) { sum_chunks(type, tables, min_duration, multiprocessors, stream); };
 }
 
 Launch apply_sums(DType type, std::span<const Applied> sums, double rate, const GpuPlace& place) {

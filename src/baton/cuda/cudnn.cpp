@@ -165,16 +165,16 @@ PartNames names_of(ConvolutionPart part) {
 }
 
 /// The convolution as a graph of one operation, with all that it refers to.
-struct Operation {
+struct ConvolutionGraph {
   std::vector<Descriptor> parts;
   Descriptor graph{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
   bool known = false;  // to the library
 };
 
-Operation operation(cudnnHandle_t handle, ConvolutionPart part, DType type, const ConvolutionShape& s) {
+ConvolutionGraph graph_of(cudnnHandle_t handle, ConvolutionPart part, DType type, const ConvolutionShape& s) {
   const cudnnDataType_t narrow = type == DType::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
   const PartNames names = names_of(part);
-  Operation made;
+  ConvolutionGraph made;
   Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   convolution.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
   convolution.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION);
@@ -207,10 +207,10 @@ Operation operation(cudnnHandle_t handle, ConvolutionPart part, DType type, cons
 }
 
 /// What the library would take, the likeliest first.
-std::vector<Descriptor> configurations(const Operation& operation, cudnnBackendHeurMode_t mode, int multiprocessors) {
+std::vector<Descriptor> configurations(const ConvolutionGraph& convolution, cudnnBackendHeurMode_t mode, int multiprocessors) {
   constexpr std::size_t most = 24;
   Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, operation.graph);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, convolution.graph);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
   if (multiprocessors > 0) {
     heuristic.try_to_set(CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET, CUDNN_TYPE_INT32, static_cast<std::int32_t>(multiprocessors));
@@ -260,7 +260,7 @@ Notes notes_of(const Descriptor& configuration) {
 
 /// An engine made ready, with all that it refers to.
 struct Chosen {
-  Operation operation;
+  ConvolutionGraph convolution;
   std::vector<Descriptor> configurations;
   std::unique_ptr<Descriptor> plan;  // null: the library has none
   std::int64_t workspace = 0;
@@ -342,11 +342,11 @@ std::unique_ptr<LibraryConvolution> Cudnn::prepare(ConvolutionPart part, DType t
   const auto [at, is_new] = state_->chosen.try_emplace(key);
   Chosen& chosen = at->second;
   if (is_new) {
-    chosen.operation = operation(state_->handle, part, type, s);
+    chosen.convolution = graph_of(state_->handle, part, type, s);
     const int multiprocessors = place_.whole() ? 0 : place_.multiprocessors();
     for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-      if (chosen.operation.known && chosen.plan == nullptr) {
-        chosen.configurations = configurations(chosen.operation, mode, multiprocessors);
+      if (chosen.convolution.known && chosen.plan == nullptr) {
+        chosen.configurations = configurations(chosen.convolution, mode, multiprocessors);
         choose(chosen, state_->handle, workspace_bytes);
       }
     }

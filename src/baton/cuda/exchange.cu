@@ -24,13 +24,13 @@ __device__ void hold(std::int64_t start, std::int64_t duration) {
 }
 
 /// What an emulated link takes, counted by one thread from when the kernel starts.
-struct LeastTime {
-  std::int64_t least;
+struct MinDuration {
+  std::int64_t min_duration;
   std::int64_t start;
-  __device__ explicit LeastTime(std::int64_t nanoseconds) : least(nanoseconds), start(nanoseconds > 0 ? clock_now() : 0) {}
+  __device__ explicit MinDuration(std::int64_t nanoseconds) : min_duration(nanoseconds), start(nanoseconds > 0 ? clock_now() : 0) {}
   __device__ void end() const {
-    if (least > 0 && blockIdx.x == 0 && threadIdx.x == 0) {
-      hold(start, least);
+    if (min_duration > 0 && blockIdx.x == 0 && threadIdx.x == 0) {
+      hold(start, min_duration);
     }
   }
 };
@@ -74,9 +74,9 @@ __global__ void hold_kernel(const std::int64_t* time, std::int64_t duration) {
   hold(*time, duration);
 }
 
-__global__ void __launch_bounds__(threads) copy_kernel(const CopyChunk* chunks, int count, std::int64_t least) {
+__global__ void __launch_bounds__(threads) copy_kernel(const CopyChunk* chunks, int count, std::int64_t min_duration) {
   await_previous();
-  const LeastTime time(least);
+  const MinDuration time(min_duration);
   for (int c = static_cast<int>(blockIdx.x); c < count; c += static_cast<int>(gridDim.x)) {
     const CopyChunk chunk = chunks[c];
     const auto addresses = reinterpret_cast<std::uintptr_t>(chunk.from) | reinterpret_cast<std::uintptr_t>(chunk.to);
@@ -97,11 +97,11 @@ __device__ double applied(double weight, double rate, double sum) { return __dsu
 
 /// Elements of 16 bits are summed in float32 and rounded once.
 template <typename Element>
-__global__ void __launch_bounds__(threads) sum_kernel(const SumTables tables, std::int64_t least) {
+__global__ void __launch_bounds__(threads) sum_kernel(const SumTables tables, std::int64_t min_duration) {
   using Real = decltype(widened(Element{}));
   using P = Pack<Element>;
   await_previous();
-  const LeastTime time(least);
+  const MinDuration time(min_duration);
   const Real rate = static_cast<Real>(tables.rate);
   const auto source = [&](int member, const SumChunk& chunk) {
     return static_cast<const Element*>(tables.sources[member * tables.source_count + chunk.source]) + chunk.begin;
@@ -169,16 +169,16 @@ void hold_since(const std::int64_t* time, std::int64_t duration, cudaStream_t st
   launch(hold_kernel, {dim3(1), dim3(1)}, stream, time, duration);
 }
 
-void copy_chunks(const CopyChunk* chunks, int count, std::int64_t least, int multiprocessors, cudaStream_t stream) {
-  launch(copy_kernel, {dim3(grid_for(count, multiprocessors)), dim3(threads)}, stream, chunks, count, least);
+void copy_chunks(const CopyChunk* chunks, int count, std::int64_t min_duration, int multiprocessors, cudaStream_t stream) {
+  launch(copy_kernel, {dim3(grid_for(count, multiprocessors)), dim3(threads)}, stream, chunks, count, min_duration);
 }
 
-void sum_chunks(DType type, const SumTables& tables, std::int64_t least, int multiprocessors, cudaStream_t stream) {
+void sum_chunks(DType type, const SumTables& tables, std::int64_t min_duration, int multiprocessors, cudaStream_t stream) {
   const LaunchShape shape{dim3(grid_for(tables.chunk_count, multiprocessors)), dim3(threads)};
   if (type == DType::f64) {
-    launch(sum_kernel<double>, shape, stream, tables, least);
+    launch(sum_kernel<double>, shape, stream, tables, min_duration);
   } else {
-    with_element(type, [&](auto element) { launch(sum_kernel<decltype(element)>, shape, stream, tables, least); });
+    with_element(type, [&](auto element) { launch(sum_kernel<decltype(element)>, shape, stream, tables, min_duration); });
   }
 }
 

@@ -210,8 +210,8 @@ struct CopyChunk {
   std::byte* to;
   std::int64_t bytes;
 };
-/// Moves the chunks of a table on the device; takes `least` nanoseconds at least.
-void copy_chunks(const CopyChunk* chunks, int count, std::int64_t least, int multiprocessors, cudaStream_t stream);
+/// Moves the chunks of a table on the device; takes `min_duration` nanoseconds at least.
+void copy_chunks(const CopyChunk* chunks, int count, std::int64_t min_duration, int multiprocessors, cudaStream_t stream);
 
 /// A run of elements to be summed over members: of source `source`, `count` from `begin` on, into target `target` from
 /// `target_begin` on.
@@ -235,7 +235,7 @@ struct SumTables {
   double rate;         // not zero: targets −= rate · sum
 };
 /// Sums in order of rank, so that every run gives the same bits; `type` may be f64 too.
-void sum_chunks(DType type, const SumTables& tables, std::int64_t least, int multiprocessors, cudaStream_t stream);
+void sum_chunks(DType type, const SumTables& tables, std::int64_t min_duration, int multiprocessors, cudaStream_t stream);
 
 /// Small random numbers of the type, the same ones each time: what is timed or compared on them is finite.
 void noise(DType type, void* memory, std::int64_t count, cudaStream_t stream);

@@ -86,7 +86,7 @@ class Meetings::Impl {
     std::vector<const plan::Task*> tasks;  // by rank
     std::vector<const exec::Addresses*> at;
     std::vector<const GpuPlace*> places;
-    std::int64_t least = 0;  // nanoseconds on an emulated link
+    std::int64_t min_duration = 0;  // nanoseconds on an emulated link
     bool several_gpus = false;
 
     int members() const { return static_cast<int>(tasks.size()); }
@@ -116,7 +116,7 @@ class Meetings::Impl {
     }
     setup.several_gpus = gpus.size() > 1;
     if (link_) {
-      setup.least = cost::link_time(plan_, id, *link_).count;
+      setup.min_duration = cost::link_time(plan_, id, *link_).count;
     }
     std::vector<Launch> by_rank(members.size());
     Meeting& meeting = meetings_[id.index()];
@@ -158,13 +158,13 @@ class Meetings::Impl {
       setup.places[1]->enter();
       const auto begun = std::make_shared<Table<std::int64_t>>(std::span<const std::int64_t>(std::array<std::int64_t, 1>{}));
       return [=, from = from[0], to = to[0], source = setup.places[0]->ordinal(), target = setup.places[1]->ordinal(),
-              least = setup.least](cudaStream_t stream) {
-        if (least > 0) {
+              min_duration = setup.min_duration](cudaStream_t stream) {
+        if (min_duration > 0) {
           mark_time(begun->data(), stream);
         }
         require(cudaMemcpyPeerAsync(to, target, from, source, static_cast<std::size_t>(bytes), stream), "copying");
-        if (least > 0) {
-          hold_since(begun->data(), least, stream);
+        if (min_duration > 0) {
+          hold_since(begun->data(), min_duration, stream);
         }
       };
     }
@@ -173,21 +173,21 @@ class Meetings::Impl {
     const GpuPlace& place = *setup.places[1];
     place.enter();
     const auto table = std::make_shared<Table<CopyChunk>>(std::span<const CopyChunk>(chunks));
-    return [&place, table, count = static_cast<int>(chunks.size()), least = setup.least](cudaStream_t stream) {
+    return [&place, table, count = static_cast<int>(chunks.size()), min_duration = setup.min_duration](cudaStream_t stream) {
       place.carry(stream, [&](cudaStream_t carrier, int multiprocessors) {
-        copy_chunks(table->data(), count, least, multiprocessors, carrier);
+        copy_chunks(table->data(), count, min_duration, multiprocessors, carrier);
       });
     };
   }
 
-  Launch copies(const std::vector<CopyChunk>& chunks, const GpuPlace& place, std::int64_t least) {
+  Launch copies(const std::vector<CopyChunk>& chunks, const GpuPlace& place, std::int64_t min_duration) {
     if (chunks.empty()) {
-      return least > 0 ? Launch([least](cudaStream_t stream) { delay(least, stream); }) : Launch();
+      return min_duration > 0 ? Launch([min_duration](cudaStream_t stream) { delay(min_duration, stream); }) : Launch();
     }
     place.enter();
     const auto table = std::make_shared<Table<CopyChunk>>(std::span<const CopyChunk>(chunks));
     return [=, count = static_cast<int>(chunks.size()), multiprocessors = place.multiprocessors()](cudaStream_t stream) {
-      copy_chunks(table->data(), count, least, multiprocessors, stream);
+      copy_chunks(table->data(), count, min_duration, multiprocessors, stream);
     };
   }
 
@@ -203,7 +203,7 @@ class Meetings::Impl {
         for (std::size_t b = 0; b < setup.tasks[rank]->writes.size(); ++b) {
           add_copies(chunks, setup.at[0]->reads[b], setup.at[rank]->writes[b], plan_[setup.tasks[rank]->writes[b]].size().count);
         }
-        by_rank[rank] = copies(chunks, *setup.places[rank], setup.least);
+        by_rank[rank] = copies(chunks, *setup.places[rank], setup.min_duration);
       }
     }
   }
@@ -225,7 +225,7 @@ class Meetings::Impl {
       }
       ++piece;
     }
-    return copies(chunks, *setup.places[rank], setup.least);
+    return copies(chunks, *setup.places[rank], setup.min_duration);
   }
 
   /// A rank's share of a sum: every so-many-th run of elements, all of them at the root, or the pieces that fall to it.
@@ -255,7 +255,7 @@ class Meetings::Impl {
       piece += range.size() > 0 ? 1 : 0;
     }
     if (chunks.empty()) {
-      return copies({}, *setup.places[rank], setup.least);
+      return copies({}, *setup.places[rank], setup.min_duration);
     }
     std::vector<void*> sources;
     std::vector<void*> targets;
@@ -274,7 +274,7 @@ class Meetings::Impl {
                         .target_count = static_cast<int>(setup.tasks[rank]->writes.size()),
                         .target_members = collective.kind == plan::Move::all_reduce ? setup.members() : 1,
                         .rate = collective.accumulate ? -1 : collective.sgd_rate},
-                       setup.least, *setup.places[rank]);
+                       setup.min_duration, *setup.places[rank]);
   }
 
   static std::size_t by_members(const MeetingSetup& setup) { return setup.tasks.size(); }
@@ -282,7 +282,7 @@ class Meetings::Impl {
   void nccl_parts(const MeetingSetup& setup, std::vector<Launch>& by_rank, std::vector<Launch>& afterwards) {
     const std::vector<std::shared_ptr<nccl::Communicator>> members = nccl::join_here(setup.ordinals());
     for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-      NcclPart part = nccl_part(plan_, *setup.tasks[rank], *setup.at[rank], *setup.places[rank], members[rank], setup.least);
+      NcclPart part = nccl_part(plan_, *setup.tasks[rank], *setup.at[rank], *setup.places[rank], members[rank], setup.min_duration);
       by_rank[rank] = std::move(part.exchange);
       afterwards.push_back(std::move(part.afterwards));
     }

@@ -191,15 +191,15 @@ ranks::Blob make_id() {
   return blob;
 }
 
-std::vector<std::shared_ptr<Communicator>> join(const ranks::Blob& id, int size, std::span<const Seat> seats) {
+std::vector<std::shared_ptr<Communicator>> join(const ranks::Blob& id, int size, std::span<const GpuMember> members) {
   ncclUniqueId name{};
   check(id.size() == sizeof name, "a set of GPUs is named by {} bytes", id.size());
   std::memcpy(&name, id.data(), sizeof name);
-  std::vector<ncclComm_t> handles(seats.size());
+  std::vector<ncclComm_t> handles(members.size());
   in_group([&] {
-    for (std::size_t i = 0; i < seats.size(); ++i) {
-      cuda::require(cudaSetDevice(seats[i].ordinal), "selecting it");
-      require(library().init_rank(&handles[i], size, name, seats[i].member), "joining the GPUs");
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      cuda::require(cudaSetDevice(members[i].ordinal), "selecting it");
+      require(library().init_rank(&handles[i], size, name, members[i].member), "joining the GPUs");
     }
   });
   return keep(handles);

@@ -70,11 +70,11 @@ bool is_available();
 std::vector<std::shared_ptr<Communicator>> join_here(const std::vector<int>& ordinals);
 /// A name for a set of several processes.
 ranks::Blob make_id();
-struct Seat {
-  int member;
-  int ordinal;
+struct GpuMember {
+  int member;   // its number in the set
+  int ordinal;  // of its GPU
 };
 /// Joins this process's members to the set of that name, which has `size` in all; returns when all have joined.
-std::vector<std::shared_ptr<Communicator>> join(const ranks::Blob& id, int size, std::span<const Seat> seats);
+std::vector<std::shared_ptr<Communicator>> join(const ranks::Blob& id, int size, std::span<const GpuMember> members);
 
 }  // namespace baton::cuda::nccl

@@ -84,7 +84,7 @@ Launch prepare_sums(const plan::Plan& plan, const plan::Task& task, exec::Addres
 }  // namespace
 
 NcclPart nccl_part(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& at, const GpuPlace& place,
-                   std::shared_ptr<const nccl::Communicator> communicator, std::int64_t least) {
+                   std::shared_ptr<const nccl::Communicator> communicator, std::int64_t min_duration) {
   exec::Addresses addresses = at;
   NcclPart part;
   part.afterwards = prepare_sums(plan, task, addresses, place);
@@ -94,7 +94,7 @@ NcclPart nccl_part(const plan::Plan& plan, const plan::Task& task, const exec::A
       call(*communicator, one, type, stream);
     }
   };
-  if (least > 0) {
+  if (min_duration > 0) {
     place.enter();
     const std::shared_ptr<std::byte> memory = take(sizeof(std::int64_t));
     auto* const begun = reinterpret_cast<std::int64_t*>(memory.get());
@@ -102,8 +102,8 @@ NcclPart nccl_part(const plan::Plan& plan, const plan::Task& task, const exec::A
       mark_time(begun, stream);
       inner(stream);
     };
-    part.afterwards = [inner = std::move(part.afterwards), begun, memory, least](cudaStream_t stream) {
-      hold_since(begun, least, stream);
+    part.afterwards = [inner = std::move(part.afterwards), begun, memory, min_duration](cudaStream_t stream) {
+      hold_since(begun, min_duration, stream);
       if (inner) {
         inner(stream);
       }

@@ -18,9 +18,9 @@ struct NcclPart {
   Launch afterwards;  // may be empty
 };
 
-/// `at` is where the task's buffers lie. `least`: on an emulated link it takes this many nanoseconds from when this member comes,
-/// or as long as it takes.
+/// `at` is where the task's buffers lie. `min_duration`: on an emulated link it takes this many nanoseconds from when this member
+/// comes, or as long as it takes.
 NcclPart nccl_part(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& at, const GpuPlace& place,
-                   std::shared_ptr<const nccl::Communicator> communicator, std::int64_t least);
+                   std::shared_ptr<const nccl::Communicator> communicator, std::int64_t min_duration);
 
 }  // namespace baton::cuda

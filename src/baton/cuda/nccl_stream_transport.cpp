@@ -51,21 +51,21 @@ class NcclStreamExchange final : public StreamExchange {
   Event come_{Event::Purpose::order};
 };
 
-class NcclStreamTransport final : public StreamTransport, private exec::Joiner {
+class NcclStreamTransport final : public StreamTransport, private exec::CommunicatorFactory {
  public:
   explicit NcclStreamTransport(const StreamTransportContext& context)
       : slice_(context.slice), plan_(context.slice.plan()), link_(context.link), progress_(context.world.progress()) {
-    const std::vector<std::size_t> group_of = exec::join_groups(plan_, context.ways, context.run_by, context.world, *this);
+    const std::vector<std::size_t> group_of = exec::join_groups(plan_, context.routes, context.run_by, context.world, *this);
     // Communicators of one GPU must be used in one order on all ranks: that of the plan's sequence, in which a meeting stands
     // where the last of its members does.
     std::vector<std::size_t> missing;
-    for (std::size_t m = 0; m < context.ways.size(); ++m) {
+    for (std::size_t m = 0; m < context.routes.size(); ++m) {
       missing.push_back(plan_.members(MeetingId(m)).size());
     }
     std::size_t next = 0;
     for (const TaskId id : context.ordering.sequence) {
       const MeetingId meeting = plan::meeting_of(plan_[id]);
-      if (!meeting.valid() || context.ways[meeting.index()] != exec::Way::nccl || --missing[meeting.index()] > 0) {
+      if (!meeting.valid() || context.routes[meeting.index()] != exec::MeetingRoute::nccl || --missing[meeting.index()] > 0) {
         continue;
       }
       if (open(meeting, group_of[meeting.index()])) {
@@ -89,7 +89,7 @@ class NcclStreamTransport final : public StreamTransport, private exec::Joiner {
   void look() override {
     if (!failed_) {
       try {
-        for (const auto& [seat, communicator] : communicators_) {
+        for (const auto& [key, communicator] : communicators_) {
           communicator->require_health();
         }
       } catch (const nccl::Disconnected& error) {
@@ -104,7 +104,7 @@ class NcclStreamTransport final : public StreamTransport, private exec::Joiner {
   void give_up() noexcept override {
     try {
       nccl::in_group([this] {
-        for (const auto& [seat, communicator] : communicators_) {
+        for (const auto& [key, communicator] : communicators_) {
           communicator->abort();
         }
       });
@@ -128,16 +128,16 @@ class NcclStreamTransport final : public StreamTransport, private exec::Joiner {
   }
 
  private:
-  using SeatKey = std::pair<std::size_t, DeviceId>;  // of which set, and which device
+  using MemberKey = std::pair<std::size_t, DeviceId>;  // of which set, and which device
 
   ranks::Blob make_id() override { return nccl::make_id(); }
   void join(std::size_t group, const ranks::Blob& id, std::size_t size, const std::vector<exec::GroupMember>& members) override {
-    std::vector<nccl::Seat> seats;
+    std::vector<nccl::GpuMember> mine;
     for (const exec::GroupMember& one : members) {
-      seats.push_back({static_cast<int>(one.member), slice_.place(one.device).ordinal()});
+      mine.push_back({static_cast<int>(one.member), slice_.place(one.device).ordinal()});
     }
     try {
-      auto joining = std::async(std::launch::async, [&] { return nccl::join(id, static_cast<int>(size), seats); });
+      auto joining = std::async(std::launch::async, [&] { return nccl::join(id, static_cast<int>(size), mine); });
       while (joining.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready) {
         progress_->look();  // it is another rank that may hang meanwhile
       }
@@ -172,14 +172,14 @@ class NcclStreamTransport final : public StreamTransport, private exec::Joiner {
   /// False where this rank runs none of its members.
   bool open(MeetingId id, std::size_t group) {
     NcclMeeting meeting;
-    const std::int64_t least = link_ ? cost::link_time(plan_, id, *link_).count : 0;
+    const std::int64_t min_duration = link_ ? cost::link_time(plan_, id, *link_).count : 0;
     for (const TaskId member : plan_.members(id)) {
       const plan::Task& task = plan_[member];
       if (slice_.is_here(task.device)) {
         const GpuPlace& place = slice_.place(task.device);
-        meeting.members.push_back(
-            {&place, place.stream(task.lane),
-             nccl_part(plan_, task, slice_.addresses()[member.index()], place, communicators_.at({group, task.device}), least)});
+        meeting.members.push_back({&place, place.stream(task.lane),
+                                   nccl_part(plan_, task, slice_.addresses()[member.index()], place,
+                                             communicators_.at({group, task.device}), min_duration)});
       }
     }
     return !meeting.members.empty() && meetings_.emplace(id, std::move(meeting)).second;
@@ -189,7 +189,7 @@ class NcclStreamTransport final : public StreamTransport, private exec::Joiner {
   const plan::Plan& plan_;
   std::optional<cluster::Link> link_;
   std::shared_ptr<ranks::RankProgress> progress_;
-  std::map<SeatKey, std::shared_ptr<nccl::Communicator>> communicators_;
+  std::map<MemberKey, std::shared_ptr<nccl::Communicator>> communicators_;
   std::map<MeetingId, NcclMeeting> meetings_;
   std::size_t turn_ = 0;
   struct Failure {

@@ -68,7 +68,7 @@ class RankEngine final : public exec::Engine {
         run_by_(exec::ranks_of(assignment.cluster)),
         report_(world_, plan_, run_by_, data_.losses),
         slice_(assignment, world_.rank(), capability),
-        ways_(exec::choose_ways(plan_, assignment.cluster, agreed_reach(world_))),
+        routes_(exec::choose_routes(plan_, assignment.cluster, agreed_reach(world_))),
         meetings_(plan_, slice_.addresses(), slice_.places(), link_),
         stream_walk_(slice_, meetings_) {
     open_transports();
@@ -202,15 +202,15 @@ class RankEngine final : public exec::Engine {
 
  private:
   void open_transports() {
-    const StreamTransportContext context{slice_, ordering_, ways_, run_by_, link_, world_};
-    const auto has = [&](exec::Way way) { return std::find(ways_.begin(), ways_.end(), way) != ways_.end(); };
-    staged_ = has(exec::Way::staged) ? make_staged_transport(context) : nullptr;
-    nccl_ = has(exec::Way::nccl) ? make_nccl_transport(context) : nullptr;
+    const StreamTransportContext context{slice_, ordering_, routes_, run_by_, link_, world_};
+    const auto has = [&](exec::MeetingRoute route) { return std::find(routes_.begin(), routes_.end(), route) != routes_.end(); };
+    staged_ = has(exec::MeetingRoute::staged) ? make_staged_transport(context) : nullptr;
+    nccl_ = has(exec::MeetingRoute::nccl) ? make_nccl_transport(context) : nullptr;
     exchanges_.resize(plan_.tasks().size());
     for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
       const MeetingId meeting = plan::meeting_of(plan_.tasks()[t]);
-      if (meeting.valid() && slice_.is_here(plan_.tasks()[t].device) && ways_[meeting.index()] != exec::Way::here) {
-        exchanges_[t] = (ways_[meeting.index()] == exec::Way::nccl ? nccl_ : staged_)->prepare(TaskId(t));
+      if (meeting.valid() && slice_.is_here(plan_.tasks()[t].device) && routes_[meeting.index()] != exec::MeetingRoute::here) {
+        exchanges_[t] = (routes_[meeting.index()] == exec::MeetingRoute::nccl ? nccl_ : staged_)->prepare(TaskId(t));
       }
     }
   }
@@ -242,7 +242,7 @@ class RankEngine final : public exec::Engine {
     }
     for (std::size_t m = 0; m < plan_.meeting_count(); ++m) {
       const std::span<const TaskId> members = plan_.members(MeetingId(m));
-      if (ways_[m] == exec::Way::here && !members.empty() && slice_.is_here(plan_[members[0]].device)) {
+      if (routes_[m] == exec::MeetingRoute::here && !members.empty() && slice_.is_here(plan_[members[0]].device)) {
         stream_walk_.add_meeting(MeetingId(m));
       }
     }
@@ -256,7 +256,7 @@ class RankEngine final : public exec::Engine {
       slice_.place(walk.device).enter();
       for (const TaskId id : walk.tasks) {
         const MeetingId meeting = plan::meeting_of(plan_[id]);
-        stream_walk_.add(id, meeting.valid() && ways_[meeting.index()] == exec::Way::here);
+        stream_walk_.add(id, meeting.valid() && routes_[meeting.index()] == exec::MeetingRoute::here);
       }
     }
   }
@@ -545,8 +545,8 @@ class RankEngine final : public exec::Engine {
   std::vector<int> run_by_;  // by device: the rank
   exec::StepReport report_;
   Slice slice_;
-  std::vector<exec::Way> ways_;  // by meeting
-  Meetings meetings_;            // of this rank's devices alone
+  std::vector<exec::MeetingRoute> routes_;  // by meeting
+  Meetings meetings_;                       // of this rank's devices alone
   std::unique_ptr<StreamTransport> staged_;
   std::unique_ptr<StreamTransport> nccl_;
   std::vector<std::unique_ptr<StreamExchange>> exchanges_;  // by task; none if it meets nobody of another rank

@@ -41,8 +41,8 @@ class StreamTransport {
 struct StreamTransportContext {
   const Slice& slice;
   const plan::Ordering& ordering;
-  const std::vector<exec::Way>& ways;  // by meeting
-  const std::vector<int>& run_by;      // per device: the rank
+  const std::vector<exec::MeetingRoute>& routes;  // by meeting
+  const std::vector<int>& run_by;                 // per device: the rank
   const std::optional<cluster::Link>& link;
   ranks::World& world;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,8 +14,8 @@ namespace baton::devices {
 struct BackendKind {
   std::string name;
   std::string summary;
-  std::unique_ptr<exec::Backend> (*make)();  // throws a usage error if it does not run here
-  bool (*runs_here)();
+  std::function<std::unique_ptr<exec::Backend>()> make;  // throws a usage error if it does not run here
+  std::function<bool()> runs_here;
 };
 
 /// Every backend, in the order in which help shows them.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "baton/base/error.h"
@@ -161,25 +162,33 @@ std::vector<Fit> smaller_splits(const Fit& too_large) {
   return list;
 }
 
-FitList fitting_splits(const JobSpec& given, const std::function<bool(std::size_t done, std::size_t total)>& go_on) {
-  const JobSpec spec = with_software(given);
-  const model::Model model = make_model(spec);
-  const cluster::Cluster cluster = imagine(spec);
-  const strategy::Request request = make_request(spec, model, cluster, imagined_target());
-  require_sense(spec, request);
-  const auto devices = static_cast<std::int64_t>(cluster.size());
-  constexpr double most_tasks_of_one = 5e5;
-  FitList list;
-  list.limit = cluster.devices()[0].memory;
-  const auto limit = static_cast<double>(list.limit.count);
+namespace {
 
-  struct Candidate {
-    Choice choice;
-    Price price;
-  };
-  std::vector<Candidate> candidates;  // of each division of the devices the fastest and the smallest that fit by formula
-  Pricer pricer(request, spec.what_if, cost::software_by_name(spec.software));
-  for (const Group& group : groups_of(model, request.step.global_batch, devices)) {
+/// A split that may fit, and what it is said to cost.
+struct Candidate {
+  Choice choice;
+  Price price;
+};
+
+/// By formula. Unlike in a search, all of a step is compiled, however many micro-batches it has.
+Candidate priced(Pricer& pricer, const Choice& choice, std::int64_t batch) {
+  Candidate one{choice, pricer.price(choice)};
+  if (const auto shorter = shorter_steps(choice, batch)) {
+    const double longer = static_cast<double>(choice.micro_batches) / static_cast<double>(shorter->first + shorter->second);
+    one.price.tasks *= longer;
+    one.price.all_tasks *= longer;
+  }
+  return one;
+}
+
+/// Of each division of the devices the fastest split and the smallest that fit by formula. Counts in `list` what it looks at.
+std::vector<Candidate> candidates_of(const strategy::Request& request, Pricer& pricer, FitList& list) {
+  constexpr double most_tasks_of_one = 5e5;
+  const auto devices = static_cast<std::int64_t>(request.cluster.size());
+  const auto limit = static_cast<double>(list.limit.count);
+  const std::int64_t batch = request.step.global_batch;
+  std::vector<Candidate> candidates;
+  for (const Group& group : groups_of(request.model, batch, devices)) {
     if (group.devices() != devices) {
       continue;
     }
@@ -190,18 +199,13 @@ FitList fitting_splits(const JobSpec& given, const std::function<bool(std::size_
     }
     std::optional<Candidate> fastest;
     std::optional<Candidate> smallest;
-    for_each_choice(group, model, request.step.global_batch, [&](const Choice& choice) {
+    for_each_choice(group, request.model, batch, [&](const Choice& choice) {
       ++list.considered;
       if (pricer.least_memory(choice) > limit) {
         ++list.impossible;
         return;
       }
-      Candidate one{choice, pricer.price(choice)};
-      if (const auto shorter = shorter_steps(choice, request.step.global_batch)) {  // here all of it is compiled
-        const double longer = static_cast<double>(choice.micro_batches) / static_cast<double>(shorter->first + shorter->second);
-        one.price.tasks *= longer;
-        one.price.all_tasks *= longer;
-      }
+      const Candidate one = priced(pricer, choice, batch);
       const bool likely = one.price.memory <= limit;
       list.likely += likely;
       if (one.price.tasks > most_tasks_of_one) {
@@ -220,7 +224,11 @@ FitList fitting_splits(const JobSpec& given, const std::function<bool(std::size_
       }
     }
   }
-  // The fastest by formula and the smallest, in turns, until they are many or their plans large.
+  return candidates;
+}
+
+/// The fastest by formula and the smallest, side by side.
+std::vector<std::array<const Candidate*, 2>> in_turns(const std::vector<Candidate>& candidates, double limit) {
   std::vector<const Candidate*> by_time;
   std::vector<const Candidate*> by_memory;
   for (const Candidate& one : candidates) {
@@ -232,38 +240,66 @@ FitList fitting_splits(const JobSpec& given, const std::function<bool(std::size_
   });
   std::stable_sort(by_memory.begin(), by_memory.end(),
                    [](const Candidate* a, const Candidate* b) { return a->price.memory < b->price.memory; });
-  constexpr std::size_t most = 20;
-  constexpr double most_tasks = 2e6;
+  std::vector<std::array<const Candidate*, 2>> turns;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    turns.push_back({by_time[i], by_memory[i]});
+  }
+  return turns;
+}
+
+/// How many plans are laid out, and how many tasks these may have together.
+constexpr std::size_t most_laid_out = 20;
+constexpr double most_tasks = 2e6;
+
+/// Lays out the plan of a candidate and adds it to the list.
+void lay_out_candidate(const Candidate& one, const JobSpec& given, FitList& list) {
+  try {
+    Fit laid = laid_out(spec_of(one.choice, given), one.price.all_tasks > most_tasks ? Unfolded::refused : Unfolded::written_out);
+    ++list.laid_out;
+    laid.estimated_time = one.price.time;
+    if (laid.fits()) {
+      list.smallest.push_back(laid);
+      list.fastest.push_back(std::move(laid));
+    } else if (!list.nearest || laid.needed() < list.nearest->needed()) {
+      list.nearest = std::move(laid);
+    }
+  } catch (const Error& error) {
+    if (error.kind() != Error::Kind::usage) {
+      throw;
+    }
+    ++list.refused;
+  }
+}
+
+}  // namespace
+
+FitList fitting_splits(const JobSpec& given, const std::function<bool(std::size_t done, std::size_t total)>& go_on) {
+  const JobSpec spec = with_software(given);
+  const model::Model model = make_model(spec);
+  const cluster::Cluster cluster = imagine(spec);
+  const strategy::Request request = make_request(spec, model, cluster, imagined_target());
+  require_sense(spec, request);
+  FitList list;
+  list.limit = cluster.devices()[0].memory;
+  Pricer pricer(request, spec.what_if, cost::software_by_name(spec.software));
+  const std::vector<Candidate> candidates = candidates_of(request, pricer, list);
+  const std::vector<std::array<const Candidate*, 2>> turns = in_turns(candidates, static_cast<double>(list.limit.count));
+  const std::size_t total = std::min(most_laid_out, 2 * candidates.size());
   double tasks = 0;
   std::vector<Choice> done;
-  for (std::size_t i = 0; i < candidates.size() && list.laid_out < most && tasks < most_tasks; ++i) {
-    for (const Candidate* one : {by_time[i], by_memory[i]}) {
+  bool goes_on = true;
+  for (std::size_t i = 0; goes_on && i < turns.size() && list.laid_out < most_laid_out && tasks < most_tasks; ++i) {
+    for (const Candidate* one : turns[i]) {
       if (std::find(done.begin(), done.end(), one->choice) != done.end()) {
         continue;
       }
       done.push_back(one->choice);
-      if (go_on && !go_on(list.laid_out, std::min(most, 2 * candidates.size()))) {
-        i = candidates.size();
+      if (go_on && !go_on(list.laid_out, total)) {
+        goes_on = false;
         break;
       }
       tasks += one->price.tasks;
-      try {
-        Fit laid = laid_out(spec_of(one->choice, given),
-                            one->price.all_tasks > most_tasks ? Unfolded::refused : Unfolded::written_out);
-        ++list.laid_out;
-        laid.estimated_time = one->price.time;
-        if (laid.fits()) {
-          list.smallest.push_back(laid);
-          list.fastest.push_back(std::move(laid));
-        } else if (!list.nearest || laid.needed() < list.nearest->needed()) {
-          list.nearest = std::move(laid);
-        }
-      } catch (const Error& error) {
-        if (error.kind() != Error::Kind::usage) {
-          throw;
-        }
-        ++list.refused;
-      }
+      lay_out_candidate(*one, given, list);
     }
   }
   std::stable_sort(list.smallest.begin(), list.smallest.end(), [](const Fit& a, const Fit& b) { return a.needed() < b.needed(); });

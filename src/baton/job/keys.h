@@ -130,6 +130,14 @@ inline constexpr Whole data_samples{"data_samples"};
 inline constexpr Whole steps_per_epoch{"steps_per_epoch"};
 inline constexpr Time data_wait_ns{"data_wait_ns"};
 
+// A line of the log of a training, beside `step`, `lr`, `samples_per_s` and what an evaluation found. Its `loss` is a number.
+inline constexpr Maybe epoch{"epoch"};
+inline constexpr Maybe tokens_per_s{"tokens_per_s"};
+inline constexpr Maybe mfu{"mfu"};
+inline constexpr Maybe data_wait{"data_wait"};
+inline constexpr Whole eval_samples{"eval_samples"};
+inline constexpr Real seconds{"seconds"};
+
 // A device of `device_list`: shares of the step, and bytes.
 inline constexpr Objects device_list{"device_list"};
 inline constexpr Text name{"name"};

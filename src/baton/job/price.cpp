@@ -25,7 +25,7 @@ double widest_port(const cluster::Cluster& cluster) {
   }
   const cluster::Link& port = cluster.wiring()->port;
   double most = port.bandwidth;
-  for (const cluster::Link::Piece& piece : port.pieces) {
+  for (const cluster::Link::SizeRange& piece : port.pieces) {
     most = most == 0 || piece.bandwidth == 0 ? 0 : std::max(most, piece.bandwidth);
   }
   return most;
@@ -125,6 +125,118 @@ const Pricer::Unit& Pricer::unit(const UnitKey& key) {
   return units_.emplace(key, std::move(between)).first->second;
 }
 
+/// What a simulated step takes on the first device, by block of the model.
+class Pricer::UnitSums {
+ public:
+  /// `share`: the part of the step's rows that the unit has.
+  UnitSums(const plan::Plan& plan, std::size_t blocks, double share)
+      : plan_(plan),
+        share_(share),
+        unit_{std::vector<Unit::Block>(blocks)},
+        forward_end_(blocks, 0),
+        backward_end_(blocks, 0),
+        lives_(plan.buffers().size()) {}
+
+  void add(const plan::Task& task, const trace::Event& event) {
+    note_buffers(task);
+    const auto end = static_cast<double>(event.end.count);
+    const auto duration = end - static_cast<double>(event.start.count);
+    const bool of_block = is_block(task.labels.block);
+    const std::size_t block = of_block ? static_cast<std::size_t>(task.labels.block) : 0;
+    if (task.labels.phase == plan::Phase::update) {
+      unit_.blocks[block].update += duration;
+    } else if (of_block) {
+      double& last = task.labels.phase == plan::Phase::forward ? forward_end_[block] : backward_end_[block];
+      last = std::max(last, end);
+      if (makes_gradients(task)) {
+        add_gradients(task, unit_.blocks[block], duration);
+      }
+    }
+  }
+
+  Unit take() {
+    add_times();
+    add_memory();
+    return std::move(unit_);
+  }
+
+ private:
+  struct Life {
+    std::int32_t block = -1;  // of the first task that touches it; -1: that is no task of a block's forward
+    bool touched = false;
+    bool backward = false;
+    bool late = false;
+  };
+
+  bool is_block(std::int32_t block) const { return block >= 0 && block < static_cast<std::int32_t>(unit_.blocks.size()); }
+
+  void note_buffers(const plan::Task& task) {
+    for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
+      for (const BufferId id : *list) {
+        Life& life = lives_[id.index()];
+        if (!life.touched) {
+          life.touched = true;
+          life.block = task.labels.phase == plan::Phase::forward ? task.labels.block : -1;
+        }
+        life.backward = life.backward || task.labels.phase == plan::Phase::backward;
+      }
+    }
+  }
+
+  /// Those of weights.
+  bool makes_gradients(const plan::Task& task) const {
+    return task.labels.phase == plan::Phase::backward && task.lane == plan::Lane::compute &&
+           std::any_of(task.writes.begin(), task.writes.end(),
+                       [&](BufferId id) { return std::holds_alternative<plan::ParameterPart>(plan_[id].content); });
+  }
+
+  void add_gradients(const plan::Task& task, Unit::Block& block, double duration) {
+    block.weights += duration * share_;
+    for (const BufferId id : task.reads) {
+      const plan::Buffer& buffer = plan_[id];
+      Life& life = lives_[id.index()];
+      if (!buffer.persistent && !life.late && !std::holds_alternative<plan::ParameterPart>(buffer.content)) {
+        life.late = true;
+        block.late += static_cast<double>(buffer.size().count) * share_;
+      }
+    }
+  }
+
+  void add_times() {
+    double at = 0;
+    for (std::size_t b = 0; b < unit_.blocks.size(); ++b) {
+      unit_.blocks[b].forward = std::max(0.0, forward_end_[b] - at) * share_;
+      at = std::max(at, forward_end_[b]);
+    }
+    for (std::size_t b = unit_.blocks.size(); b-- > 0;) {
+      unit_.blocks[b].backward = std::max(0.0, backward_end_[b] - at) * share_;
+      at = std::max(at, backward_end_[b]);
+    }
+  }
+
+  void add_memory() {
+    for (std::size_t i = 0; i < lives_.size(); ++i) {
+      const plan::Buffer& buffer = plan_.buffers()[i];
+      if (buffer.device.index() != 0 || !is_block(lives_[i].block)) {
+        continue;
+      }
+      Unit::Block& block = unit_.blocks[static_cast<std::size_t>(lives_[i].block)];
+      if (buffer.role == plan::Role::parameter && buffer.persistent && !plan::is_kept_copy(buffer)) {
+        block.elements += static_cast<double>(buffer.shape.elements());
+      } else if (!buffer.persistent && lives_[i].backward && !std::holds_alternative<plan::ParameterPart>(buffer.content)) {
+        block.inner += static_cast<double>(buffer.size().count) * share_;
+      }
+    }
+  }
+
+  const plan::Plan& plan_;
+  double share_;
+  Unit unit_;
+  std::vector<double> forward_end_;
+  std::vector<double> backward_end_;
+  std::vector<Life> lives_;
+};
+
 Pricer::Unit Pricer::make_unit(const UnitKey& key) const {
   const auto& [tp, sp, rows] = key;
   const cluster::Cluster some = roomy(request_.cluster, tp);
@@ -151,78 +263,13 @@ Pricer::Unit Pricer::make_unit(const UnitKey& key) const {
   const double share = static_cast<double>(rows) / static_cast<double>(request.step.global_batch);
 
   const std::size_t count = reduced_.model.blocks().size();
-  Unit unit{std::vector<Unit::Block>(count)};
-  std::vector<double> forward_end(count, 0);
-  std::vector<double> backward_end(count, 0);
-  struct Life {
-    std::int32_t block = -1;  // of the first task that touches it; -1: that is no task of a block's forward
-    bool touched = false;
-    bool backward = false;
-    bool late = false;
-  };
-  std::vector<Life> lives(plan.buffers().size());
+  UnitSums sums(plan, count, share);
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
-    const plan::Task& task = plan.tasks()[t];
-    if (task.device.index() != 0) {
-      continue;
-    }
-    const auto end = static_cast<double>(step.events[t].end.count);
-    const auto duration = end - static_cast<double>(step.events[t].start.count);
-    const std::int32_t block = task.labels.block;
-    const bool of_block = block >= 0 && block < static_cast<std::int32_t>(count);
-    for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
-      for (const BufferId id : *list) {
-        Life& life = lives[id.index()];
-        if (!life.touched) {
-          life.touched = true;
-          life.block = task.labels.phase == plan::Phase::forward ? block : -1;
-        }
-        life.backward = life.backward || task.labels.phase == plan::Phase::backward;
-      }
-    }
-    if (!of_block || task.labels.phase == plan::Phase::update) {
-      if (task.labels.phase == plan::Phase::update) {
-        unit.blocks[of_block ? static_cast<std::size_t>(block) : 0].update += duration;
-      }
-      continue;
-    }
-    const auto b = static_cast<std::size_t>(block);
-    double& last = task.labels.phase == plan::Phase::forward ? forward_end[b] : backward_end[b];
-    last = std::max(last, end);
-    const bool weights = task.labels.phase == plan::Phase::backward && task.lane == plan::Lane::compute &&
-                         std::any_of(task.writes.begin(), task.writes.end(),
-                                     [&](BufferId id) { return std::holds_alternative<plan::ParameterPart>(plan[id].content); });
-    unit.blocks[b].weights += weights ? duration * share : 0;
-    for (std::size_t i = 0; weights && i < task.reads.size(); ++i) {
-      const plan::Buffer& buffer = plan[task.reads[i]];
-      if (!buffer.persistent && !lives[task.reads[i].index()].late &&
-          !std::holds_alternative<plan::ParameterPart>(buffer.content)) {
-        lives[task.reads[i].index()].late = true;
-        unit.blocks[b].late += static_cast<double>(buffer.size().count) * share;
-      }
+    if (plan.tasks()[t].device.index() == 0) {
+      sums.add(plan.tasks()[t], step.events[t]);
     }
   }
-  double at = 0;
-  for (std::size_t b = 0; b < count; ++b) {
-    unit.blocks[b].forward = std::max(0.0, forward_end[b] - at) * share;
-    at = std::max(at, forward_end[b]);
-  }
-  for (std::size_t b = count; b-- > 0;) {
-    unit.blocks[b].backward = std::max(0.0, backward_end[b] - at) * share;
-    at = std::max(at, backward_end[b]);
-  }
-  for (std::size_t i = 0; i < lives.size(); ++i) {
-    const plan::Buffer& buffer = plan.buffers()[i];
-    if (buffer.device.index() != 0 || lives[i].block < 0 || lives[i].block >= static_cast<std::int32_t>(count)) {
-      continue;
-    }
-    Unit::Block& block = unit.blocks[static_cast<std::size_t>(lives[i].block)];
-    if (buffer.role == plan::Role::parameter && buffer.persistent && !plan::is_kept_copy(buffer)) {
-      block.elements += static_cast<double>(buffer.shape.elements());
-    } else if (!buffer.persistent && lives[i].backward && !std::holds_alternative<plan::ParameterPart>(buffer.content)) {
-      block.inner += static_cast<double>(buffer.size().count) * share;
-    }
-  }
+  Unit unit = sums.take();
   for (std::size_t b = 0; b < count; ++b) {
     const model::Block& block = reduced_.model.blocks()[b];
     unit.blocks[b].output = bytes_of(block.values[block.out], rows, request_.step) / (sp ? static_cast<double>(tp) : 1);

@@ -33,8 +33,9 @@ std::optional<std::pair<std::int64_t, std::int64_t>> shorter_steps(const Choice&
 /// parameters, states and kept activations.
 class Pricer {
  public:
-  /// Model and cluster of the request must outlive it. Its layout is not looked at.
+  /// The request must outlive it. Its layout is not looked at.
   Pricer(const strategy::Request& request, const WhatIf& what_if, const cost::Software& software, Duration own = {});
+  Pricer(strategy::Request&&, const WhatIf&, const cost::Software&, Duration = {}) = delete;
 
   /// Why tensors of the model cannot be divided in this way; nullopt if they can.
   std::optional<std::string> refused(std::int64_t tp, bool sp);
@@ -73,6 +74,8 @@ class Pricer {
   };
   using UnitKey = std::tuple<std::int64_t, bool, std::int64_t>;  // tp, sp, rows
   using PipeKey = std::tuple<UnitKey, std::int64_t, std::int64_t, strategy::Recompute>;
+
+  class UnitSums;
 
   const Unit& unit(const UnitKey& key);
   Unit make_unit(const UnitKey& key) const;

@@ -59,7 +59,7 @@ cluster::Cluster changed(const cluster::Cluster& cluster, const WhatIf& what_if)
     };
     apply(link.latency, link.bandwidth);
     link.core *= what_if.link;  // a byte takes as much of it as before
-    for (cluster::Link::Piece& piece : link.pieces) {
+    for (cluster::Link::SizeRange& piece : link.pieces) {
       apply(piece.latency, piece.bandwidth);
     }
     return link;

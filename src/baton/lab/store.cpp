@@ -141,8 +141,8 @@ namespace {
 /// The latest record of each point, as lines come.
 class Latest {
  public:
-  Latest(bool only_final, std::string conditions, std::string name, std::vector<LeftOut>* left_out = nullptr)
-      : only_final_(only_final), conditions_(std::move(conditions)), name_(std::move(name)), left_out_(left_out) {}
+  Latest(bool only_final, std::string conditions, std::string name, std::vector<SkippedLine>* skipped = nullptr)
+      : only_final_(only_final), conditions_(std::move(conditions)), name_(std::move(name)), skipped_(skipped) {}
 
   /// The next line; one that is too long comes as its beginning.
   void add(std::string_view text) {
@@ -151,18 +151,18 @@ class Latest {
       return;
     }
     if (too_large(text)) {
-      leave_out(fmt::format("is larger than the {} of a record", to_text(most_record)));
+      skip(fmt::format("is larger than the {} of a record", to_text(most_record)));
       return;
     }
     Json line = parse_json(text, most_values_kept);
     if (line.is_discarded()) {
-      leave_out("is cut off or damaged");
+      skip("is cut off or damaged");
       return;
     }
     if (!line.is_object() || !line.contains("point") || !line["point"].is_object() || !line.contains("record") ||
         !line["record"].is_object() || !line.contains("final") || !line["final"].is_boolean() ||
         !line.value("basis", Json("")).is_string()) {
-      leave_out("is no record");
+      skip("is no record");
       return;
     }
     if ((only_final_ && !line["final"].get<bool>()) || line.value("basis", Json("")) != conditions_) {
@@ -185,9 +185,9 @@ class Latest {
   }
 
  private:
-  void leave_out(std::string why) {
-    if (left_out_ != nullptr) {
-      left_out_->push_back({lines_, std::move(why)});
+  void skip(std::string why) {
+    if (skipped_ != nullptr) {
+      skipped_->push_back({lines_, std::move(why)});
     }
   }
 
@@ -198,7 +198,7 @@ class Latest {
   bool only_final_;
   std::string conditions_;
   std::string name_;
-  std::vector<LeftOut>* left_out_;
+  std::vector<SkippedLine>* skipped_;
   std::size_t lines_ = 0;
   std::size_t bytes_ = 0;
   std::map<std::string, Kept> kept_;
@@ -217,9 +217,9 @@ std::map<std::string, Record> parse_records(std::string_view lines, bool only_fi
 }
 
 std::map<std::string, Record> Store::records(const std::string& id, bool only_final, const std::string& conditions,
-                                             std::vector<LeftOut>* left_out) const {
+                                             std::vector<SkippedLine>* skipped) const {
   const fs::path path = records_path(id);
-  Latest latest(only_final, conditions, path.string(), left_out);
+  Latest latest(only_final, conditions, path.string(), skipped);
   std::error_code missing;
   if (!fs::exists(path, missing)) {
     return {};
@@ -353,13 +353,13 @@ std::string first_of(const std::vector<std::string>& all) {
 }  // namespace
 
 Damage damage_of(const Store& store, const RunSpec& spec) {
-  std::vector<LeftOut> left_out;
-  const std::map<std::string, Record> final = store.records(spec.experiment, true, conditions_name(spec.conditions), &left_out);
-  if (left_out.empty()) {
+  std::vector<SkippedLine> skipped;
+  const std::map<std::string, Record> final = store.records(spec.experiment, true, conditions_name(spec.conditions), &skipped);
+  if (skipped.empty()) {
     return {};
   }
   std::vector<std::string> lines;
-  for (const LeftOut& one : left_out) {
+  for (const SkippedLine& one : skipped) {
     lines.push_back(fmt::format("line {} {}", one.line, one.why));
   }
   return {fmt::format("{} record{} of {} {} left out: {}", lines.size(), lines.size() == 1 ? "" : "s",

@@ -28,7 +28,7 @@ struct RunSpec {
 };
 
 /// A line of an experiment's file that holds no record that can be read.
-struct LeftOut {
+struct SkippedLine {
   std::size_t line = 0;  // from 1
   std::string why;
 };
@@ -50,9 +50,9 @@ class Store {
                    const std::string& conditions = "") const;
 
   /// The records of an experiment that belong to the conditions, or only the final ones, as `parse_records` has them. A usage error
-  /// if they are more than a report can be made from, or cannot be read. Damaged lines are added to `left_out`.
+  /// if they are more than a report can be made from, or cannot be read. Damaged lines are added to `skipped`.
   std::map<std::string, Record> records(const std::string& id, bool only_final, const std::string& conditions = "",
-                                        std::vector<LeftOut>* left_out = nullptr) const;
+                                        std::vector<SkippedLine>* skipped = nullptr) const;
   std::filesystem::path records_path(const std::string& id) const { return folder_ / (id + ".jsonl"); }
   /// Its spec; nullopt if there is none. A usage error if it is damaged.
   std::optional<RunSpec> spec(const std::string& id) const;

@@ -225,7 +225,7 @@ std::string Calibration::where() const { return fmt::format("this machine ({}), 
 namespace {
 
 /// Times that this process took or checked, by file, table and key.
-class Trust {
+class CheckedTimes {
  public:
   bool has(const std::string& name, Nanoseconds time) const {
     const std::lock_guard lock(mutex_);
@@ -242,8 +242,8 @@ class Trust {
   std::map<std::string, Nanoseconds> times_;
 };
 
-Trust& trust() {
-  static Trust all;
+CheckedTimes& checked_times() {
+  static CheckedTimes all;
   return all;
 }
 
@@ -302,14 +302,15 @@ struct Calibration::Pass {
     return {single, everybody.size() > 1 ? time_task(plan, key.task, everybody, copies, turns, bare, backend) : single};
   }
 
-  void trust_in(const std::string& key) const {
-    trust().add(trusted_name(alone_name, key), alone.at(key));
-    trust().add(trusted_name(beside_name, key), beside.at(key));
+  void note_as_checked(const std::string& key) const {
+    checked_times().add(checked_name(alone_name, key), alone.at(key));
+    checked_times().add(checked_name(beside_name, key), beside.at(key));
   }
-  bool is_trusted(const std::string& key) const {
-    return trust().has(trusted_name(alone_name, key), alone.at(key)) && trust().has(trusted_name(beside_name, key), beside.at(key));
+  bool is_checked(const std::string& key) const {
+    return checked_times().has(checked_name(alone_name, key), alone.at(key)) &&
+           checked_times().has(checked_name(beside_name, key), beside.at(key));
   }
-  std::string trusted_name(const std::string& table, const std::string& key) const {
+  std::string checked_name(const std::string& table, const std::string& key) const {
     return fmt::format("{}|{}|{}", calibration.file_.string(), table, key);
   }
 
@@ -349,7 +350,7 @@ struct Calibration::Pass {
       if (disagrees(key, time(keys.at(key)))) {
         return true;
       }
-      trust_in(key);
+      note_as_checked(key);
     }
     return false;
   }
@@ -373,7 +374,7 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cost::TaskKeys& k
   std::set<std::string> taken;
   bool disturbed = false;
   try {
-    again = again || pass.any_disagrees([&](const std::string& key) { return !pass.is_trusted(key); });
+    again = again || pass.any_disagrees([&](const std::string& key) { return !pass.is_checked(key); });
     std::vector<std::string> wanted;
     for (const auto& [key, one] : pass.keys) {
       if (again || !pass.timed(key)) {
@@ -400,7 +401,7 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cost::TaskKeys& k
         fill_alone.take(key, single);
         fill_beside.take(key, all);
         taken.insert(key);
-        pass.trust_in(key);
+        pass.note_as_checked(key);
       }
       fill_alone.finish();
       fill_beside.finish();

@@ -441,95 +441,116 @@ std::map<std::string, std::string> read_weight_map(const std::filesystem::path& 
   return files;
 }
 
+namespace {
+
+void add_classes(ConfigTree& config, std::int64_t classes) {
+  for (std::int64_t i = 0; i < classes; ++i) {
+    const std::string label = fmt::format("LABEL_{}", i);
+    config["id2label"][std::to_string(i)] = label;
+    config["label2id"][label] = i;
+  }
+}
+
+void add_gpt(ConfigTree& config, const std::string& arguments) {
+  const GptSize size = parse_gpt_size(arguments);
+  config.update({{"model_type", "gpt2"},
+                 {"architectures", {"GPT2LMHeadModel"}},
+                 {"n_layer", size.depth},
+                 {"n_head", size.heads},
+                 {"n_embd", size.dim},
+                 {"n_positions", size.context},
+                 {"n_ctx", size.context},
+                 {"vocab_size", size.vocab},
+                 {"n_inner", size.hidden == 0 ? ConfigTree() : ConfigTree(size.hidden)},
+                 {"layer_norm_epsilon", size.epsilon},
+                 {"tie_word_embeddings", size.tied},
+                 {"activation_function", "gelu_new"},
+                 {"resid_pdrop", 0.0},
+                 {"embd_pdrop", 0.0},
+                 {"attn_pdrop", 0.0}});
+}
+
+void add_llama(ConfigTree& config, const std::string& arguments, const std::string& name) {
+  const LlamaSize size = parse_llama_size(arguments);
+  if (size.out_bias && !size.qkv_bias) {
+    throw usage_error("{} has a bias after attention and none before it, which no model of Hugging Face's has", name);
+  }
+  const bool qwen = size.qkv_bias && !size.out_bias;
+  config.update({{"model_type", qwen ? "qwen2" : "llama"},
+                 {"architectures", {qwen ? "Qwen2ForCausalLM" : "LlamaForCausalLM"}},
+                 {"num_hidden_layers", size.depth},
+                 {"num_attention_heads", size.heads},
+                 {"num_key_value_heads", size.kv_heads},
+                 {"hidden_size", size.dim},
+                 {"intermediate_size", size.hidden},
+                 {"max_position_embeddings", size.context},
+                 {"vocab_size", size.vocab},
+                 {"rope_theta", static_cast<double>(size.base)},
+                 {"rms_norm_eps", size.epsilon},
+                 {"tie_word_embeddings", size.tied},
+                 {"hidden_act", "silu"},
+                 {"attention_dropout", 0.0}});
+  if (size.head != 0) {
+    config["head_dim"] = size.head;
+  }
+  if (qwen) {
+    config["use_sliding_window"] = false;
+  } else {
+    config["attention_bias"] = size.qkv_bias;
+  }
+}
+
+void add_vit(ConfigTree& config, const std::string& arguments) {
+  const VitSize size = parse_vit_size(arguments);
+  config.update({{"model_type", "vit"},
+                 {"architectures", {"ViTForImageClassification"}},
+                 {"num_hidden_layers", size.depth},
+                 {"num_attention_heads", size.heads},
+                 {"hidden_size", size.dim},
+                 {"intermediate_size", size.hidden == 0 ? 4 * size.dim : size.hidden},
+                 {"patch_size", size.patch},
+                 {"image_size", size.image},
+                 {"num_channels", size.channels},
+                 {"layer_norm_eps", size.epsilon},
+                 {"qkv_bias", size.qkv_bias},
+                 {"hidden_act", "gelu"},
+                 {"hidden_dropout_prob", 0.0},
+                 {"attention_probs_dropout_prob", 0.0}});
+  add_classes(config, size.classes);
+}
+
+void add_resnet(ConfigTree& config, const std::string& arguments, const std::string& name) {
+  const ResnetSize size = parse_resnet_size(arguments);
+  if (!has_large_stem(size)) {
+    throw usage_error("{} begins with a convolution of 3x3, but the ResNets of Hugging Face begin with one of 7x7", name);
+  }
+  const ResnetStages stages = stages_of(size);
+  config.update({{"model_type", "resnet"},
+                 {"architectures", {"ResNetForImageClassification"}},
+                 {"layer_type", stages.bottlenecks ? "bottleneck" : "basic"},
+                 {"depths", stages.blocks},
+                 {"hidden_sizes", stages.outputs},
+                 {"embedding_size", size.width},
+                 {"num_channels", size.channels},
+                 {"hidden_act", "relu"},
+                 {"downsample_in_bottleneck", size.early},
+                 {"downsample_in_first_stage", size.first_moves}});
+  add_classes(config, size.classes);
+}
+
+}  // namespace
+
 std::string config_of(const Model& model) {
   const Recipe recipe = is_path(model.name()) ? Recipe{} : recipe_of(model.name());
   ConfigTree config{{"torch_dtype", "float32"}, {"transformers_version", "4.40.0"}};
-  const auto add_classes = [&](std::int64_t classes) {
-    for (std::int64_t i = 0; i < classes; ++i) {
-      const std::string label = fmt::format("LABEL_{}", i);
-      config["id2label"][std::to_string(i)] = label;
-      config["label2id"][label] = i;
-    }
-  };
   if (recipe.kind == "gpt") {
-    const GptSize size = parse_gpt_size(recipe.arguments);
-    config.update({{"model_type", "gpt2"},
-                   {"architectures", {"GPT2LMHeadModel"}},
-                   {"n_layer", size.depth},
-                   {"n_head", size.heads},
-                   {"n_embd", size.dim},
-                   {"n_positions", size.context},
-                   {"n_ctx", size.context},
-                   {"vocab_size", size.vocab},
-                   {"n_inner", size.hidden == 0 ? ConfigTree() : ConfigTree(size.hidden)},
-                   {"layer_norm_epsilon", size.epsilon},
-                   {"tie_word_embeddings", size.tied},
-                   {"activation_function", "gelu_new"},
-                   {"resid_pdrop", 0.0},
-                   {"embd_pdrop", 0.0},
-                   {"attn_pdrop", 0.0}});
+    add_gpt(config, recipe.arguments);
   } else if (recipe.kind == "llama") {
-    const LlamaSize size = parse_llama_size(recipe.arguments);
-    if (size.out_bias && !size.qkv_bias) {
-      throw usage_error("{} has a bias after attention and none before it, which no model of Hugging Face's has", model.name());
-    }
-    const bool qwen = size.qkv_bias && !size.out_bias;
-    config.update({{"model_type", qwen ? "qwen2" : "llama"},
-                   {"architectures", {qwen ? "Qwen2ForCausalLM" : "LlamaForCausalLM"}},
-                   {"num_hidden_layers", size.depth},
-                   {"num_attention_heads", size.heads},
-                   {"num_key_value_heads", size.kv_heads},
-                   {"hidden_size", size.dim},
-                   {"intermediate_size", size.hidden},
-                   {"max_position_embeddings", size.context},
-                   {"vocab_size", size.vocab},
-                   {"rope_theta", static_cast<double>(size.base)},
-                   {"rms_norm_eps", size.epsilon},
-                   {"tie_word_embeddings", size.tied},
-                   {"hidden_act", "silu"},
-                   {"attention_dropout", 0.0}});
-    if (size.head != 0) {
-      config["head_dim"] = size.head;
-    }
-    if (qwen) {
-      config["use_sliding_window"] = false;
-    } else {
-      config["attention_bias"] = size.qkv_bias;
-    }
+    add_llama(config, recipe.arguments, model.name());
   } else if (recipe.kind == "vit") {
-    const VitSize size = parse_vit_size(recipe.arguments);
-    config.update({{"model_type", "vit"},
-                   {"architectures", {"ViTForImageClassification"}},
-                   {"num_hidden_layers", size.depth},
-                   {"num_attention_heads", size.heads},
-                   {"hidden_size", size.dim},
-                   {"intermediate_size", size.hidden == 0 ? 4 * size.dim : size.hidden},
-                   {"patch_size", size.patch},
-                   {"image_size", size.image},
-                   {"num_channels", size.channels},
-                   {"layer_norm_eps", size.epsilon},
-                   {"qkv_bias", size.qkv_bias},
-                   {"hidden_act", "gelu"},
-                   {"hidden_dropout_prob", 0.0},
-                   {"attention_probs_dropout_prob", 0.0}});
-    add_classes(size.classes);
+    add_vit(config, recipe.arguments);
   } else if (recipe.kind == "resnet") {
-    const ResnetSize size = parse_resnet_size(recipe.arguments);
-    if (!has_large_stem(size)) {
-      throw usage_error("{} begins with a convolution of 3x3, but the ResNets of Hugging Face begin with one of 7x7", model.name());
-    }
-    const ResnetStages stages = stages_of(size);
-    config.update({{"model_type", "resnet"},
-                   {"architectures", {"ResNetForImageClassification"}},
-                   {"layer_type", stages.bottlenecks ? "bottleneck" : "basic"},
-                   {"depths", stages.blocks},
-                   {"hidden_sizes", stages.outputs},
-                   {"embedding_size", size.width},
-                   {"num_channels", size.channels},
-                   {"hidden_act", "relu"},
-                   {"downsample_in_bottleneck", size.early},
-                   {"downsample_in_first_stage", size.first_moves}});
-    add_classes(size.classes);
+    add_resnet(config, recipe.arguments, model.name());
   } else {
     throw usage_error("{} has no counterpart in Hugging Face's libraries: gpt, llama, vit and resnet models have one",
                       model.name());

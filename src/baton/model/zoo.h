@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,7 +44,7 @@ Model tokens(const TokenModelSize& size);
 struct Family {
   std::string name;
   std::string forms;  // what to write, for help and for errors
-  Model (*parse)(std::string_view arguments);
+  std::function<Model(std::string_view arguments)> parse;
   std::vector<Preset> presets = {};  // models that go by names of their own, of which settings may be given too
 };
 

@@ -582,7 +582,7 @@ void read_kernels(const Reader& row, const PublishedDefaults& defaults, Publishe
     job.software = !defaults.software.empty() ? defaults.software : backend.empty() ? "cudnn" : backend;
     if (norm) {
       const std::string kind = squeezed(row.text({"norm_type"}));
-      job.kind = kind == "rmsnorm" ? PublishedKernel::Operation::rms_norm : PublishedKernel::Operation::layer_norm;
+      job.kind = kind == "rmsnorm" ? PublishedKernel::Kind::rms_norm : PublishedKernel::Kind::layer_norm;
       job.positions = row.needed({"n", "rows", "tokens"});
       job.features = row.needed({"c", "features", "hidden"});
       one.what = fmt::format("{} of {} x {}, {}, {}", row.text({"norm_type"}), job.positions, job.features, job.software,

@@ -36,8 +36,8 @@ struct PublishedAllReduce {
 
 /// One kernel on one device.
 struct PublishedKernel {
-  enum class Operation : std::uint8_t { attention, layer_norm, rms_norm };
-  Operation kind = Operation::attention;
+  enum class Kind : std::uint8_t { attention, layer_norm, rms_norm };
+  Kind kind = Kind::attention;
   bool backward = false;
   std::string cluster;
   std::string software;

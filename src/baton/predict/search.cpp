@@ -13,6 +13,7 @@
 #include "baton/base/text.h"
 #include "baton/findings/median.h"
 #include "baton/job/choice.h"
+#include "baton/job/keys.h"
 #include "baton/job/price.h"
 #include "baton/lab/rows.h"
 #include "baton/training/simulation.h"
@@ -488,6 +489,17 @@ std::string against_one_device(const SearchResult& result) {
              ? fmt::format("{} is {:.2f} times as fast as one device, which takes {}.", split->name, ratio, to_text(alone.step))
              : fmt::format("No split beats one device, which takes {}: the fastest of several devices, {}, takes {}.",
                            to_text(alone.step), split->name, to_text(split->step));
+}
+
+job::Record to_record(const Found& found) {
+  namespace key = job::key;
+  return {key::name(found.name),
+          key::time_per_step_ns(found.step),
+          key::peak_bytes(found.memory),
+          key::compute_ns(found.time.busy),
+          key::exposed_ns(found.time.exposed),
+          key::waiting_ns(found.time.waiting),
+          key::rest_ns(found.time.rest())};
 }
 
 std::string why_not(const Found& best, const Found& second) {

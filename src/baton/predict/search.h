@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "baton/job/choice.h"
+#include "baton/job/record.h"
 #include "baton/trace/analysis.h"
 #include "baton/training/job.h"
 
@@ -22,6 +23,9 @@ struct Found {
   trace::DeviceTime time;           // where the step went, the mean over devices
   bool from_shorter_steps = false;  // two steps of fewer micro-batches were simulated, the rest is in proportion
 };
+
+/// Its name, the times of its step and its memory, by the keys of records.
+job::Record to_record(const Found& found);
 
 struct SearchResult {
   std::vector<Found> ranked;                   // the fastest first

@@ -175,7 +175,7 @@ double simulated_time(const PublishedKernel& job) {
   const auto time = [&](const op::Op& op, const std::vector<op::Operand>& reads, const std::vector<op::Operand>& writes) {
     return in_seconds(roofline.duration(one_op(op, job.backward, reads, writes), TaskId(0)));
   };
-  if (job.kind == PublishedKernel::Operation::attention) {
+  if (job.kind == PublishedKernel::Kind::attention) {
     const std::int64_t wide = job.features * (job.heads / std::max<std::int64_t>(1, job.kv_heads));
     const op::Operand q{Shape{job.positions, job.batch, job.kv_heads, wide}, type};
     const op::Operand k{Shape{job.positions, job.batch, job.kv_heads, job.features}, type};
@@ -185,7 +185,7 @@ double simulated_time(const PublishedKernel& job) {
   }
   const op::Operand rows{Shape{job.positions, job.features}, type};
   const op::Operand gains{Shape{job.features}, type};
-  const bool layer = job.kind == PublishedKernel::Operation::layer_norm;
+  const bool layer = job.kind == PublishedKernel::Kind::layer_norm;
   if (!job.backward) {
     return layer ? time(op::LayerNorm{}, {rows, gains, gains}, {rows}) : time(op::RmsNorm{}, {rows, gains}, {rows});
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,7 +29,7 @@ struct Formulas {
   double waiting = 1;
   /// The most micro-batches whose activations a device keeps, if there are that many; one that only some of its chunks keep counts
   /// in part. nullptr: the backward is in halves, activations are kept for one or for both, and the grid says how many.
-  double (*kept)(const Pipeline&) = nullptr;
+  std::function<double(const Pipeline&)> kept = nullptr;
 };
 
 /// A named order of the work of a pipeline, or a refusal (a usage error) that says what to change.
@@ -38,7 +39,7 @@ struct Schedule {
   std::vector<std::string> aliases;
   std::string summary;
   std::int64_t default_chunks;
-  Grid (*grid)(const Pipeline&);
+  std::function<Grid(const Pipeline&)> grid;
   Formulas formulas;
 };
 

@@ -473,17 +473,18 @@ std::string measured_beside_text(const std::vector<Task>& tasks, const Evidence&
   return fmt::format(" {}{} was measured on {}.", text, lacking.empty() ? "" : ",", evidence.beside.summary);
 }
 
-Section section_of(const Task& task, const Evidence& evidence) {
-  Section section{task.heading, {}};
+/// The programs of a task, as Markdown lists them.
+std::string code_list(const Task& task) {
   std::string files;
   for (const std::string& program : task.programs) {
     files += fmt::format("{}`code/{}`", files.empty() ? "" : ", ", program);
   }
-  if (!task.note.empty()) {
-    section.blocks.emplace_back(Paragraph{task.note});
-  }
-  // Where one question of several is of an experiment, and no table is, what was trained is below that question.
-  std::vector<Paragraph> below;
+  return files;
+}
+
+/// What was trained for a task, on which devices and by which command: a line per experiment and source that is used.
+std::vector<Paragraph> training_lines(const Task& task, const Evidence& evidence, const std::string& files) {
+  std::vector<Paragraph> lines;
   for (const std::string& id : task.experiments) {
     for (const ResultSet* from : {&evidence.first, &evidence.beside}) {
       const ResultSet& source = *from;
@@ -496,39 +497,68 @@ Section section_of(const Task& task, const Evidence& evidence) {
       }
       const std::vector<Record> rows = measured_rows(*result);
       const bool counted = !rows.empty() && rows.front().has(key::devices);
-      Paragraph line{
-          fmt::format("{}: {}. Devices: {}{}{}. Command: `{}`.{}", id == "matrix-power" ? "Computed" : "Trained", trained(*result),
-                      counted ? list_of(rows, key::devices) + " × " : "", source.devices, source.simulated ? ", simulated" : "",
-                      result->command, files.empty() ? "" : " Code: " + files + "."),
-          true};
-      if (task.columns.empty()) {
-        below.push_back(std::move(line));
-      } else {
-        section.blocks.emplace_back(std::move(line));
+      lines.push_back(
+          {fmt::format("{}: {}. Devices: {}{}{}. Command: `{}`.{}", id == "matrix-power" ? "Computed" : "Trained", trained(*result),
+                       counted ? list_of(rows, key::devices) + " × " : "", source.devices, source.simulated ? ", simulated" : "",
+                       result->command, files.empty() ? "" : " Code: " + files + "."),
+           true});
+    }
+  }
+  return lines;
+}
+
+/// Why points of an experiment were not measured.
+void add_reasons(Section& section, const std::string& id, const ResultSet& source) {
+  std::set<std::string> reasons;
+  if (const lab::Result* result = find_result(source, id)) {
+    for (const Record& row : result->rows) {
+      if (row.has(key::reason)) {
+        reasons.insert(row[key::reason]);
       }
     }
   }
-  for (const std::string& id : task.experiments) {
-    std::set<std::string> reasons;
-    if (const lab::Result* result = find_result(evidence.first, id)) {
-      for (const Record& row : result->rows) {
-        if (row.has(key::reason)) {
-          reasons.insert(row[key::reason]);
-        }
-      }
-    }
-    for (const std::string& reason : reasons) {
-      section.blocks.emplace_back(
-          Paragraph{fmt::format("Not {}: {}.", evidence.first.simulated ? "simulated" : "measured", reason)});
-    }
+  for (const std::string& reason : reasons) {
+    section.blocks.emplace_back(Paragraph{fmt::format("Not {}: {}.", source.simulated ? "simulated" : "measured", reason)});
   }
-  if (task.experiments.empty() && !files.empty()) {
-    section.blocks.emplace_back(Paragraph{"Code: " + files + ".", true});
-  }
-  // The table stands before the answers that speak of it. What was measured only for its losses shows no table of its own.
+}
+
+/// The tables and pictures of a task.
+struct Shown {
   Grids grids;
   Pictures pictures;
   std::set<std::string> columns;  // that a table shows
+};
+
+/// Adds those of one result. `other`: that of the other source, if both are shown.
+void show_result(Shown& shown, const Task& task, const lab::Result& result, const ResultSet& source, const lab::Result* other) {
+  if (!task.columns.empty()) {
+    shown.grids.row.push_back(grid_of(result, task.columns,
+                                      other == nullptr ? ""
+                                                       : fmt::format("{} ({}){}", source.simulated ? "Simulated" : "Measured",
+                                                                     source.devices, sizes_of(result, *other, task.columns))));
+  }
+  const std::vector<Record> rows = measured_rows(result);
+  for (const std::vector<std::string>* keys : {&task.columns, &task.gpu_columns}) {
+    for (const std::string& key : *keys) {
+      if (has_column(rows, key)) {
+        shown.columns.insert(key);
+      }
+    }
+  }
+  if (std::any_of(rows.begin(), rows.end(), [](const Record& row) { return row.has(key::gpu_memory_bytes); })) {
+    shown.grids.row.push_back(grid_of(result, task.gpu_columns, "As nvidia-smi reports it"));
+  }
+  const std::vector<lab::Plot> shares{shares_plot()};
+  add_pictures(shown.pictures, result, task.shares_of_step ? shares : result.experiment->plots,
+               other == nullptr ? task.plots : std::min<std::size_t>(1, task.plots),
+               other == nullptr   ? ""
+               : source.simulated ? "simulated"
+                                  : "measured");
+}
+
+/// What was measured only for its losses shows no table of its own.
+Shown shown_of(const Task& task, const Evidence& evidence) {
+  Shown shown;
   for (const std::string& id : task.experiments) {
     const lab::Result* first = find_result(evidence.first, id);
     const lab::Result* beside = first == nullptr || evidence.beside.simulated || answered_beside(task, id, evidence)
@@ -536,77 +566,66 @@ Section section_of(const Task& task, const Evidence& evidence) {
                                     : nullptr;
     const bool both = first != nullptr && beside != nullptr && !measured_rows(*first).empty();
     for (const auto& [result, source] : {std::pair(first, &evidence.first), {beside, &evidence.beside}}) {
-      if (result == nullptr || measured_rows(*result).empty()) {
-        continue;
+      if (result != nullptr && !measured_rows(*result).empty()) {
+        show_result(shown, task, *result, *source, !both ? nullptr : result == first ? beside : first);
       }
-      const std::string origin = !both ? "" : source->simulated ? "simulated" : "measured";
-      if (!task.columns.empty()) {
-        grids.row.push_back(grid_of(*result, task.columns,
-                                    !both ? ""
-                                          : fmt::format("{} ({}){}", source->simulated ? "Simulated" : "Measured", source->devices,
-                                                        sizes_of(*result, result == first ? *beside : *first, task.columns))));
-      }
-      const std::vector<Record> rows = measured_rows(*result);
-      for (const std::vector<std::string>* keys : {&task.columns, &task.gpu_columns}) {
-        for (const std::string& key : *keys) {
-          if (has_column(rows, key)) {
-            columns.insert(key);
-          }
-        }
-      }
-      if (std::any_of(rows.begin(), rows.end(), [](const Record& row) { return row.has(key::gpu_memory_bytes); })) {
-        grids.row.push_back(grid_of(*result, task.gpu_columns, "As nvidia-smi reports it"));
-      }
-      const std::vector<lab::Plot> shares{shares_plot()};
-      add_pictures(pictures, *result, task.shares_of_step ? shares : result->experiment->plots,
-                   both ? std::min<std::size_t>(1, task.plots) : task.plots, origin);
     }
     if (beside == nullptr && noise_beside(task, id, evidence)) {
-      grids.row.push_back(grid_of(*find_result(evidence.beside, id), task.noise_columns,
-                                  fmt::format("Measured ({}), for the noise", evidence.beside.devices)));
-      columns.insert(task.noise_columns.begin(), task.noise_columns.end());
+      shown.grids.row.push_back(grid_of(*find_result(evidence.beside, id), task.noise_columns,
+                                        fmt::format("Measured ({}), for the noise", evidence.beside.devices)));
+      shown.columns.insert(task.noise_columns.begin(), task.noise_columns.end());
     }
   }
-  const bool shown = !grids.row.empty();
-  if (shown) {
-    section.blocks.emplace_back(std::move(grids));
-  }
-  if (!pictures.row.empty()) {
-    section.blocks.emplace_back(std::move(pictures));
-  }
+  return shown;
+}
+
+/// How to read the columns that are shown.
+std::string reading_of(const Task& task, const std::set<std::string>& columns) {
   std::string reading;
   for (const Reading& one : task.reading) {
     if (one.column.empty() || columns.contains(one.column) != one.if_missing) {
       reading += (reading.empty() ? "" : " ") + one.text;
     }
   }
-  if (shown && !reading.empty()) {
-    section.blocks.emplace_back(Paragraph{reading, true});
-  }
-  // Where the answers of a task have a limit together, the second source has what the first leaves.
-  const std::vector<std::string> answers = first_answers(task, evidence.first);
+  return reading;
+}
+
+/// How many words a second source may have where the answers of a task have a limit together: what the first leaves.
+std::size_t words_for_second(const Task& task, const std::vector<std::string>& answers) {
   const std::size_t words = std::accumulate(answers.begin(), answers.end(), std::size_t{0},
                                             [](std::size_t sum, const std::string& answer) { return sum + words_in(answer); });
-  std::size_t words_left = task.most_words == 0      ? std::numeric_limits<std::size_t>::max()
-                           : task.most_words > words ? task.most_words - words
-                                                     : 0;
+  return task.most_words == 0 ? std::numeric_limits<std::size_t>::max() : task.most_words > words ? task.most_words - words : 0;
+}
+
+/// The question with the answer that the sources give. `first` is the first source's, and `words_left` what the second may take.
+Asked answered(const AskedOn& question, const std::string& first, const Task& task, const Evidence& evidence,
+               std::size_t& words_left) {
+  Asked asked{question.label, question.text, question.answer};
+  const std::string from = fmt::format(" ({} on {}.)", evidence.beside.simulated ? "Simulated" : "Measured",
+                                       evidence.beside.devices);
+  const std::string beside = find_answer(evidence.beside, question.id, most_words_of_answer - words_in(from));
+  asked.answer = !first.empty() ? first : !beside.empty() ? beside + from : "The devices at hand cannot show this.";
+  if (!first.empty() && !beside.empty() && evidence.beside.simulated) {
+    const std::string label = beside_label(evidence.beside);
+    const std::size_t of_label = words_in(label);
+    const std::string differs = first_sentences(what_differs(beside, replaced(first, "*", "")),
+                                                words_left > of_label ? words_left - of_label : 0);
+    asked.beside = speaks_for_itself(differs, beside, first) ? label + differs : "";
+    words_left -= task.most_words == 0 ? 0 : words_in(asked.beside);
+  }
+  return asked;
+}
+
+/// The questions of a task with their answers. `below`: what was trained, to stand after the first answer of our own that an
+/// experiment of this task adds to.
+void add_questions(Section& section, const Task& task, const Evidence& evidence, std::vector<Paragraph> below) {
+  const std::vector<std::string> answers = first_answers(task, evidence.first);
+  std::size_t words_left = words_for_second(task, answers);
   for (std::size_t q = 0; q < task.questions.size(); ++q) {
     const AskedOn& question = task.questions[q];
-    Asked asked{question.label, question.text, question.answer};
     const std::string& first = answers[q];
-    const std::string from = fmt::format(" ({} on {}.)", evidence.beside.simulated ? "Simulated" : "Measured",
-                                         evidence.beside.devices);
-    const std::string beside = find_answer(evidence.beside, question.id, most_words_of_answer - words_in(from));
-    if (asked.answer.empty()) {
-      asked.answer = !first.empty() ? first : !beside.empty() ? beside + from : "The devices at hand cannot show this.";
-      if (!first.empty() && !beside.empty() && evidence.beside.simulated) {
-        const std::string label = beside_label(evidence.beside);
-        const std::size_t of_label = words_in(label);
-        const std::string differs = first_sentences(what_differs(beside, replaced(first, "*", "")),
-                                                    words_left > of_label ? words_left - of_label : 0);
-        asked.beside = speaks_for_itself(differs, beside, first) ? label + differs : "";
-        words_left -= task.most_words == 0 ? 0 : words_in(asked.beside);
-      }
+    if (question.answer.empty()) {
+      Asked asked = answered(question, first, task, evidence, words_left);
       if (const std::string noise = noise_text(task, evidence); q == 0 && !noise.empty()) {
         asked.beside = beside_label(evidence.beside) + noise;
       }
@@ -614,6 +633,7 @@ Section section_of(const Task& task, const Evidence& evidence) {
       continue;
     }
     // An answer of our own is followed by what an experiment of this task adds to it.
+    Asked asked{question.label, question.text, question.answer};
     const bool adds = !first.empty() && !task.experiments.empty();
     if (adds) {
       asked.beside = fmt::format("{}: {}", evidence.first.simulated ? "Simulated" : "Measured", of_this_case(first));
@@ -626,6 +646,41 @@ Section section_of(const Task& task, const Evidence& evidence) {
       below.clear();
     }
   }
+}
+
+Section section_of(const Task& task, const Evidence& evidence) {
+  Section section{task.heading, {}};
+  const std::string files = code_list(task);
+  if (!task.note.empty()) {
+    section.blocks.emplace_back(Paragraph{task.note});
+  }
+  // Where one question of several is of an experiment, and no table is, what was trained is below that question.
+  std::vector<Paragraph> below = training_lines(task, evidence, files);
+  if (!task.columns.empty()) {
+    for (Paragraph& line : below) {
+      section.blocks.emplace_back(std::move(line));
+    }
+    below.clear();
+  }
+  for (const std::string& id : task.experiments) {
+    add_reasons(section, id, evidence.first);
+  }
+  if (task.experiments.empty() && !files.empty()) {
+    section.blocks.emplace_back(Paragraph{"Code: " + files + ".", true});
+  }
+  // The table stands before the answers that speak of it.
+  Shown shown = shown_of(task, evidence);
+  const bool has_table = !shown.grids.row.empty();
+  if (has_table) {
+    section.blocks.emplace_back(std::move(shown.grids));
+  }
+  if (!shown.pictures.row.empty()) {
+    section.blocks.emplace_back(std::move(shown.pictures));
+  }
+  if (const std::string reading = reading_of(task, shown.columns); has_table && !reading.empty()) {
+    section.blocks.emplace_back(Paragraph{reading, true});
+  }
+  add_questions(section, task, evidence, std::move(below));
   if (!task.listed_class.empty()) {
     section.blocks.emplace_back(
         Listing{"The `__init__` of the PyTorch script, which finds all GPUs there are:", split_constructor(task.listed_class)});

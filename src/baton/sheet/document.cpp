@@ -313,6 +313,110 @@ std::string to_latex(const Document& document) {
   return out + "\\end{document}\n";
 }
 
+namespace {
+
+/// Of each section where it begins. Without numbers of pages they are links that nobody sees: they make Chromium write where the
+/// sections are.
+std::string html_contents(const Document& document, const std::vector<int>& pages) {
+  std::string out;
+  if (pages.size() != document.sections.size() || pages.empty()) {
+    for (std::size_t s = 0; s < document.sections.size(); ++s) {
+      out += fmt::format("<a href=\"#section-{}\"></a>", s);
+    }
+    return out;
+  }
+  for (std::size_t s = 0; s < document.sections.size(); ++s) {
+    out += fmt::format("<li><a href=\"#section-{}\"><span>{}</span><span>{}</span></a></li>\n", s,
+                       html_words(document.sections[s].heading), pages[s]);
+  }
+  return "<ul class=\"contents\">\n" + out + "</ul>\n";
+}
+
+/// A section, block by block.
+class HtmlSection {
+ public:
+  HtmlSection(const Section& section, std::size_t number)
+      : section_(section), first_figure_(first_figure_of(section)), together_(first_figure_ < section.blocks.size()) {
+    const auto* first = together_ ? std::get_if<Grids>(&section.blocks[first_figure_]) : nullptr;
+    ahead_ = first != nullptr && first->row.size() > 1;
+    out_ += !together_ ? "" : ahead_ ? "<div class=\"whole ahead\">\n" : "<div class=\"whole\">\n";
+    out_ += fmt::format("<h2 id=\"section-{}\">{}</h2>\n", number, html_words(section.heading));
+  }
+
+  std::string text() {
+    for (std::size_t b = 0; b < section_.blocks.size(); ++b) {
+      // Of several tables it stays with the first: all of them and their pictures would leave too much of a page empty.
+      if (b == first_figure_ && ahead_) {
+        end_together();
+      }
+      next_ = b + 1 < section_.blocks.size() ? std::get_if<Pictures>(&section_.blocks[b + 1]) : nullptr;
+      std::visit([&](const auto& block) { add(block); }, section_.blocks[b]);
+      if (b >= first_figure_ && !figures_) {
+        end_together();
+      }
+    }
+    return out_;
+  }
+
+ private:
+  void end_together() {
+    out_ += together_ ? "</div>\n" : "";
+    together_ = false;
+  }
+
+  void add(const Paragraph& paragraph) {
+    out_ += fmt::format("<p{}>{}</p>\n", paragraph.small ? " class=\"small\"" : "", html_words(paragraph.text));
+  }
+
+  void add(const Asked& asked) {
+    out_ += fmt::format("<p class=\"question\">{}: {}</p>\n<p>{}</p>\n", html_words(asked.label), html_words(asked.question),
+                        html_words(asked.answer));
+    if (!asked.beside.empty()) {
+      out_ += "<p class=\"beside\">" + html_words(asked.beside) + "</p>\n";
+    }
+  }
+
+  void add(const Grids& grids) {
+    tall_ = !grids.row.empty() && grids.row.size() == 1 && grids.row[0].rows.size() > 8;
+    // No picture fits beside a wide table, so a page may end between the two.
+    const bool wide = grids.row.size() == 1 && grids.row[0].heading.size() > most_columns_beside_a_picture;
+    figures_ = next_ != nullptr && !wide && (tall_ || next_->row.size() == 1);
+    // Chromium tears a picture of such a row over two pages unless all of it stays on one.
+    out_ += figures_ && grids.row.size() == 1 ? "<div class=\"figures whole\">\n" : "<div class=\"figures\">\n";
+    for (const Grid& grid : grids.row) {
+      out_ += html_grid(grid);
+    }
+    out_ += figures_ ? "" : "</div>\n";
+  }
+
+  void add(const Pictures& pictures) {
+    const bool stack = pictures.row.size() > 1 && tall_;
+    out_ += figures_ ? "" : "<div class=\"figures whole\">\n";
+    figures_ = false;
+    out_ += stack ? "<div class=\"stack\">\n" : "";
+    for (const Picture& picture : pictures.row) {
+      out_ += to_svg(picture);
+    }
+    out_ += stack ? "</div>\n</div>\n" : "</div>\n";
+  }
+
+  void add(const Listing& listing) {
+    out_ += listing.caption.empty() ? "" : "<p>" + html_words(listing.caption) + "</p>\n";
+    out_ += html_code(listing.code);
+  }
+
+  const Section& section_;
+  std::size_t first_figure_;
+  bool together_;                   // a heading stays with all that comes before the first table or picture, and with that
+  bool ahead_ = false;              // of several tables in a row
+  bool tall_ = false;               // of a table, so that two pictures lie beside it one above the other
+  bool figures_ = false;            // tables, and the pictures that follow them, lie beside each other where there is room
+  const Pictures* next_ = nullptr;  // the block after this one, if it is pictures
+  std::string out_;
+};
+
+}  // namespace
+
 std::string to_html(const Document& document, const std::vector<int>& pages) {
   std::string out = fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta "
@@ -320,84 +424,12 @@ std::string to_html(const Document& document, const std::vector<int>& pages) {
       "<h1>{}</h1>\n<p class=\"who\">{}{}{}</p>\n",
       html_text(document.title), style, html_text(document.title), html_text(document.name), document.name.empty() ? "" : ", ",
       html_text(document.date));
-  const bool contents = pages.size() == document.sections.size() && !pages.empty();
-  if (contents) {
-    out += "<ul class=\"contents\">\n";
-    for (std::size_t s = 0; s < document.sections.size(); ++s) {
-      out += fmt::format("<li><a href=\"#section-{}\"><span>{}</span><span>{}</span></a></li>\n", s,
-                         html_words(document.sections[s].heading), pages[s]);
-    }
-    out += "</ul>\n";
-  } else {
-    // Links to the sections make Chromium write where they are.
-    for (std::size_t s = 0; s < document.sections.size(); ++s) {
-      out += fmt::format("<a href=\"#section-{}\"></a>", s);
-    }
-  }
+  out += html_contents(document, pages);
   for (const Paragraph& note : document.notes) {
     out += "<p class=\"note\">" + html_words(note.text) + "</p>\n";
   }
   for (std::size_t s = 0; s < document.sections.size(); ++s) {
-    const Section& section = document.sections[s];
-    // A heading stays with all that comes before the first table or picture, and with that.
-    const std::size_t first_figure = first_figure_of(section);
-    bool together = first_figure < section.blocks.size();
-    const auto* first = together ? std::get_if<Grids>(&section.blocks[first_figure]) : nullptr;
-    const bool ahead = first != nullptr && first->row.size() > 1;
-    out += !together ? "" : ahead ? "<div class=\"whole ahead\">\n" : "<div class=\"whole\">\n";
-    out += fmt::format("<h2 id=\"section-{}\">{}</h2>\n", s, html_words(section.heading));
-    bool tall = false;     // of a table, so that two pictures lie beside it one above the other
-    bool figures = false;  // tables, and the pictures that follow them, lie beside each other where there is room
-    for (std::size_t b = 0; b < section.blocks.size(); ++b) {
-      const Block& block = section.blocks[b];
-      // Of several tables it stays with the first: all of them and their pictures would leave too much of a page empty.
-      if (together && b == first_figure && ahead) {
-        out += "</div>\n";
-        together = false;
-      }
-      const bool goes_on = b + 1 < section.blocks.size() && std::holds_alternative<Pictures>(section.blocks[b + 1]);
-      std::visit(
-          Overloaded{[&](const Paragraph& paragraph) {
-                       out += fmt::format("<p{}>{}</p>\n", paragraph.small ? " class=\"small\"" : "", html_words(paragraph.text));
-                     },
-                     [&](const Asked& asked) {
-                       out += fmt::format("<p class=\"question\">{}: {}</p>\n<p>{}</p>\n", html_words(asked.label),
-                                          html_words(asked.question), html_words(asked.answer));
-                       if (!asked.beside.empty()) {
-                         out += "<p class=\"beside\">" + html_words(asked.beside) + "</p>\n";
-                       }
-                     },
-                     [&](const Grids& grids) {
-                       tall = !grids.row.empty() && grids.row.size() == 1 && grids.row[0].rows.size() > 8;
-                       // No picture fits beside a wide table, so a page may end between the two.
-                       const bool wide = grids.row.size() == 1 && grids.row[0].heading.size() > most_columns_beside_a_picture;
-                       figures = goes_on && !wide && (tall || std::get<Pictures>(section.blocks[b + 1]).row.size() == 1);
-                       // Chromium tears a picture of such a row over two pages unless all of it stays on one.
-                       out += figures && grids.row.size() == 1 ? "<div class=\"figures whole\">\n" : "<div class=\"figures\">\n";
-                       for (const Grid& grid : grids.row) {
-                         out += html_grid(grid);
-                       }
-                       out += figures ? "" : "</div>\n";
-                     },
-                     [&](const Pictures& row) {
-                       out += figures ? "" : "<div class=\"figures whole\">\n";
-                       figures = false;
-                       out += row.row.size() > 1 && tall ? "<div class=\"stack\">\n" : "";
-                       for (const Picture& picture : row.row) {
-                         out += to_svg(picture);
-                       }
-                       out += row.row.size() > 1 && tall ? "</div>\n</div>\n" : "</div>\n";
-                     },
-                     [&](const Listing& listing) {
-                       out += listing.caption.empty() ? "" : "<p>" + html_words(listing.caption) + "</p>\n";
-                       out += html_code(listing.code);
-                     }},
-          block);
-      if (together && b >= first_figure && !figures) {
-        out += "</div>\n";
-        together = false;
-      }
-    }
+    out += HtmlSection(document.sections[s], s).text();
   }
   return out + "</body>\n</html>\n";
 }

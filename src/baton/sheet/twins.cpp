@@ -94,8 +94,7 @@ std::string kind_of(const job::JobSpec& spec) {
 }
 
 void require_twin(const job::JobSpec& spec, const std::string& kind) {
-  for (const char* name : {"dp", "pp", "tp", "zero", "schedule", "chunks", "recompute", "balance", "link", "memory", "backend",
-                           "loss-scale", "loss-scale-growth", "first-bucket-mb", "cluster", "what-if", "fold"}) {
+  for (const std::string& name : fields_without_twin()) {
     const job::JobField* field = training::find_field(name);
     if (field->given(spec)) {
       throw usage_error("a PyTorch twin has no --{}: leave it out", name);
@@ -268,6 +267,14 @@ std::string twin_launch(const job::JobSpec& spec, const std::string& file) {
   const std::optional<std::int64_t> count = device_count(spec.devices);
   // The dashes keep torchrun from taking --start for one of its own flags.
   return fmt::format("torchrun --nproc_per_node={} -- {}", count ? std::to_string(*count) : "gpu", file);
+}
+
+const std::vector<std::string>& fields_without_twin() {
+  static const std::vector<std::string> names{
+      "dp",   "pp",     "tp",      "zero",       "schedule",          "chunks",          "recompute", "balance",
+      "link", "memory", "backend", "loss-scale", "loss-scale-growth", "first-bucket-mb", "cluster",   "what-if",
+      "fold"};
+  return names;
 }
 
 std::string training_twin(const job::JobSpec& spec, const TwinRun& run) {

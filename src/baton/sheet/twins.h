@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "baton/training/job.h"
 
@@ -15,6 +16,9 @@ struct TwinRun {
   std::string file;        // the script's name; empty: after the strategy
   std::string table = {};  // a command that runs it for a whole table
 };
+
+/// The fields of a job that no twin has.
+const std::vector<std::string>& fields_without_twin();
 
 /// A PyTorch script that trains the same job and prints the same fields as `train --json`. A usage error names a strategy or flag
 /// that has no twin. This machine need not have GPUs.

@@ -33,7 +33,7 @@ class LegWriter {
     if (path.kind == nullptr) {
       return;
     }
-    const cluster::Link::Piece piece = path.kind->at(bytes / static_cast<double>(std::max<std::int64_t>(1, rounds)));
+    const cluster::Link::SizeRange piece = path.kind->at(bytes / static_cast<double>(std::max<std::int64_t>(1, rounds)));
     latency_ = std::max(latency_, piece.latency * rounds);
     const double slower = dearer * (piece.bandwidth > 0 ? path.kind->bandwidth / piece.bandwidth : 1) *
                           (links_.forwards(from, to) ? forwarding_ : 1);

@@ -51,15 +51,23 @@ struct Cell {
   Nanoseconds begun;     // of the step under way: when its host issues the first
 };
 
-/// What is to happen at some time. Of one time, in the order of `What` and then of numbers.
-enum class What : std::uint8_t { task_ends, copying_ends, part_ends, flow_ends, flow_begins, meeting_begins, least_is_over };
-struct Happening {
+/// What is to happen at some time. Of one time, in the order of their kinds and then of numbers.
+enum class ClockEventKind : std::uint8_t {
+  task_ends,
+  copying_ends,
+  part_ends,
+  flow_ends,
+  flow_begins,
+  meeting_begins,
+  min_duration_ends
+};
+struct ClockEvent {
   Nanoseconds time;
-  What what = What::task_ends;
+  ClockEventKind kind = ClockEventKind::task_ends;
   Number number = 0;   // of the task, the meeting or the engine
   Number version = 0;  // the latest counts
 
-  auto operator<=>(const Happening&) const = default;
+  auto operator<=>(const ClockEvent&) const = default;
 };
 
 struct Meeting {
@@ -558,7 +566,7 @@ class Simulator::Walk {
       const Node& node = nodes_[task];
       if (node.kind == TaskType::member) {
         if (const Meeting& meeting = arrive(node.meeting, events_[task].start); complete(meeting)) {
-          push({meeting.met, What::meeting_begins, node.meeting, 0});
+          push({meeting.met, ClockEventKind::meeting_begins, node.meeting, 0});
         }
       } else {
         end(task, events_[task].start + node.duration);
@@ -604,11 +612,11 @@ class Simulator::Walk {
     }
     if (!meeting.legs.empty()) {
       ++meeting.parts;
-      push({now_ + meeting.legs[0].latency, What::flow_begins, number, 0});
+      push({now_ + meeting.legs[0].latency, ClockEventKind::flow_begins, number, 0});
     }
     if (meeting.least.count > 0) {
       ++meeting.parts;
-      push({now_ + meeting.least, What::least_is_over, number, 0});
+      push({now_ + meeting.least, ClockEventKind::min_duration_ends, number, 0});
     }
     meeting.wires = (meeting.legs.empty() ? 0U : 1U) + (meeting.least.count > 0 ? 1U : 0U);
     if (meeting.wires > 0) {
@@ -666,7 +674,7 @@ class Simulator::Walk {
     reschedule(traffic_.end(number, now_));
     Meeting& meeting = meetings_[number];
     if (++meeting.leg < meeting.legs.size()) {
-      push({now_ + meeting.legs[meeting.leg].latency, What::flow_begins, number, 0});
+      push({now_ + meeting.legs[meeting.leg].latency, ClockEventKind::flow_begins, number, 0});
     } else {
       end_wire(meeting);
     }
@@ -674,7 +682,7 @@ class Simulator::Walk {
 
   void reschedule(const std::vector<Traffic::Change>& changes) {
     for (const Traffic::Change& change : changes) {
-      push({change.end, What::flow_ends, change.flow, change.version});
+      push({change.end, ClockEventKind::flow_ends, change.flow, change.version});
     }
   }
 
@@ -738,7 +746,7 @@ class Simulator::Walk {
           engine.since = now_;
           expect_end(engine);
         } else {
-          push({now_ + node.duration, What::task_ends, task, 0});
+          push({now_ + node.duration, ClockEventKind::task_ends, task, 0});
         }
       }
       if (engine.busy) {
@@ -760,7 +768,8 @@ class Simulator::Walk {
   }
   void expect_end(Engine& engine) {
     if (engine.task != none) {
-      push({now_ + Nanoseconds(std::llround(engine.left / pace(engine))), What::task_ends, engine.task, ++engine.pace_version});
+      push({now_ + Nanoseconds(std::llround(engine.left / pace(engine))), ClockEventKind::task_ends, engine.task,
+            ++engine.pace_version});
     }
   }
 
@@ -775,7 +784,7 @@ class Simulator::Walk {
         if (meeting.met == now_) {
           begin(node.meeting);  // the last to come goes to work before it looks at anything else
         } else {
-          push({meeting.met, What::meeting_begins, node.meeting, 0});
+          push({meeting.met, ClockEventKind::meeting_begins, node.meeting, 0});
         }
       }
     }
@@ -785,7 +794,7 @@ class Simulator::Walk {
     } else if (meeting.begun && !front.part_taken && node.duration.count > 0 && copying_left(meeting).count > 0) {
       front.part_taken = true;
       join(number, node.meeting);
-      push({now_ + node.duration, What::part_ends, number, engines_[number].version});
+      push({now_ + node.duration, ClockEventKind::part_ends, number, engines_[number].version});
     }
   }
 
@@ -821,7 +830,7 @@ class Simulator::Walk {
     ++meeting.version;
     if (workers > 0) {
       const Nanoseconds time((meeting.left.count + workers - 1) / workers);
-      push({now_ + time, What::copying_ends, number, meeting.version});
+      push({now_ + time, ClockEventKind::copying_ends, number, meeting.version});
     }
   }
 
@@ -847,55 +856,55 @@ class Simulator::Walk {
 
   // ------------------------------------------------------------------------------------------------ the clock
 
-  void happen(const Happening& what) {
-    switch (what.what) {
-      case What::task_ends:
-        if (nodes_[what.number].kind == TaskType::work) {
-          Engine& engine = engines_[nodes_[what.number].engine];
-          if (engine.task != what.number || engine.pace_version != what.version) {
+  void happen(const ClockEvent& event) {
+    switch (event.kind) {
+      case ClockEventKind::task_ends:
+        if (nodes_[event.number].kind == TaskType::work) {
+          Engine& engine = engines_[nodes_[event.number].engine];
+          if (engine.task != event.number || engine.pace_version != event.version) {
             break;
           }
           engine.busy = false;
           engine.task = none;
         }
-        note(nodes_[what.number].engine);
-        end(what.number, now_);
+        note(nodes_[event.number].engine);
+        end(event.number, now_);
         break;
-      case What::copying_ends:
-        if (what.version == meetings_[what.number].version) {
-          end_copying(what.number);
+      case ClockEventKind::copying_ends:
+        if (event.version == meetings_[event.number].version) {
+          end_copying(event.number);
         }
         break;
-      case What::part_ends:
-        if (Engine& engine = engines_[what.number]; engine.meeting != none && what.version == engine.version) {
+      case ClockEventKind::part_ends:
+        if (Engine& engine = engines_[event.number]; engine.meeting != none && event.version == engine.version) {
           set_workers(engine.meeting, meetings_[engine.meeting].workers - 1);
-          leave(what.number);
+          leave(event.number);
         }
         break;
-      case What::flow_ends:
-        if (what.version == traffic_.version(what.number)) {
-          end_flow(what.number);
+      case ClockEventKind::flow_ends:
+        if (event.version == traffic_.version(event.number)) {
+          end_flow(event.number);
         }
         break;
-      case What::flow_begins:
-        begin_flow(what.number);
+      case ClockEventKind::flow_begins:
+        begin_flow(event.number);
         break;
-      case What::meeting_begins:
-        begin(what.number);
+      case ClockEventKind::meeting_begins:
+        begin(event.number);
         break;
-      case What::least_is_over:
-        end_wire(meetings_[what.number]);
+      case ClockEventKind::min_duration_ends:
+        end_wire(meetings_[event.number]);
         break;
     }
   }
 
-  void push(const Happening& happening) {
-    queue_.push_back(happening);
+  void push(const ClockEvent& event) {
+    queue_.push_back(event);
     std::push_heap(queue_.begin(), queue_.end(), std::greater<>());
   }
-  Happening pop() {
+  ClockEvent pop() {
     std::pop_heap(queue_.begin(), queue_.end(), std::greater<>());
-    const Happening first = queue_.back();
+    const ClockEvent first = queue_.back();
     queue_.pop_back();
     return first;
   }
@@ -925,7 +934,7 @@ class Simulator::Walk {
   std::vector<Number> starting_;
   std::vector<Number> to_look_at_;  // engines,
   std::size_t looked_at_ = 0;       // of which this many have been
-  std::vector<Happening> queue_;    // a heap
+  std::vector<ClockEvent> queue_;   // a heap
 };
 
 Simulator::Simulator(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost,

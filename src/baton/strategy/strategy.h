@@ -18,7 +18,8 @@
 
 namespace baton::strategy {
 
-/// All inputs of a plan. Equal requests give the identical plan on every rank.
+/// All inputs of a plan. Equal requests give the identical plan on every rank. Model and cluster are not copied, since a search
+/// makes thousands of requests of one model: they must outlive the request and its copies.
 struct Request {
   const model::Model& model;
   const cluster::Cluster& cluster;

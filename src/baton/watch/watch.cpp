@@ -149,7 +149,7 @@ class Watch::HeartbeatThread {
     std::unique_lock lock(mutex_);
     own_failure_ = LostRank{options_.rank, LostRank::Cause::failed, {}, why, code};
     wake();
-    given_.wait_for(lock, std::chrono::nanoseconds((last_hearing * 2).count), [this] { return over_said_; });
+    condition_.wait_for(lock, std::chrono::nanoseconds((last_hearing * 2).count), [this] { return end_confirmed_; });
   }
 
   void stop_all(int signal) {
@@ -202,7 +202,7 @@ class Watch::HeartbeatThread {
         next_beat = time + interval_;
       }
       listen(time);
-      if (told_heard_) {
+      if (end_acknowledged_) {
         return;
       }
       look_for_losses(time);
@@ -278,8 +278,8 @@ class Watch::HeartbeatThread {
         peer.closed = time;
       }
     }
-    if (finishing_ && !said_bye_) {
-      said_bye_ = true;
+    if (finishing_ && !finish_sent_) {
+      finish_sent_ = true;
       if (!leads()) {
         peers_[0].connection.send(bye);
       }
@@ -318,7 +318,7 @@ class Watch::HeartbeatThread {
         break;
       case ending:
         if (!leads()) {
-          told_heard_ = true;
+          end_acknowledged_ = true;
           drain(last_hearing);
           speak(unpack_ending(frame.payload));
         }
@@ -465,7 +465,7 @@ class Watch::HeartbeatThread {
         return;  // what it is at is not known well enough
       }
       const auto silent_since = [&](Nanoseconds looked) {
-        const bool parted = r == 0 ? said_bye_ : peer.finished;
+        const bool parted = r == 0 ? finish_sent_ : peer.finished;
         return !parted && time - looked > limit_ - interval_ * 2;
       };
       snapshots.push_back(peer.snapshot);
@@ -640,8 +640,8 @@ class Watch::HeartbeatThread {
   void speak(Ending given) {
     over_(given);
     const std::lock_guard lock(mutex_);
-    over_said_ = true;
-    given_.notify_all();
+    end_confirmed_ = true;
+    condition_.notify_all();
   }
 
   WatchOptions options_;
@@ -655,17 +655,17 @@ class Watch::HeartbeatThread {
   Nanoseconds moved_at_;        // when some rank was last seen to move
   std::vector<LostRank> lost_;  // in the order in which they were found
   Nanoseconds first_loss_at_;
-  bool said_bye_ = false;
-  bool all_done_ = false;    // all have said that they are done, and know it of each other
-  bool told_heard_ = false;  // rank 0 has said that all end
+  bool finish_sent_ = false;
+  bool all_done_ = false;          // all have said that they are done, and know it of each other
+  bool end_acknowledged_ = false;  // rank 0 has said that all end
   std::atomic<bool> finishing_{false};
   std::atomic<bool> told_{false};
   std::atomic<int> stop_for_{0};               // a signal that all are to hear of
   bool stop_heard_ = false;                    // they have been told
   std::atomic<std::int64_t> longest_exit_{0};  // nanoseconds
   std::mutex mutex_;
-  std::condition_variable given_;
-  bool over_said_ = false;
+  std::condition_variable condition_;
+  bool end_confirmed_ = false;
   std::optional<LostRank> own_failure_;
   std::shared_ptr<const StallDiagnosis> diagnosis_;
   Nanoseconds judged_from_;  // when it came to be known

@@ -17,22 +17,22 @@ plan::Piece range_of(const plan::MoveRule& rule, std::int64_t total, std::int64_
   return {0, (rank == 0) == rule.sums ? total : 0};
 }
 
-void cut(Share& share, std::size_t buffer, std::int64_t begin, std::int64_t end, std::int64_t chunk_elements) {
-  for (std::int64_t at = begin; at < end; at += chunk_elements) {
-    share.chunks.push_back({buffer, at, std::min(chunk_elements, end - at)});
+void cut(Share& share, std::size_t buffer, std::int64_t begin, std::int64_t end, std::int64_t run_elements) {
+  for (std::int64_t at = begin; at < end; at += run_elements) {
+    share.runs.push_back({buffer, at, std::min(run_elements, end - at)});
   }
 }
 
 /// To each member its own pieces.
-void cut_pieces(Share& share, std::size_t buffer, plan::Piece range, std::size_t piece, std::int64_t chunk_elements) {
-  for (std::int64_t at = range.begin; at < range.end; at += chunk_elements) {
-    share.chunks.push_back({buffer, at, std::min(chunk_elements, range.end - at), piece, at - range.begin});
+void cut_pieces(Share& share, std::size_t buffer, plan::Piece range, std::size_t piece, std::int64_t run_elements) {
+  for (std::int64_t at = range.begin; at < range.end; at += run_elements) {
+    share.runs.push_back({buffer, at, std::min(run_elements, range.end - at), piece, at - range.begin});
   }
 }
 
 }  // namespace
 
-std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t chunk_elements) {
+std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t run_elements) {
   const std::size_t members = plan.members(meeting).size();
   const plan::Task& first = plan[plan.members(meeting)[0]];
   const plan::MoveRule& rule = plan::rule_of(plan::move_of(first));
@@ -55,11 +55,11 @@ std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t 
       if (rule.owner == plan::MoveRule::Owner::piece) {
         const plan::Piece range = plan::piece_of(extent, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(members),
                                                  row);
-        cut_pieces(share, b, range, piece, chunk_elements);
+        cut_pieces(share, b, range, piece, run_elements);
         piece += range.size() > 0 ? 1 : 0;
       } else {
         const plan::Piece range = range_of(rule, total, static_cast<std::int64_t>(rank), static_cast<std::int64_t>(members));
-        cut(share, b, std::max(range.begin, start) - start, std::min(range.end, start + extent) - start, chunk_elements);
+        cut(share, b, std::max(range.begin, start) - start, std::min(range.end, start + extent) - start, run_elements);
       }
       start += extent;
     }

@@ -14,7 +14,7 @@ namespace baton::exec {
 using plan::Move;
 
 /// Consecutive elements that are moved or summed in one operation.
-struct Chunk {
+struct ElementRun {
   std::size_t buffer;
   std::int64_t begin;
   std::int64_t count;
@@ -22,23 +22,23 @@ struct Chunk {
   std::int64_t piece_begin = 0;  // where in it
 };
 
-/// The chunks of one member: in a sum those that it adds up, in a copy those that it receives, in an all_gather those
+/// The runs of one member: in a sum those that it adds up, in a copy those that it receives, in an all_gather those
 /// that it sends.
 struct Share {
-  std::vector<Chunk> chunks;
+  std::vector<ElementRun> runs;
 };
 
 /// A meeting's shares, by rank.
-std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t chunk_elements);
+std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t run_elements);
 
 /// The addresses of those buffers of a member that are sent or received.
 struct MemberMemory {
   MemberMemory(const plan::Task& task, const Addresses& addresses, DType type);
 
-  std::byte* at(const Chunk& chunk) const { return buffers[chunk.buffer] + chunk.begin * width; }
-  std::byte* parameter_at(const Chunk& chunk) const { return parameters[chunk.buffer] + chunk.begin * width; }
-  /// The chunk's address in its piece. Only in the memory of the member whose share it is.
-  std::byte* piece_at(const Chunk& chunk) const { return pieces[chunk.piece] + chunk.piece_begin * width; }
+  std::byte* at(const ElementRun& run) const { return buffers[run.buffer] + run.begin * width; }
+  std::byte* parameter_at(const ElementRun& run) const { return parameters[run.buffer] + run.begin * width; }
+  /// The run's address in its piece. Only in the memory of the member whose share it is.
+  std::byte* piece_at(const ElementRun& run) const { return pieces[run.piece] + run.piece_begin * width; }
 
   std::vector<std::byte*> buffers;     // the whole ones
   std::vector<std::byte*> pieces;      // that it reads or writes, where members hold pieces

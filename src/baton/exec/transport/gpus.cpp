@@ -57,8 +57,8 @@ std::vector<std::pair<std::string, std::string>> host_variables(const ranks::Wor
   return variables;
 }
 
-std::vector<Way> choose_ways(const plan::Plan& plan, const cluster::Cluster& cluster, NcclReach reach) {
-  std::vector<Way> ways;
+std::vector<MeetingRoute> choose_routes(const plan::Plan& plan, const cluster::Cluster& cluster, NcclReach reach) {
+  std::vector<MeetingRoute> routes;
   for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
     std::set<int> ranks;
     std::set<int> units;
@@ -71,17 +71,17 @@ std::vector<Way> choose_ways(const plan::Plan& plan, const cluster::Cluster& clu
     }
     const bool carried = (whole && reach >= NcclReach::whole_gpus) ||
                          (ranks.size() == devices.size() && reach == NcclReach::all_ranks);
-    ways.push_back(ranks.size() < 2 ? Way::here : carried ? Way::nccl : Way::staged);
+    routes.push_back(ranks.size() < 2 ? MeetingRoute::here : carried ? MeetingRoute::nccl : MeetingRoute::staged);
   }
-  return ways;
+  return routes;
 }
 
-std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<Way>& ways, const std::vector<int>& run_by,
-                                     ranks::World& world, Joiner& joiner) {
-  std::vector<std::size_t> group_of(ways.size(), 0);
+std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<MeetingRoute>& routes,
+                                     const std::vector<int>& run_by, ranks::World& world, CommunicatorFactory& factory) {
+  std::vector<std::size_t> group_of(routes.size(), 0);
   std::map<std::vector<std::uint32_t>, std::size_t> known;
-  for (std::size_t m = 0; m < ways.size(); ++m) {
-    if (ways[m] != Way::nccl) {
+  for (std::size_t m = 0; m < routes.size(); ++m) {
+    if (routes[m] != MeetingRoute::nccl) {
       continue;
     }
     const std::vector<DeviceId> devices = devices_of(plan, MeetingId(m));
@@ -99,10 +99,10 @@ std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<W
       continue;
     }
     const int root = run_by[devices[0].index()];
-    ranks::Blob id = world.rank() == root ? joiner.make_id() : ranks::Blob();
+    ranks::Blob id = world.rank() == root ? factory.make_id() : ranks::Blob();
     world.broadcast(id, root);
     if (!mine.empty()) {
-      joiner.join(found->second, id, devices.size(), mine);
+      factory.join(found->second, id, devices.size(), mine);
     }
   }
   return group_of;

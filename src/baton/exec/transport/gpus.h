@@ -12,7 +12,8 @@
 /// How meetings between GPUs of several ranks cross: the decisions that need no GPU.
 namespace baton::exec {
 
-enum class Way : std::uint8_t {
+/// How the messages of a meeting cross.
+enum class MeetingRoute : std::uint8_t {
   here,    // one rank runs all members
   nccl,    // straight between GPUs
   staged,  // through the memory of the hosts, by the messages that devices on cores use
@@ -34,8 +35,8 @@ NcclReach agree_on(ranks::World& world, NcclReach mine);
 /// Environment variables that make NCCL treat each rank as a host. Those that are not set are to be set before NCCL's first call.
 std::vector<std::pair<std::string, std::string>> host_variables(const ranks::World& world);
 
-/// The way of each meeting of the plan, by meeting.
-std::vector<Way> choose_ways(const plan::Plan& plan, const cluster::Cluster& cluster, NcclReach reach);
+/// The route of each meeting of the plan, by meeting.
+std::vector<MeetingRoute> choose_routes(const plan::Plan& plan, const cluster::Cluster& cluster, NcclReach reach);
 
 /// A member of a set of GPUs that meet by NCCL, which this rank runs.
 struct GroupMember {
@@ -44,9 +45,9 @@ struct GroupMember {
 };
 
 /// What joining takes of NCCL.
-class Joiner {
+class CommunicatorFactory {
  public:
-  virtual ~Joiner() = default;
+  virtual ~CommunicatorFactory() = default;
   /// A new, unique id for a set.
   virtual ranks::Blob make_id() = 0;
   /// Joins the members that this rank runs, all at once, to a set of `size`; returns when all of its ranks have.
@@ -55,7 +56,7 @@ class Joiner {
 
 /// Every set of devices that meet by NCCL comes together once, in the order of the plan's meetings on all ranks: the rank of its
 /// first member makes an id and sends it to all. All ranks call it. Per meeting: the number of its set, if it has one.
-std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<Way>& ways, const std::vector<int>& run_by,
-                                     ranks::World& world, Joiner& joiner);
+std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<MeetingRoute>& routes,
+                                     const std::vector<int>& run_by, ranks::World& world, CommunicatorFactory& factory);
 
 }  // namespace baton::exec

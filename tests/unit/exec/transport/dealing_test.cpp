@@ -70,9 +70,9 @@ std::vector<std::vector<int>> covered(const std::vector<Share>& shares) {
     times.emplace_back(static_cast<std::size_t>(extent), 0);
   }
   for (const Share& share : shares) {
-    for (const Chunk& chunk : share.chunks) {
-      for (std::int64_t i = chunk.begin; i < chunk.begin + chunk.count; ++i) {
-        ++times[chunk.buffer][static_cast<std::size_t>(i)];
+    for (const ElementRun& run : share.runs) {
+      for (std::int64_t i = run.begin; i < run.begin + run.count; ++i) {
+        ++times[run.buffer][static_cast<std::size_t>(i)];
       }
     }
   }
@@ -81,8 +81,8 @@ std::vector<std::vector<int>> covered(const std::vector<Share>& shares) {
 
 std::int64_t elements(const Share& share) {
   std::int64_t sum = 0;
-  for (const Chunk& chunk : share.chunks) {
-    sum += chunk.count;
+  for (const ElementRun& run : share.runs) {
+    sum += run.count;
   }
   return sum;
 }
@@ -90,17 +90,17 @@ std::int64_t elements(const Share& share) {
 TEST(Dealing, EveryElementFallsToOneMemberOrOfWhatIsHandedOutToAllButTheFirst) {
   for (const plan::Move kind :
        {plan::Move::all_reduce, plan::Move::broadcast, plan::Move::reduce, plan::Move::reduce_scatter, plan::Move::all_gather}) {
-    for (const std::int64_t chunk_elements : {1, 4, 1000}) {
-      const std::vector<Share> shares = deal(meeting(kind), MeetingId(0), chunk_elements);
+    for (const std::int64_t run_elements : {1, 4, 1000}) {
+      const std::vector<Share> shares = deal(meeting(kind), MeetingId(0), run_elements);
       ASSERT_EQ(shares.size(), members);
       const int times = kind == plan::Move::broadcast ? 2 : 1;
       for (const std::vector<int>& buffer : covered(shares)) {
         EXPECT_EQ(buffer, std::vector<int>(buffer.size(), times)) << plan::to_text(kind);
       }
       for (const Share& share : shares) {
-        for (const Chunk& chunk : share.chunks) {
-          EXPECT_LE(chunk.count, chunk_elements);
-          EXPECT_GT(chunk.count, 0);
+        for (const ElementRun& run : share.runs) {
+          EXPECT_LE(run.count, run_elements);
+          EXPECT_GT(run.count, 0);
         }
       }
     }
@@ -113,7 +113,7 @@ TEST(Dealing, ASumIsDividedEvenlyOverAllBuffersAndAReduceFallsToTheFirst) {
   }
   const std::vector<Share> reduced = deal(meeting(plan::Move::reduce), MeetingId(0), 1000);
   EXPECT_EQ(elements(reduced[0]), 19);
-  EXPECT_TRUE(reduced[1].chunks.empty());
+  EXPECT_TRUE(reduced[1].runs.empty());
 }
 
 TEST(Dealing, PiecesAreThoseOfThePlansRule) {
@@ -121,12 +121,12 @@ TEST(Dealing, PiecesAreThoseOfThePlansRule) {
     const plan::Plan plan = meeting(kind);
     const std::vector<Share> shares = deal(plan, MeetingId(0), 2);
     for (std::uint32_t rank = 0; rank < members; ++rank) {
-      for (const Chunk& chunk : shares[rank].chunks) {
-        const plan::Piece piece = plan::piece_of(extents[chunk.buffer], rank, members);
-        EXPECT_GE(chunk.begin, piece.begin);
-        EXPECT_LE(chunk.begin + chunk.count, piece.end);
-        EXPECT_EQ(chunk.piece_begin, chunk.begin - piece.begin);
-        const BufferId held = plan::pieces(plan.tasks()[rank])[chunk.piece];
+      for (const ElementRun& run : shares[rank].runs) {
+        const plan::Piece piece = plan::piece_of(extents[run.buffer], rank, members);
+        EXPECT_GE(run.begin, piece.begin);
+        EXPECT_LE(run.begin + run.count, piece.end);
+        EXPECT_EQ(run.piece_begin, run.begin - piece.begin);
+        const BufferId held = plan::pieces(plan.tasks()[rank])[run.piece];
         EXPECT_EQ(plan[held].shape.elements(), piece.size()) << "the piece of that buffer, where empty ones are left out";
       }
     }
@@ -148,24 +148,24 @@ TEST(Dealing, ATransferGoesFromTheSenderToTheReceiver) {
   EXPECT_EQ(rank_of(plan.tasks()[0]), 0U);
   EXPECT_EQ(rank_of(plan.tasks()[1]), 1U);
   const std::vector<Share> shares = deal(plan, MeetingId(0), 4);
-  EXPECT_TRUE(shares[0].chunks.empty());
-  EXPECT_EQ(shares[1].chunks.size(), 2U);
+  EXPECT_TRUE(shares[0].runs.empty());
+  EXPECT_EQ(shares[1].runs.size(), 2U);
 }
 
-TEST(Dealing, AMembersChunksLieInItsOwnBuffersAndPieces) {
+TEST(Dealing, AMembersRunsLieInItsOwnBuffersAndPieces) {
   std::vector<std::byte> memory(1000);
   Addresses addresses;
   addresses.reads = {memory.data(), memory.data() + 100};
   addresses.writes = {memory.data() + 200, memory.data() + 300};
-  const Chunk chunk{.buffer = 1, .begin = 3, .count = 2, .piece = 1, .piece_begin = 1};
+  const ElementRun run{.buffer = 1, .begin = 3, .count = 2, .piece = 1, .piece_begin = 1};
   const plan::Plan scatter = meeting(plan::Move::reduce_scatter);
   const MemberMemory summed(scatter.tasks()[0], addresses, DType::f32);
-  EXPECT_EQ(summed.at(chunk), memory.data() + 100 + 3 * 4);
-  EXPECT_EQ(summed.piece_at(chunk), memory.data() + 300 + 1 * 4);
+  EXPECT_EQ(summed.at(run), memory.data() + 100 + 3 * 4);
+  EXPECT_EQ(summed.piece_at(run), memory.data() + 300 + 1 * 4);
   const plan::Plan gather = meeting(plan::Move::all_gather, DType::bf16);
   const MemberMemory gathered(gather.tasks()[0], addresses, DType::bf16);
-  EXPECT_EQ(gathered.at(chunk), memory.data() + 300 + 3 * 2);
-  EXPECT_EQ(gathered.piece_at(chunk), memory.data() + 100 + 1 * 2);
+  EXPECT_EQ(gathered.at(run), memory.data() + 300 + 3 * 2);
+  EXPECT_EQ(gathered.piece_at(run), memory.data() + 100 + 1 * 2);
 }
 
 TEST(Dealing, ASumIsAppliedToTheParametersAndNeverIn16Bits) {
@@ -176,10 +176,10 @@ TEST(Dealing, ASumIsAppliedToTheParametersAndNeverIn16Bits) {
   plan::Task task{.action = Collective{.meeting = MeetingId(0), .size = 2, .sgd_rate = 0.1}, .device = DeviceId(0)};
   task.reads = {BufferId(0), BufferId(1)};
   task.writes = {BufferId(1)};
-  const Chunk chunk{.buffer = 0, .begin = 5, .count = 1};
+  const ElementRun run{.buffer = 0, .begin = 5, .count = 1};
   const MemberMemory member(task, addresses, DType::f32);
-  EXPECT_EQ(member.at(chunk), memory.data() + 20);
-  EXPECT_EQ(member.parameter_at(chunk), memory.data() + 220);
+  EXPECT_EQ(member.at(run), memory.data() + 20);
+  EXPECT_EQ(member.parameter_at(run), memory.data() + 220);
   EXPECT_THROW(MemberMemory(task, addresses, DType::bf16), BugError);
 }
 
@@ -240,9 +240,9 @@ TEST(Dealing, WhatMembersAreDealtAddsUpToTheBytesThatThePlanCounts) {
         std::vector<Bytes> moved;
         for (const Share& share : deal(plan, MeetingId(m), 10)) {
           moved.emplace_back(0);
-          for (const Chunk& chunk : share.chunks) {
-            EXPECT_LE(chunk.count, 10);
-            moved.back() += Bytes(chunk.count * width);
+          for (const ElementRun& run : share.runs) {
+            EXPECT_LE(run.count, 10);
+            moved.back() += Bytes(run.count * width);
           }
         }
         for (const TaskId id : plan.members(MeetingId(m))) {

@@ -12,7 +12,7 @@ namespace baton::exec {
 namespace {
 
 /// Small enough to stay in the first cache of a core.
-constexpr std::int64_t chunk_elements = 8192;
+constexpr std::int64_t run_elements = 8192;
 
 /// What falls to one member. Others may take some off it when they have nothing else to do.
 struct alignas(64) Work {
@@ -30,7 +30,7 @@ class MemoryMeeting {
   std::vector<Work> works_;  // by rank
   std::size_t operation_count_ = 0;
   std::vector<threads::Doorbell*> doorbells_;
-  Nanoseconds least_;  // emulated duration
+  Nanoseconds min_duration_;  // emulated duration
 
   // Changed within a step.
   alignas(64) std::atomic<std::size_t> arrived_{0};
@@ -59,8 +59,8 @@ class MemoryMeeting {
   void arrive() {
     const std::size_t before = arrived_.fetch_add(1, std::memory_order_acq_rel);
     if (before + 1 == works_.size()) {
-      if (least_.count > 0) {
-        over_at_.store((now() + least_).count, std::memory_order_relaxed);
+      if (min_duration_.count > 0) {
+        over_at_.store((now() + min_duration_).count, std::memory_order_relaxed);
       }
       met_.store(true, std::memory_order_release);
       ring_all();
@@ -107,11 +107,11 @@ class MemoryExchange final : public Exchange, private threads::TeamWork {
         }
       }
     }
-    return meeting_.finished() && (meeting_.least_.count == 0 || now() >= over_at());
+    return meeting_.finished() && (meeting_.min_duration_.count == 0 || now() >= over_at());
   }
 
   std::optional<Nanoseconds> due() const override {
-    if (meeting_.least_.count == 0 || !meeting_.complete() || !meeting_.finished()) {
+    if (meeting_.min_duration_.count == 0 || !meeting_.complete() || !meeting_.finished()) {
       return std::nullopt;
     }
     return over_at();
@@ -139,31 +139,31 @@ class MemoryExchange final : public Exchange, private threads::TeamWork {
   Work* work_ = nullptr;
 };
 
-/// What becomes of one chunk of a member's share.
+/// What becomes of one run of a member's share.
 Operation operation_of(const plan::Task& first, DType type, const std::vector<MemberMemory>& members, std::size_t owner,
-                       const Chunk& chunk) {
+                       const ElementRun& run) {
   const auto* collective = std::get_if<plan::Collective>(&first.action);
   const Move move = move_of(first);
   const bool applies = collective != nullptr && collective->sgd_rate > 0;
-  Operation operation{.type = type, .count = chunk.count};
+  Operation operation{.type = type, .count = run.count};
   if (move == Move::copy || move == Move::broadcast) {
-    operation.from = {members[0].at(chunk)};
-    operation.to = {members[owner].at(chunk)};
+    operation.from = {members[0].at(run)};
+    operation.to = {members[owner].at(run)};
     return operation;
   }
   if (move == Move::all_gather) {
-    operation.from = {members[owner].piece_at(chunk)};
+    operation.from = {members[owner].piece_at(run)};
   }
   for (const MemberMemory& member : members) {
-    (move == Move::all_gather ? operation.to : operation.from).push_back(member.at(chunk));
+    (move == Move::all_gather ? operation.to : operation.from).push_back(member.at(run));
     if (move == Move::all_reduce) {
-      operation.to.push_back(applies ? member.parameter_at(chunk) : member.at(chunk));
+      operation.to.push_back(applies ? member.parameter_at(run) : member.at(run));
     }
   }
   if (move == Move::reduce) {
-    operation.to = {members[0].at(chunk)};
+    operation.to = {members[0].at(run)};
   } else if (move == Move::reduce_scatter) {
-    operation.to = {members[owner].piece_at(chunk)};
+    operation.to = {members[owner].piece_at(run)};
   }
   if (move != Move::all_gather) {
     operation.kind = applies                  ? Operation::Function::apply
@@ -212,15 +212,15 @@ class MemoryTransport final : public Transport {
       members.emplace_back(plan[member], context_.addresses[member.index()], type);
       meeting->doorbells_.push_back(context_.doorbells[plan[member].device.index()]);
     }
-    const std::vector<Share> shares = deal(plan, id, chunk_elements);
+    const std::vector<Share> shares = deal(plan, id, run_elements);
     for (std::size_t rank = 0; rank < shares.size(); ++rank) {
-      for (const Chunk& chunk : shares[rank].chunks) {
-        meeting->works_[rank].operations.push_back(operation_of(first, type, members, rank, chunk));
+      for (const ElementRun& run : shares[rank].runs) {
+        meeting->works_[rank].operations.push_back(operation_of(first, type, members, rank, run));
       }
-      meeting->operation_count_ += shares[rank].chunks.size();
+      meeting->operation_count_ += shares[rank].runs.size();
     }
     if (context_.link) {
-      meeting->least_ = cost::link_time(plan, id, *context_.link);
+      meeting->min_duration_ = cost::link_time(plan, id, *context_.link);
     }
     return meeting;
   }

@@ -15,7 +15,7 @@ RankMeeting::RankMeeting(ranks::World& world, std::vector<threads::Doorbell*> me
 
 std::size_t RankMeeting::add(const ranks::Message& message, After after) { return add_node(message, after); }
 std::size_t RankMeeting::add(Operation operation, After after) { return add_node(std::move(operation), after); }
-void RankMeeting::slow_down(Nanoseconds least, After after) { add_node(Mark{least}, after); }
+void RankMeeting::slow_down(Nanoseconds min_duration, After after) { add_node(Mark{min_duration}, after); }
 
 std::size_t RankMeeting::add_node(std::variant<ranks::Message, Operation, Mark> what, const After& after) {
   const std::size_t number = nodes_.size();
@@ -74,7 +74,7 @@ void RankMeeting::begin(std::size_t number) {
     operations_[tail_.fetch_add(1, std::memory_order_acq_rel) % operation_count_].store(number, std::memory_order_release);
     ring();
   } else {
-    over_at_.store((now() + std::get<Mark>(node.what).least).count, std::memory_order_relaxed);
+    over_at_.store((now() + std::get<Mark>(node.what).min_duration).count, std::memory_order_relaxed);
     complete(number);
   }
 }

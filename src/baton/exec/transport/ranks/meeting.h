@@ -24,8 +24,8 @@ class RankMeeting final : public ranks::Listener {
   using After = std::vector<std::size_t>;
   std::size_t add(const ranks::Message& message, After after = {});
   std::size_t add(Operation operation, After after = {});
-  /// Makes it last at least `least` after everything in `after` is over.
-  void slow_down(Nanoseconds least, After after);
+  /// Makes it last at least `min_duration` after everything in `after` is over.
+  void slow_down(Nanoseconds min_duration, After after);
 
   void begin_step();
   /// A member of this rank has arrived.
@@ -47,7 +47,7 @@ class RankMeeting final : public ranks::Listener {
 
  private:
   struct Mark {
-    Nanoseconds least;
+    Nanoseconds min_duration;
   };
   struct Node {
     std::variant<ranks::Message, Operation, Mark> what;

@@ -25,21 +25,21 @@ class MeetingBuilder {
 
   void write(const std::vector<Share>& shares) {
     for (std::size_t owner = 0; owner < shares.size(); ++owner) {
-      for (const Chunk& chunk : shares[owner].chunks) {
-        write(owner, chunk);
+      for (const ElementRun& run : shares[owner].runs) {
+        write(owner, run);
         next_tag_ += static_cast<int>(members_.size()) + 1;
       }
     }
   }
 
-  /// Each rank tells the others when its members have come; from when all have, the meeting lasts `least`.
-  void slow_down(Nanoseconds least) {
+  /// Each rank tells the others when its members have come; from when all have, the meeting lasts `min_duration`.
+  void slow_down(Nanoseconds min_duration) {
     RankMeeting::After all;
     for (const int other : others_) {
       meeting_.add(ranks::Message{ranks::Message::End::send, other, next_tag_, nullptr, 0});
       all.push_back(meeting_.add(ranks::Message{ranks::Message::End::receive, other, next_tag_, nullptr, 0}));
     }
-    meeting_.slow_down(least, std::move(all));
+    meeting_.slow_down(min_duration, std::move(all));
   }
 
  private:
@@ -47,139 +47,139 @@ class MeetingBuilder {
 
   bool is_local(std::size_t member) const { return members_[member].memory.has_value(); }
   const MemberMemory& memory(std::size_t member) const { return *members_[member].memory; }
-  std::size_t bytes(const Chunk& chunk) const { return static_cast<std::size_t>(chunk.count * size_of(type_)); }
+  std::size_t bytes(const ElementRun& run) const { return static_cast<std::size_t>(run.count * size_of(type_)); }
 
   /// The part that `member` gives to the member that sums,
   int part_tag(std::size_t member) const { return next_tag_ + static_cast<int>(member); }
   /// and what that member, or the only one that has it, gives to each rank.
   int result_tag() const { return next_tag_ + static_cast<int>(members_.size()); }
 
-  std::size_t send(int rank, int tag, std::byte* from, const Chunk& chunk, After after = {}) {
-    return meeting_.add(ranks::Message{ranks::Message::End::send, rank, tag, from, bytes(chunk)}, std::move(after));
+  std::size_t send(int rank, int tag, std::byte* from, const ElementRun& run, After after = {}) {
+    return meeting_.add(ranks::Message{ranks::Message::End::send, rank, tag, from, bytes(run)}, std::move(after));
   }
-  std::size_t receive(int rank, int tag, std::byte* to, const Chunk& chunk, After after = {}) {
-    return meeting_.add(ranks::Message{ranks::Message::End::receive, rank, tag, to, bytes(chunk)}, std::move(after));
+  std::size_t receive(int rank, int tag, std::byte* to, const ElementRun& run, After after = {}) {
+    return meeting_.add(ranks::Message{ranks::Message::End::receive, rank, tag, to, bytes(run)}, std::move(after));
   }
-  std::size_t operate(Operation::Function kind, const Chunk& chunk, std::vector<std::byte*> from, std::vector<std::byte*> to,
+  std::size_t operate(Operation::Function kind, const ElementRun& run, std::vector<std::byte*> from, std::vector<std::byte*> to,
                       After after = {}) {
-    return meeting_.add(Operation{kind, type_, chunk.count, std::move(from), std::move(to), rate_}, std::move(after));
+    return meeting_.add(Operation{kind, type_, run.count, std::move(from), std::move(to), rate_}, std::move(after));
   }
 
-  void write(std::size_t owner, const Chunk& chunk) {
+  void write(std::size_t owner, const ElementRun& run) {
     switch (move_) {
       case Move::copy:
       case Move::broadcast:
-        hand_out(owner, chunk);
+        hand_out(owner, run);
         break;
       case Move::all_gather:
-        gather(owner, chunk);
+        gather(owner, run);
         break;
       case Move::reduce:
       case Move::reduce_scatter:
       case Move::all_reduce:
-        is_local(owner) ? sum_here(owner, chunk) : sum_there(owner, chunk);
+        is_local(owner) ? sum_here(owner, run) : sum_there(owner, run);
         break;
     }
   }
 
   /// From member 0 to `target`. A rank is sent it once, for the first of its members, and copies it to the
   /// others.
-  void hand_out(std::size_t target, const Chunk& chunk) {
+  void hand_out(std::size_t target, const ElementRun& run) {
     const bool leads = lead_of(members_[target].rank) == target;
     if (is_local(0) && is_local(target)) {
-      operate(Operation::Function::copy, chunk, {memory(0).at(chunk)}, {memory(target).at(chunk)});
+      operate(Operation::Function::copy, run, {memory(0).at(run)}, {memory(target).at(run)});
     } else if (is_local(0) && leads) {
-      send(members_[target].rank, result_tag(), memory(0).at(chunk), chunk);
+      send(members_[target].rank, result_tag(), memory(0).at(run), run);
     } else if (is_local(target) && leads) {
-      copy_on(chunk, receive(members_[0].rank, result_tag(), memory(target).at(chunk), chunk), {});
+      copy_on(run, receive(members_[0].rank, result_tag(), memory(target).at(run), run), {});
     }
   }
 
-  void gather(std::size_t owner, const Chunk& chunk) {
+  void gather(std::size_t owner, const ElementRun& run) {
     if (!is_local(owner)) {
-      copy_on(chunk, receive(members_[owner].rank, result_tag(), memory(local_[0]).at(chunk), chunk), {});
+      copy_on(run, receive(members_[owner].rank, result_tag(), memory(local_[0]).at(run), run), {});
       return;
     }
-    operate(Operation::Function::copy, chunk, {memory(owner).piece_at(chunk)}, places(chunk));
+    operate(Operation::Function::copy, run, {memory(owner).piece_at(run)}, places(run));
     for (const int other : others_) {
-      send(other, result_tag(), memory(owner).piece_at(chunk), chunk);
+      send(other, result_tag(), memory(owner).piece_at(run), run);
     }
   }
 
   /// A member of this rank takes the others' parts and sums them up.
-  void sum_here(std::size_t owner, const Chunk& chunk) {
+  void sum_here(std::size_t owner, const ElementRun& run) {
     std::vector<std::byte*> from;
     After parts;
     for (std::size_t m = 0; m < members_.size(); ++m) {
-      from.push_back(is_local(m) ? memory(m).at(chunk) : staging_.take(bytes(chunk)));
+      from.push_back(is_local(m) ? memory(m).at(run) : staging_.take(bytes(run)));
       if (!is_local(m)) {
-        parts.push_back(receive(members_[m].rank, part_tag(m), from.back(), chunk));
+        parts.push_back(receive(members_[m].rank, part_tag(m), from.back(), run));
       }
     }
     if (move_ == Move::reduce_scatter) {
-      operate(accumulate_ ? Operation::Function::add : Operation::Function::sum, chunk, std::move(from),
-              {memory(owner).piece_at(chunk)}, std::move(parts));
+      operate(accumulate_ ? Operation::Function::add : Operation::Function::sum, run, std::move(from),
+              {memory(owner).piece_at(run)}, std::move(parts));
       return;
     }
     if (move_ == Move::reduce) {
-      operate(Operation::Function::sum, chunk, std::move(from), {memory(owner).at(chunk)}, std::move(parts));
+      operate(Operation::Function::sum, run, std::move(from), {memory(owner).at(run)}, std::move(parts));
       return;
     }
     const bool applies = rate_ > 0;
-    std::byte* const total = applies ? staging_.take(bytes(chunk)) : memory(owner).at(chunk);
-    std::vector<std::byte*> to = applies ? std::vector<std::byte*>{total} : places(chunk);
-    const std::size_t summed = operate(Operation::Function::sum, chunk, std::move(from), std::move(to), std::move(parts));
+    std::byte* const total = applies ? staging_.take(bytes(run)) : memory(owner).at(run);
+    std::vector<std::byte*> to = applies ? std::vector<std::byte*>{total} : places(run);
+    const std::size_t summed = operate(Operation::Function::sum, run, std::move(from), std::move(to), std::move(parts));
     for (const int other : others_) {
-      send(other, result_tag(), total, chunk, {summed});
+      send(other, result_tag(), total, run, {summed});
     }
     if (applies) {
-      operate(Operation::Function::apply, chunk, {total}, parameters(chunk), {summed});
+      operate(Operation::Function::apply, run, {total}, parameters(run), {summed});
     }
   }
 
   /// One of another rank does: each member of this one gives its part.
-  void sum_there(std::size_t owner, const Chunk& chunk) {
+  void sum_there(std::size_t owner, const ElementRun& run) {
     After sent;
     for (const std::size_t m : local_) {
-      sent.push_back(send(members_[owner].rank, part_tag(m), memory(m).at(chunk), chunk));
+      sent.push_back(send(members_[owner].rank, part_tag(m), memory(m).at(run), run));
     }
     if (move_ != Move::all_reduce) {
       return;
     }
     if (rate_ > 0) {
-      std::byte* const total = staging_.take(bytes(chunk));
-      const std::size_t came = receive(members_[owner].rank, result_tag(), total, chunk);
-      operate(Operation::Function::apply, chunk, {total}, parameters(chunk), {came});
+      std::byte* const total = staging_.take(bytes(run));
+      const std::size_t came = receive(members_[owner].rank, result_tag(), total, run);
+      operate(Operation::Function::apply, run, {total}, parameters(run), {came});
       return;
     }
     // Where a part was sent from, the sum comes in.
-    const std::size_t came = receive(members_[owner].rank, result_tag(), memory(local_[0]).at(chunk), chunk, {sent[0]});
-    copy_on(chunk, came, After(sent.begin() + 1, sent.end()));
+    const std::size_t came = receive(members_[owner].rank, result_tag(), memory(local_[0]).at(run), run, {sent[0]});
+    copy_on(run, came, After(sent.begin() + 1, sent.end()));
   }
 
   /// What the first member of this rank has got, to its others.
-  void copy_on(const Chunk& chunk, std::size_t came, After after) {
+  void copy_on(const ElementRun& run, std::size_t came, After after) {
     if (local_.size() == 1) {
       return;
     }
-    std::vector<std::byte*> to = places(chunk);
+    std::vector<std::byte*> to = places(run);
     to.erase(to.begin());
     after.push_back(came);
-    operate(Operation::Function::copy, chunk, {memory(local_[0]).at(chunk)}, std::move(to), std::move(after));
+    operate(Operation::Function::copy, run, {memory(local_[0]).at(run)}, std::move(to), std::move(after));
   }
 
-  /// Where the chunk lies in the members of this rank.
-  std::vector<std::byte*> places(const Chunk& chunk) const {
+  /// Where the run lies in the members of this rank.
+  std::vector<std::byte*> places(const ElementRun& run) const {
     std::vector<std::byte*> list;
     for (const std::size_t m : local_) {
-      list.push_back(memory(m).at(chunk));
+      list.push_back(memory(m).at(run));
     }
     return list;
   }
-  std::vector<std::byte*> parameters(const Chunk& chunk) const {
+  std::vector<std::byte*> parameters(const ElementRun& run) const {
     std::vector<std::byte*> list;
     for (const std::size_t m : local_) {
-      list.push_back(memory(m).parameter_at(chunk));
+      list.push_back(memory(m).parameter_at(run));
     }
     return list;
   }
@@ -205,20 +205,20 @@ class MeetingBuilder {
 }  // namespace
 
 void write_meeting(RankMeeting& meeting, const plan::Task& first, DType type, const std::vector<Participant>& members,
-                   const std::vector<Share>& shares, int first_tag, Nanoseconds least, Staging& staging) {
+                   const std::vector<Share>& shares, int first_tag, Nanoseconds min_duration, Staging& staging) {
   MeetingBuilder builder(meeting, first, type, members, first_tag, staging);
   builder.write(shares);
-  if (least.count > 0) {
-    builder.slow_down(least);
+  if (min_duration.count > 0) {
+    builder.slow_down(min_duration);
   }
 }
 
 std::int64_t tags_of(const std::vector<Share>& shares) {
-  std::size_t chunks = 0;
+  std::size_t runs = 0;
   for (const Share& share : shares) {
-    chunks += share.chunks.size();
+    runs += share.runs.size();
   }
-  return static_cast<std::int64_t>(chunks * (shares.size() + 1)) + 1;  // a part of each member, a result; and one for all
+  return static_cast<std::int64_t>(runs * (shares.size() + 1)) + 1;  // a part of each member, a result; and one for all
 }
 
 }  // namespace baton::exec

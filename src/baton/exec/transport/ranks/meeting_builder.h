@@ -34,10 +34,10 @@ struct Participant {
 };
 
 /// Writes this rank's part of a meeting, of whose members it runs some: `first` is any of them. Everything
-/// goes straight from each member to the one that needs it. If `least` is not zero, each rank tells the
+/// goes straight from each member to the one that needs it. If `min_duration` is not zero, each rank tells the
 /// others when its members have arrived, and after all have, the meeting lasts at least that long.
 void write_meeting(RankMeeting& meeting, const plan::Task& first, DType type, const std::vector<Participant>& members,
-                   const std::vector<Share>& shares, int first_tag, Nanoseconds least, Staging& staging);
+                   const std::vector<Share>& shares, int first_tag, Nanoseconds min_duration, Staging& staging);
 
 /// How many tags it uses, starting from the first. All ranks number its messages in the same way, because all divide
 /// its elements in the same way.
