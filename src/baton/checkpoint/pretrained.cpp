@@ -247,7 +247,7 @@ class OnnxReader final : public TensorReader {
     for (std::size_t part = 0; part < stored->parts.size(); ++part) {
       const auto weight = onnx_.weights.find(stored->parts[part].parameter);
       if (weight == onnx_.weights.end()) {
-        continue;  // a count of batches begins at zero
+        continue;  // a count of batches begins at zero, and so does a bias that the file does not have
       }
       const model::OnnxTensor& tensor = weight->second.tensor;
       const auto size = static_cast<std::size_t>(size_of(tensor.dtype));
