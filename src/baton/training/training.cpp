@@ -97,7 +97,7 @@ checkpoint::Tensors Training::tensors() const { return checkpoint::tensors_of(*p
 checkpoint::Metadata Training::metadata() const {
   checkpoint::Progress progress{.step = steps_before_ + static_cast<std::int64_t>(losses_.size()),
                                 .seed = job_->seed(),
-                                .model = job_->model().name(),
+                                .model = checkpoint::kept_name(job_->model().name()),
                                 .optimizer = job_->spec().optimizer,
                                 .settings = {}};
   for (const JobField& field : job_fields()) {
@@ -116,7 +116,7 @@ std::string Training::save(const std::function<void(std::span<const std::byte> t
 
 std::vector<std::string> Training::restore(const checkpoint::TensorReader& source) {
   check(executor_ != nullptr && losses_.empty(), "a training that has started cannot be restored from a checkpoint");
-  const checkpoint::Progress progress = checkpoint::restore(*plan_, *executor_, source, std::span(room_.get(), room_size_));
+  const checkpoint::Progress progress = checkpoint::progress_of(source);
   if (progress.seed != job_->seed()) {
     throw usage_error("the checkpoint was trained on the data of seed {}, but --seed is {}", progress.seed, job_->seed());
   }
@@ -124,9 +124,11 @@ std::vector<std::string> Training::restore(const checkpoint::TensorReader& sourc
     throw usage_error("the checkpoint was trained with --optimizer {}, but this run has {}", progress.optimizer,
                       job_->spec().optimizer);
   }
+  checkpoint::require_model(source, job_->model());
   std::vector<std::string> differences;
-  if (canonical(progress.model) != canonical(job_->model().name())) {  // the same weights in another network: dropout, heads
-    differences.push_back(fmt::format("--model was {} and is {}", progress.model, job_->model().name()));
+  const std::string model = checkpoint::kept_name(job_->model().name());
+  if (canonical(checkpoint::kept_name(progress.model)) != canonical(model)) {  // the same network: dropout, the size of images
+    differences.push_back(fmt::format("--model was {} and is {}", progress.model, model));
   }
   for (const JobField& field : job_fields()) {
     const auto then = progress.settings.find(field.name);
@@ -140,6 +142,7 @@ std::vector<std::string> Training::restore(const checkpoint::TensorReader& sourc
       differences.push_back(fmt::format("--{} was {} and is {}", field.name, shown(then->second), shown(now)));
     }
   }
+  checkpoint::restore(*plan_, *executor_, source, std::span(room_.get(), room_size_));
   steps_before_ = progress.step;
   scaler_ = read_scaler();
   return differences;
