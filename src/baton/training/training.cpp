@@ -171,6 +171,10 @@ void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor
   warmup = simulated() ? 0 : warmup;
   exec::RunResult result = simulated() ? simulate()
                                        : executor_->run({.steps = steps, .warmup = warmup, .keep_result = keep_result}, progress);
+  unread_ = result.unread;
+  if (unread_ && result.losses.empty()) {
+    return;
+  }
   const std::size_t dropped = std::min<std::size_t>(static_cast<std::size_t>(warmup), result.step_times.size());
   losses_.insert(losses_.end(), result.losses.begin(), result.losses.end());
   step_times_.insert(step_times_.end(), result.step_times.begin(), result.step_times.end());
