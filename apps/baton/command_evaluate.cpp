@@ -76,8 +76,12 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
   const data::Parts parts = data::open(
       words.job.data,
       {.tokenizer = words.job.tokenizer, .given_tokenizer = data::tokenizer_beside(folder), .token_type = words.job.token_type});
+  words.job = training::with_pixel_scale(words.job, *parts.for_evaluation());
   const training::SampleFeed feed(parts.for_evaluation(), words.job, training::form_of(job.model(), job.request().step.loss),
                                   job.request().step.global_batch, 0, training::SampleFeed::Use::evaluation);
+  if (!words.checkpoint.empty()) {
+    checkpoint::require_model(source, job.model());
+  }
   training::Forward forward(job, feed);
   forward.take_weights(source);
   const bool speaks = world().rank() == 0;

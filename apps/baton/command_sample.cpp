@@ -118,11 +118,13 @@ void sample(const SampleWords& words, int& exit_code) {
       .seed = static_cast<std::uint64_t>(parse_integer(words.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()))};
   const Weights weights = open_weights(words);
   const std::shared_ptr<const data::Tokenizer> tokenizer = open_tokenizer(words, weights.folder);
-  std::vector<std::int32_t> text = tokenizer->encode(words.prompt);
+  std::vector<std::int32_t> text = tokenizer->beginning();
+  tokenizer->encode(words.prompt, text);
   const bool begun = !text.empty();
   if (!begun) {
     if (!tokenizer->end_of_text()) {
-      throw usage_error("--prompt is empty, but a text must begin with something: give some words");
+      throw usage_error(
+          "--prompt is empty, and this tokenizer has no end of text to begin a text with: give a first word, such as --prompt The");
     }
     text.push_back(*tokenizer->end_of_text());
   }

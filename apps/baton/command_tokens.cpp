@@ -121,6 +121,10 @@ void make_tokens(const TokensWords& words) {
       write_whole(data::path_of_tokenizer(output.path), tokenizer->serialized());
     }
   }
+  if (words.files.size() > 1) {
+    told += tokenizer->end_of_text() ? fmt::format("Between texts: the end of text, token {}\n", *tokenizer->end_of_text())
+                                     : std::string("Between texts: nothing, because this tokenizer has no end of text\n");
+  }
   read = {};  // takes the bar off the screen
   fmt::print("{}{}: the tokenizer ({})\n", told,
              data::path_of_tokenizer(share == 0 ? fs::path(words.out) : fs::path(words.out) / "train.bin").string(),
@@ -142,7 +146,7 @@ void add_tokens_command(CLI::App& program) {
       ->capture_default_str();
   command->footer(
       "\nThe file has llm.c's format. The tokenizer is written beside it. Two texts are separated by the tokenizer's end-of-text\n"
-      "token, if it has one.\n"
+      "token, if it has one; the last lines say so.\n"
       "\nExamples:\n  baton tokens input.txt --tokenizer chars --val 0.1 --out shakespeare\n"
       "  baton tokens a.txt b.txt --tokenizer gpt2/tokenizer.json --out train.bin");
   command->callback([words] { make_tokens(*words); });

@@ -123,7 +123,7 @@ void require_one_process(const std::string& command) {
 void let_last_count(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     option->disable_flag_override(option->get_expected_max() == 0);
-    if (option->get_expected_max() > 0) {
+    if (option->get_expected_max() > 0 && !option->check_lname("prompt")) {  // which may be a text without words
       // As a variable of the shell that is not set.
       option->check(CLI::Validator([](std::string& value) { return value.empty() ? "is given, but empty" : ""; }, ""));
     }

@@ -72,10 +72,18 @@ std::optional<checkpoint::Found> Saving::open_folder(const TrainWords& words) {
 
 void Saving::keep_tokenizer(const std::string& folder, bool continues) const {
   const training::JobData* data = run_.job().data();
-  if (data == nullptr || !data->training().source().tokenizer()) {
+  const std::filesystem::path path = data::path_of_tokenizer(std::filesystem::path(folder) / "tokens.bin");
+  if (data == nullptr) {
     return;
   }
-  const std::filesystem::path path = data::path_of_tokenizer(std::filesystem::path(folder) / "tokens.bin");
+  if (!data->training().source().tokenizer()) {
+    if (continues && std::filesystem::exists(path)) {
+      throw usage_error(
+          "{} was trained with a tokenizer, and nothing says that the tokens of --data are of the same: give --tokenizer {}",
+          folder, path.string());
+    }
+    return;
+  }
   const std::string own = data->training().source().tokenizer()->serialized();
   if (continues && std::filesystem::exists(path) && data::read_tokenizer(path)->serialized() != own) {
     throw usage_error("{} was trained with another tokenizer than --data has: give --tokenizer {}", folder, path.string());

@@ -105,6 +105,10 @@ class OnnxWriter {
     graph_.message(5, tensor.integer(2, 1).text(8, name).text(raw ? 9 : 4, bytes));
     return *this;
   }
+  OnnxWriter& output(const std::string& name) {
+    graph_.message(12, value(name, {0}));
+    return *this;
+  }
   OnnxWriter& tensor(const Proto& tensor) {
     graph_.message(5, tensor);
     return *this;

@@ -268,7 +268,7 @@ std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& execut
   return "";
 }
 
-Progress restore(const plan::Plan& plan, exec::Executor& executor, const TensorReader& source, std::span<std::byte> room) {
+Progress progress_of(const TensorReader& source) {
   Progress progress{.step = parse_integer(metadata_value(source, "step"), "the checkpoint's step", 0, std::int64_t{1} << 48),
                     .seed = static_cast<std::uint64_t>(parse_integer(metadata_value(source, "seed"), "the checkpoint's seed", 0,
                                                                      std::numeric_limits<std::int64_t>::max())),
@@ -279,6 +279,11 @@ Progress restore(const plan::Plan& plan, exec::Executor& executor, const TensorR
       progress.settings[key.substr(setting_prefix.size())] = value;
     }
   }
+  return progress;
+}
+
+Progress restore(const plan::Plan& plan, exec::Executor& executor, const TensorReader& source, std::span<std::byte> room) {
+  Progress progress = progress_of(source);
   const std::map<std::string, Kept> wanted = kept_by(plan);
   require_tensors(wanted, source.tensors(), fmt::format("the checkpoint of {} with {}", progress.model, progress.optimizer));
   for (const auto& [name, tensor] : source.tensors()) {

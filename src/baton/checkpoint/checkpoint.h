@@ -34,6 +34,8 @@ struct Progress {
   Metadata settings = {};  // what else the run was given, by the name of the flag
 };
 Metadata to_metadata(const Progress& progress);
+/// A usage error names what a checkpoint of a training would say and this one does not.
+Progress progress_of(const TensorReader& source);
 
 /// What a checkpoint of the plan holds: `block0.weight`, and for slot k of its optimizer state `optimizer.k.block0.weight`. Names
 /// and layouts are those of model::stored_tensors, of states too. The state of a loss scaler is `loss_scale`. Of statistics, which

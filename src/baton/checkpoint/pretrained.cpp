@@ -10,6 +10,7 @@
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/base/narrow.h"
+#include "baton/base/text.h"
 #include "baton/checkpoint/share.h"
 #include "baton/exec/rank_run.h"
 #include "baton/model/huggingface.h"
@@ -247,7 +248,7 @@ class OnnxReader final : public TensorReader {
     for (std::size_t part = 0; part < stored->parts.size(); ++part) {
       const auto weight = onnx_.weights.find(stored->parts[part].parameter);
       if (weight == onnx_.weights.end()) {
-        continue;  // a count of batches begins at zero
+        continue;  // a count of batches begins at zero, and so does a bias that the file does not have
       }
       const model::OnnxTensor& tensor = weight->second.tensor;
       const auto size = static_cast<std::size_t>(size_of(tensor.dtype));
@@ -332,6 +333,46 @@ model::Model model_of(const TensorReader& checkpoint) {
     throw usage_error("the checkpoint does not say its model, so it is not one of a training run");
   }
   return model::parse_model(found->second);
+}
+
+std::string kept_name(const std::string& model) {
+  const std::optional<model::ModelPath> path = model::path_of(model);
+  return path && path->onnx ? fs::absolute(path->path).lexically_normal().string() : model;
+}
+
+void require_model(const TensorReader& checkpoint, const model::Model& model) {
+  const auto found = checkpoint.metadata().find("model");
+  const std::string then = found == checkpoint.metadata().end() ? "" : kept_name(found->second);
+  const Tensors wanted = wanted_by(model).tensors;
+  std::size_t there = 0;
+  std::string other;  // the first that the model does not have, or has in another shape
+  for (const auto& [name, info] : checkpoint.tensors()) {
+    if (is_weight(name)) {
+      const auto own = wanted.find(name);
+      const bool fits = own != wanted.end() && own->second.shape == info.shape;
+      there += fits ? 1 : 0;
+      other = other.empty() && !fits ? name : other;
+    }
+  }
+  const bool renamed = !then.empty() && canonical(then) != canonical(kept_name(model.name()));
+  bool same = other.empty() && there == wanted.size();
+  if (!renamed) {
+    if (!other.empty() && !wanted.contains(other)) {
+      throw usage_error("the checkpoint holds {}, which {} has no place for", other, model.name());
+    }
+    return;  // what is missing or of another shape is named where it is read
+  }
+  if (same) {
+    try {
+      same = model::is_same_network(model::parse_model(then), model);
+    } catch (const Error&) {
+      return;  // a model of a program, or of a file that is gone: its weights fit
+    }
+  }
+  if (!same) {
+    throw usage_error("the checkpoint is of {}, but this run is of {}: a checkpoint belongs to a model, so give --model {}", then,
+                      model.name(), then);
+  }
 }
 
 std::unique_ptr<TensorReader> shortened(const TensorReader& source, const model::Model& model) {

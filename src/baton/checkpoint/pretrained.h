@@ -27,6 +27,11 @@ void load_pretrained(const model::ModelPath& path, const model::Model& model, co
 Found open_checkpoint(const std::filesystem::path& path);
 /// The model that it was saved of.
 model::Model model_of(const TensorReader& checkpoint);
+/// The name under which a checkpoint has a model: an ONNX file by its whole path, so that it is found from every folder.
+std::string kept_name(const std::string& model);
+/// A usage error if a checkpoint is of another model than this one: its weights are others, or it computes something else from
+/// them.
+void require_model(const TensorReader& checkpoint, const model::Model& model);
 
 /// The weights of `source` for a model with fewer positions, which has the first of the learned positions. `source` must outlive
 /// it.

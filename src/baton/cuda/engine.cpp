@@ -98,9 +98,12 @@ class CudaEngine final : public exec::Engine {
     const TracedSteps traced(options);
     Run run{result, progress, options.keep_result};
     run.monitors = slice_.monitors();
+    unread_ = nullptr;
+    keep_result_ = options.keep_result;
     try {
       enter_origin();
       load_first();
+      run.enough = unread_ != nullptr;
       for (std::int64_t step = 0; step < options.steps && !run.enough; ++step) {
         collect(run, step - static_cast<std::int64_t>(depth) + 1);
         load(step);
@@ -114,6 +117,7 @@ class CudaEngine final : public exec::Engine {
           enqueue(step, false);
         }
         ++run.enqueued;
+        run.enough = run.enough || unread_ != nullptr;
       }
       sample(run);
       collect(run, run.enqueued);
@@ -129,7 +133,9 @@ class CudaEngine final : public exec::Engine {
       result.gpus.push_back(monitor.reading());
     }
     steps_before_ += run.enqueued;
-    loaded_for_ = steps_before_;
+    loaded_for_ = unread_ ? -1 : steps_before_;
+    result.unread = run.enqueued < options.steps ? unread_
+                                                 : nullptr;  // the rows after the last step are for a run that may not come
     return result;
   }
 
@@ -305,9 +311,21 @@ class CudaEngine final : public exec::Engine {
     }
     one.over.record(origin());
     loading_.start = now() - launched;
-    fill(data_.ahead, one.inputs, steps_before_ + step + 1);  // while the GPU computes
+    fill_next(one.inputs, step + 1);  // while the GPU computes
     loading_.end = now() - launched;
     copy_filled(data_.ahead, one.inputs);
+  }
+
+  /// What is loaded ahead, of a step of this run. If the state is wanted, rows that cannot be read end the run before that step.
+  void fill_next(std::int64_t offset, std::int64_t step) {
+    try {
+      fill(data_.ahead, offset, steps_before_ + step);
+    } catch (const Error&) {
+      if (!keep_result_) {
+        throw;
+      }
+      unread_ = std::current_exception();
+    }
   }
 
   /// Puts the rows of a step into pinned memory, from `offset` on; and from there to the GPUs, after what is under way.
@@ -332,7 +350,7 @@ class CudaEngine final : public exec::Engine {
     if (data_.ahead.empty() || std::exchange(loaded_for_, -1) == steps_before_) {
       return;
     }
-    fill(data_.ahead, slot(0).inputs, steps_before_);
+    fill_next(slot(0).inputs, 0);
     copy_filled(data_.ahead, slot(0).inputs);
     require(cudaStreamSynchronize(origin()), "copying the batch");
   }
@@ -445,6 +463,8 @@ class CudaEngine final : public exec::Engine {
   std::unique_ptr<Graph> traced_step_;
   std::int64_t steps_before_ = 0;
   std::int64_t loaded_for_ = -1;  // the step whose rows are there
+  bool keep_result_ = false;      // of the run under way
+  std::exception_ptr unread_;     // what the feed threw for the rows of the next step
   struct {
     Nanoseconds start;
     Nanoseconds end;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "baton/archive/safetensors.h"
 #include "baton/base/error.h"
 #include "baton/base/narrow.h"
+#include "baton/data/tokenizer.h"
 #include "baton/data/tokens.h"
 
 namespace baton::data {
@@ -338,7 +340,14 @@ bool Array::integers() const {
 }
 
 void Array::read(std::int64_t first, std::span<float> out) const {
-  for_each_element(*this, first, out.size(), [&](std::size_t i, double value) { out[i] = static_cast<float>(value); });
+  for_each_element(*this, first, out.size(), [&](std::size_t i, double value) {
+    out[i] = static_cast<float>(value);
+    if (!std::isfinite(out[i])) {
+      const std::int64_t at = first + static_cast<std::int64_t>(i);
+      throw usage_error("{} holds {} at element {} of its sample {}, but training needs finite numbers of float32", name, value,
+                        at % each(), at / each());
+    }
+  });
 }
 
 void Array::read(std::int64_t first, std::span<std::int32_t> out, std::int64_t limit, const char* what) const {
@@ -410,7 +419,7 @@ std::map<std::string, Array> open_safetensors(const fs::path& path) {
   return arrays;
 }
 
-std::shared_ptr<const Source> arrays_source(Array inputs, std::vector<Array> targets) {
+std::shared_ptr<const Source> arrays_source(Array inputs, std::vector<Array> targets, std::shared_ptr<const Tokenizer> tokenizer) {
   require_samples(inputs);
   if (targets.empty()) {
     if (inputs.shape.size() != 1 || !inputs.integers()) {
@@ -419,8 +428,10 @@ std::shared_ptr<const Source> arrays_source(Array inputs, std::vector<Array> tar
     const std::string format = std::string(to_text(inputs.type));
     std::vector<TokenFile> files;
     const std::int64_t count = inputs.shape[0];
-    files.emplace_back(std::move(inputs.bytes), inputs.begin, static_cast<std::uint32_t>(size_of(inputs.type)), count, inputs.name);
-    return tokens_source(std::move(files), 0, format, nullptr);
+    files.emplace_back(std::move(inputs.bytes), inputs.begin, static_cast<std::uint32_t>(size_of(inputs.type)), count, inputs.name,
+                       inputs.type.name().starts_with("I"));
+    const std::int64_t vocabulary = tokenizer ? tokenizer->vocabulary() : 0;
+    return tokens_source(std::move(files), vocabulary, format, std::move(tokenizer));
   }
   require_samples(targets[0]);
   if (inputs.samples() != targets[0].samples()) {

@@ -37,7 +37,9 @@ Array open_npy(const std::filesystem::path& path);
 /// The tensors of a safetensors file, by name.
 std::map<std::string, Array> open_safetensors(const std::filesystem::path& path);
 
-/// Inputs with what they are to become. Without targets, a list of integers is a text of tokens; anything else is a usage error.
-std::shared_ptr<const Source> arrays_source(Array inputs, std::vector<Array> targets);
+/// Inputs with what they are to become. Without targets, a list of integers is a text of tokens, which `tokenizer` made if it is
+/// given; anything else is a usage error.
+std::shared_ptr<const Source> arrays_source(Array inputs, std::vector<Array> targets,
+                                            std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
 }  // namespace baton::data

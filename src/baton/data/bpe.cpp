@@ -34,6 +34,19 @@ Bpe::Bpe(BpeParts parts, const std::string& name) : parts_(std::move(parts)) {
     throw usage_error("the tokenizer {} has no token for the byte {}: it is no byte-level encoding", name,
                       missing - bytes_.begin());
   }
+  for (const auto& [text, token] : parts_.plain) {
+    if (text.empty()) {
+      continue;
+    }
+    plain_.emplace(text, token);
+    std::vector<std::size_t>& lengths = plain_lengths_[static_cast<unsigned char>(text[0])];
+    if (std::find(lengths.begin(), lengths.end(), text.size()) == lengths.end()) {
+      lengths.push_back(text.size());
+    }
+  }
+  for (std::vector<std::size_t>& lengths : plain_lengths_) {
+    std::sort(lengths.rbegin(), lengths.rend());
+  }
   pairs_.reserve(parts_.merges.size());
   for (const BpeParts::Merge& merge : parts_.merges) {
     pairs_.try_emplace(pair_key(merge.left, merge.right), Merged{merge.rank, merge.made});
@@ -128,7 +141,44 @@ void Bpe::encode_piece(std::string_view piece, std::vector<std::int32_t>& out) c
   out.insert(out.end(), symbols.begin(), symbols.end());
 }
 
+Bpe::Place Bpe::next_plain(std::string_view text, std::size_t from) const {
+  for (std::size_t at = from; at < text.size() && !plain_.empty(); ++at) {
+    for (const std::size_t length : plain_lengths_[static_cast<unsigned char>(text[at])]) {
+      const auto found = length <= text.size() - at ? plain_.find(text.substr(at, length)) : plain_.end();
+      if (found != plain_.end()) {
+        return {at, length, found->second};
+      }
+    }
+  }
+  return {text.size(), 0, -1};
+}
+
+bool Bpe::is_in_plain(std::string_view text, std::size_t blank) const {
+  for (const auto& [one, token] : plain_) {
+    for (std::size_t before = one.find(' ', 1); before < one.size(); before = one.find(' ', before + 1)) {
+      if (before <= blank) {
+        const std::string_view there = text.substr(blank - before, one.size());  // less at the end of what is known
+        if (one.starts_with(there)) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
 void Bpe::encode(std::string_view text, std::vector<std::int32_t>& out) const {
+  for (std::size_t at = 0; at < text.size();) {
+    const Place next = next_plain(text, at);
+    encode_between(text.substr(at, next.begin - at), out);
+    if (next.length > 0) {
+      out.push_back(next.token);
+    }
+    at = next.begin + next.length;
+  }
+}
+
+void Bpe::encode_between(std::string_view text, std::vector<std::int32_t>& out) const {
   // Words come again and again: what a piece becomes is remembered, as a place in `out`.
   struct TokenRun {
     std::size_t begin;
@@ -162,8 +212,10 @@ std::string Bpe::decode(std::int32_t token) const {
 
 std::optional<std::int32_t> Bpe::end_of_text() const {
   for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>"}) {
-    if (const auto found = parts_.special.find(name); found != parts_.special.end()) {
-      return found->second;
+    for (const auto* list : {&parts_.special, &parts_.plain}) {
+      if (const auto found = list->find(name); found != list->end()) {
+        return found->second;
+      }
     }
   }
   return std::nullopt;
@@ -172,7 +224,7 @@ std::optional<std::int32_t> Bpe::end_of_text() const {
 /// Before a blank between two letters no rule lets a piece go on.
 std::size_t Bpe::safe_cut(std::string_view text) const {
   for (std::size_t at = text.size() < 2 ? 0 : text.size() - 2; at > 0; --at) {
-    if (text[at] == ' ' && is_ascii_letter(text[at - 1]) && is_ascii_letter(text[at + 1])) {
+    if (text[at] == ' ' && is_ascii_letter(text[at - 1]) && is_ascii_letter(text[at + 1]) && !is_in_plain(text, at)) {
       return at;
     }
   }

@@ -29,7 +29,9 @@ struct BpeParts {
     bool operator==(const Merge&) const = default;
   };
   std::vector<Merge> merges;
-  std::map<std::string, std::int32_t> special;  // texts that stand for one token, and that plain text never becomes
+  std::map<std::string, std::int32_t> special;     // texts that stand for one token, and that plain text never becomes
+  std::map<std::string, std::int32_t> plain = {};  // texts that are one token wherever they occur, before anything is cut or merged
+  std::vector<std::int32_t> beginning = {};        // the tokens before every text
 };
 
 class Bpe final : public Tokenizer {
@@ -44,6 +46,7 @@ class Bpe final : public Tokenizer {
   void encode(std::string_view text, std::vector<std::int32_t>& out) const override;
   std::string decode(std::int32_t token) const override;
   std::optional<std::int32_t> end_of_text() const override;
+  std::vector<std::int32_t> beginning() const override { return parts_.beginning; }
   std::size_t safe_cut(std::string_view text) const override;
   std::string serialized() const override;
 
@@ -55,6 +58,16 @@ class Bpe final : public Tokenizer {
     std::int32_t made;
   };
   const Merged* merged(std::int32_t left, std::int32_t right) const;
+  /// A place in a text where one of the `plain` texts lies; at the end, and of no length, if there is none.
+  struct Place {
+    std::size_t begin;
+    std::size_t length;
+    std::int32_t token;
+  };
+  Place next_plain(std::string_view text, std::size_t from) const;
+  /// Whether one of them may lie around a blank in the text.
+  bool is_in_plain(std::string_view text, std::size_t blank) const;
+  void encode_between(std::string_view text, std::vector<std::int32_t>& out) const;
   void encode_piece(std::string_view piece, std::vector<std::int32_t>& out) const;
   void merge_short(std::vector<std::int32_t>& symbols) const;
   void merge_long(std::vector<std::int32_t>& symbols) const;
@@ -63,6 +76,8 @@ class Bpe final : public Tokenizer {
   std::array<std::int32_t, 256> bytes_{};
   std::unordered_map<std::uint64_t, Merged> pairs_;
   std::unordered_map<std::string_view, std::int32_t> whole_;  // into the tokens, if whole pieces are looked for
+  std::unordered_map<std::string_view, std::int32_t> plain_;  // into `plain`
+  std::array<std::vector<std::size_t>, 256> plain_lengths_;   // by the first byte, the longest first
 };
 
 /// The merges that a list of tokens implies where each token's number is its rank, as in tiktoken's files: any two tokens become

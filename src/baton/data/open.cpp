@@ -309,7 +309,7 @@ Parts open_safetensors_files(const fs::path& path, const Paths& files) {
 }
 
 /// A single .npy file: tokens, or inputs whose targets lie beside them under their name: x_train.npy and y_train.npy.
-Parts open_npy_file(const fs::path& path) {
+Parts open_npy_file(const fs::path& path, const OpenOptions& options) {
   Array inputs = open_npy(path);
   const std::string stem = path.stem().string();
   for (const char* theirs : input_names) {
@@ -325,7 +325,11 @@ Parts open_npy_file(const fs::path& path) {
       }
     }
   }
-  return {.train = arrays_source(std::move(inputs), {}), .test = nullptr};
+  std::shared_ptr<const Tokenizer> tokenizer = options.given_tokenizer;
+  if (!tokenizer && !options.tokenizer.empty()) {
+    tokenizer = tokenizer_by_name(options.tokenizer);
+  }
+  return {.train = arrays_source(std::move(inputs), {}, std::move(tokenizer)), .test = nullptr};
 }
 
 // ---- pictures
@@ -400,7 +404,7 @@ Parts open_file(const fs::path& path, const OpenOptions& options) {
     return alone(open_token_files({path}, options));
   }
   if (name.ends_with(".npy")) {
-    return open_npy_file(path);
+    return open_npy_file(path, options);
   }
   if (name.ends_with(".safetensors")) {
     return open_safetensors_files(path, {path});

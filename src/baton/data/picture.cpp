@@ -7,6 +7,7 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
+#include <new>
 
 #include "baton/base/error.h"
 #include "baton/data/blob.h"
@@ -32,45 +33,131 @@ void require_plausible(std::uint64_t width, std::uint64_t height, std::uint64_t 
   }
 }
 
-/// From pixel after pixel to channel after channel; what has more channels than are kept loses them.
+/// From pixel after pixel to channel after channel.
 [[maybe_unused]] Picture in_planes(const std::vector<std::uint8_t>& pixels, std::size_t width, std::size_t height,
-                                   std::size_t stored, std::size_t kept) {
-  Picture made{.channels = static_cast<std::int64_t>(kept),
+                                   std::size_t channels) {
+  Picture made{.channels = static_cast<std::int64_t>(channels),
                .height = static_cast<std::int64_t>(height),
                .width = static_cast<std::int64_t>(width),
-               .pixels = std::vector<std::uint8_t>(width * height * kept)};
+               .pixels = std::vector<std::uint8_t>(width * height * channels)};
   for (std::size_t i = 0; i < width * height; ++i) {
-    for (std::size_t c = 0; c < kept; ++c) {
-      made.pixels[c * width * height + i] = pixels[i * stored + c];
+    for (std::size_t c = 0; c < channels; ++c) {
+      made.pixels[c * width * height + i] = pixels[i * channels + c];
     }
   }
   return made;
 }
 
 #ifdef BATON_PNG
-struct PngImage {
-  png_image image{};
-  PngImage() { image.version = PNG_IMAGE_VERSION; }
-  ~PngImage() { png_image_free(&image); }
-  PngImage(const PngImage&) = delete;
-  PngImage& operator=(const PngImage&) = delete;
+/// What the library jumps back to from an error, and what is left to read.
+struct PngState {
+  std::jmp_buf back;
+  std::array<char, 128> message{};
+  std::span<const std::byte> rest;
+};
+
+/// The library ends a call by calling this, which must not return.
+void fail_png(png_structp png, png_const_charp message) {
+  auto* state = static_cast<PngState*>(png_get_error_ptr(png));
+  std::snprintf(state->message.data(), state->message.size(), "%s", message);
+  std::longjmp(state->back, 1);  // NOLINT: the library knows no exceptions
+}
+
+void stay_silent(png_structp, png_const_charp) {}
+
+void take_bytes(png_structp png, png_bytep into, std::size_t count) {
+  auto* state = static_cast<PngState*>(png_get_io_ptr(png));
+  if (count > state->rest.size()) {
+    png_error(png, "the file is cut");
+  }
+  std::memcpy(into, state->rest.data(), count);
+  state->rest = state->rest.subspan(count);
+}
+
+/// One picture being read, as 8 bits per sample without transparency. Of samples of 16 bits the upper 8 are taken, and what the
+/// file says of the brightness of screens changes nothing. Nothing in the calls of the library needs to be destroyed where it
+/// jumps.
+class PngReader {
+ public:
+  explicit PngReader(std::span<const std::byte> bytes) {
+    state_.rest = bytes;
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &state_, fail_png, stay_silent);
+    info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
+    if (info_ == nullptr) {
+      png_destroy_read_struct(&png_, nullptr, nullptr);
+      throw std::bad_alloc();
+    }
+  }
+  ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
+
+  const char* message() const { return state_.message.data(); }
+  std::size_t width() const { return png_get_image_width(png_, info_); }
+  std::size_t height() const { return png_get_image_height(png_, info_); }
+  /// After `prepare`.
+  std::size_t channels() const { return png_get_channels(png_, info_); }
+  std::size_t row_bytes() const { return png_get_rowbytes(png_, info_); }
+
+  bool read_header() {
+    if (setjmp(state_.back) != 0) {  // NOLINT: as above
+      return false;
+    }
+    png_set_read_fn(png_, &state_, take_bytes);
+#ifdef PNG_SET_UNKNOWN_CHUNKS_SUPPORTED
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);  // what is about screens, colour spaces and texts
+#endif
+    png_read_info(png_, info_);
+    return true;
+  }
+  /// Takes memory for some rows.
+  bool prepare() {
+    if (setjmp(state_.back) != 0) {  // NOLINT: as above
+      return false;
+    }
+    png_set_expand(png_);
+    png_set_strip_16(png_);
+    png_set_strip_alpha(png_);
+    png_set_interlace_handling(png_);
+    png_read_update_info(png_, info_);
+    return true;
+  }
+  bool read_pixels(png_bytepp rows) {
+    if (setjmp(state_.back) != 0) {  // NOLINT: as above
+      return false;
+    }
+    png_read_image(png_, rows);
+    return true;
+  }
+
+ private:
+  PngState state_;
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
 };
 
 Picture decode_png(std::span<const std::byte> bytes, const std::string& name) {
-  PngImage png;
-  if (png_image_begin_read_from_memory(&png.image, bytes.data(), bytes.size()) == 0) {
-    throw unusable(name, fmt::format("it is damaged ({})", png.image.message));
+  PngReader png(bytes);
+  const auto damaged = [&] { return unusable(name, fmt::format("it is damaged ({})", png.message())); };
+  if (!png.read_header()) {
+    throw damaged();
   }
-  require_plausible(png.image.width, png.image.height, bytes.size() * png_pixels_per_byte, name);
-  const bool colours = (png.image.format & PNG_FORMAT_FLAG_COLOR) != 0;
-  const bool alpha = (png.image.format & PNG_FORMAT_FLAG_ALPHA) != 0;
-  png.image.format = colours ? (alpha ? PNG_FORMAT_RGBA : PNG_FORMAT_RGB) : (alpha ? PNG_FORMAT_GA : PNG_FORMAT_GRAY);
-  std::vector<std::uint8_t> pixels(PNG_IMAGE_SIZE(png.image));
-  if (png_image_finish_read(&png.image, nullptr, pixels.data(), 0, nullptr) == 0) {
-    throw unusable(name, fmt::format("it is damaged ({})", png.image.message));
+  require_plausible(png.width(), png.height(), bytes.size() * png_pixels_per_byte, name);
+  if (!png.prepare()) {
+    throw damaged();
   }
-  const std::size_t kept = colours ? 3 : 1;
-  return in_planes(pixels, png.image.width, png.image.height, kept + (alpha ? 1 : 0), kept);
+  const std::size_t channels = png.channels();
+  check((channels == 1 || channels == 3) && png.row_bytes() == png.width() * channels,
+        "{} bytes per row of {} pixels of {} channels", png.row_bytes(), png.width(), channels);
+  std::vector<std::uint8_t> pixels(png.width() * png.height() * channels);
+  std::vector<png_bytep> rows(png.height());
+  for (std::size_t y = 0; y < rows.size(); ++y) {
+    rows[y] = pixels.data() + y * png.width() * channels;
+  }
+  if (!png.read_pixels(rows.data())) {
+    throw damaged();
+  }
+  return in_planes(pixels, png.width(), png.height(), channels);
 }
 #endif
 
@@ -160,7 +247,7 @@ Picture decode_jpeg(std::span<const std::byte> bytes, const std::string& name) {
   if (jpeg.errors.manager.num_warnings > 0) {  // the rest would be gray
     throw unusable(name, "it is cut or damaged");
   }
-  return in_planes(pixels, jpeg.info.output_width, jpeg.info.output_height, channels, channels);
+  return in_planes(pixels, jpeg.info.output_width, jpeg.info.output_height, channels);
 }
 #endif
 

@@ -141,7 +141,10 @@ std::uint64_t cut_near(const TextPart& text, std::uint64_t at, const Tokenizer& 
 }
 
 void encode_text(const TextPart& text, const Tokenizer& tokenizer, const TakeTokens& take) {
-  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> tokens = tokenizer.beginning();
+  if (text.begin == 0 && text.end > 0 && !tokens.empty()) {
+    take(tokens, 0);
+  }
   for_each_piece(
       text, [&](std::string_view piece) { return tokenizer.safe_cut(piece); },
       [&](std::string_view piece) {

@@ -172,8 +172,8 @@ std::shared_ptr<const Tokenizer> from_listing(const fs::path& path, const Tokeni
     // What is no bytes is text: a special token.
     numbered.emplace_back(number, bytes_of(text).value_or(text));
   }
-  for (const auto& [text, number] : listing.added) {
-    parts.special.emplace(text, static_cast<std::int32_t>(number));
+  for (const auto& [text, number, special] : listing.added) {
+    (special ? parts.special : parts.plain).emplace(text, static_cast<std::int32_t>(number));
     if (const auto found = by_text.find(text); found == by_text.end()) {
       numbered.emplace_back(number, text);
     } else if (found->second != number) {
@@ -183,6 +183,15 @@ std::shared_ptr<const Tokenizer> from_listing(const fs::path& path, const Tokeni
   parts.tokens = tokens_by_number(path, std::move(numbered));
   if (by_text.contains("<|endoftext|>")) {
     parts.special.emplace("<|endoftext|>", by_text.find("<|endoftext|>")->second);
+  }
+  for (const std::string& name : listing.before) {
+    const auto added = std::find_if(listing.added.begin(), listing.added.end(),
+                                    [&](const TokenizerListing::Added& one) { return one.text == name; });
+    const auto found = by_text.find(name);
+    if (added == listing.added.end() && found == by_text.end()) {
+      throw unusable_tokenizer(path, fmt::format("its TemplateProcessing adds {} before a text, which is no token", name));
+    }
+    parts.beginning.push_back(added == listing.added.end() ? found->second : static_cast<std::int32_t>(added->number));
   }
   parts.merges.reserve(listing.merges.size());
   for (const auto& [left, right] : listing.merges) {
@@ -307,14 +316,16 @@ std::shared_ptr<const Tokenizer> read_own_bpe(const fs::path& path, std::string_
       }
       parts.splitting = static_cast<Splitting>(name - splitting_names.begin());
       parts.whole_first = words[1] == "whole";
-    } else if (words.size() == 3 && (words[0] == "t" || words[0] == "s")) {
+    } else if (words.size() == 2 && words[0] == "b") {
+      parts.beginning.push_back(number_in(words[1]));
+    } else if (words.size() == 3 && (words[0] == "t" || words[0] == "s" || words[0] == "a")) {
       const std::optional<std::string> bytes = from_base64(words[2]);
       const std::int32_t token = number_in(words[1]);
       if (!bytes || bytes->empty() || token < 0) {
         throw wrong();
       }
-      if (words[0] == "s") {
-        parts.special.emplace(*bytes, token);
+      if (words[0] != "t") {
+        (words[0] == "s" ? parts.special : parts.plain).emplace(*bytes, token);
       } else {
         numbered.emplace_back(token, *bytes);
       }
@@ -329,7 +340,7 @@ std::shared_ptr<const Tokenizer> read_own_bpe(const fs::path& path, std::string_
     }
   });
   parts.tokens = tokens_by_number(path, std::move(numbered));
-  const auto is_token = [&](std::int32_t number) { return static_cast<std::size_t>(number) < parts.tokens.size(); };
+  const auto is_token = [&](std::int32_t number) { return number >= 0 && static_cast<std::size_t>(number) < parts.tokens.size(); };
   for (const BpeParts::Merge& merge : parts.merges) {
     const auto bytes = [&](std::int32_t token) -> const std::string& { return parts.tokens[static_cast<std::size_t>(token)]; };
     if (!is_token(merge.left) || !is_token(merge.right) || !is_token(merge.made) ||
@@ -337,7 +348,13 @@ std::shared_ptr<const Tokenizer> read_own_bpe(const fs::path& path, std::string_
       throw unusable_tokenizer(path, "it merges two tokens into one that is not the two joined");
     }
   }
-  for (const auto& [name, number] : parts.special) {
+  std::vector<std::int32_t> named = parts.beginning;
+  for (const auto* list : {&parts.special, &parts.plain}) {
+    for (const auto& [name, number] : *list) {
+      named.push_back(number);
+    }
+  }
+  for (const std::int32_t number : named) {
     if (!is_token(number)) {
       throw unusable_tokenizer(path, fmt::format("it has no token {}", number));
     }
@@ -396,6 +413,12 @@ std::string Bpe::serialized() const {
   }
   for (const auto& [name, number] : parts_.special) {
     text += fmt::format("s {} {}\n", number, to_base64(name));
+  }
+  for (const auto& [name, number] : parts_.plain) {
+    text += fmt::format("a {} {}\n", number, to_base64(name));
+  }
+  for (const std::int32_t number : parts_.beginning) {
+    text += fmt::format("b {}\n", number);
   }
   for (const BpeParts::Merge& merge : parts_.merges) {
     text += fmt::format("m {} {} {} {}\n", merge.left, merge.right, merge.made, merge.rank);

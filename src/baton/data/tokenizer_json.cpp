@@ -120,6 +120,14 @@ struct Cutting {
   bool by_its_rule = true;  // ByteLevel's own, which is GPT-2's
 };
 
+/// One step of what adds tokens to those of a text.
+struct Adding {
+  std::string type;
+  std::vector<std::string> before;  // names of tokens
+  std::vector<std::string> after;
+  bool has_text = false;
+};
+
 /// The ways to cut a text that are known, as tokenizer.json has them: LLaMA 3's and Qwen 2's.
 struct KnownPattern {
   std::string_view pattern;
@@ -149,6 +157,9 @@ class TokenizerReader final : public Walker {
     }
     if (cuttings_.empty() || cuttings_.back().type != "ByteLevel") {
       return fmt::format("it cuts texts by {}, and only ByteLevel is known", cuttings_.empty() ? "nothing" : cuttings_.back().type);
+    }
+    if (const std::string wrong = settle_addings(); !wrong.empty()) {
+      return wrong;
     }
     const Cutting& last = cuttings_.back();
     if (last.adds_blank) {
@@ -180,9 +191,15 @@ class TokenizerReader final : public Walker {
     } else if (where == "/model/merges/#") {
       halves_.clear();
     } else if (where == "/added_tokens/#") {
-      added_ = {"", -1};
+      added_ = {};
+      strips_ = false;
+    } else if (where == "/post_processor" || (where.starts_with("/post_processor/") && where.ends_with("/processors/#"))) {
+      addings_.emplace_back();
+    } else if (where.starts_with("/post_processor/") && where.ends_with("/single/#/Sequence")) {
+      addings_.back().has_text = true;
     }
-    return cuttings_.size() <= most_depth || fail("it cuts texts in too many steps");
+    return (cuttings_.size() <= most_depth || fail("it cuts texts in too many steps")) &&
+           (addings_.size() <= most_depth || fail("it adds tokens in too many steps"));
   }
 
   bool end(const std::string& where) override {
@@ -193,8 +210,13 @@ class TokenizerReader final : public Walker {
       return merge(std::move(halves_[0]), std::move(halves_[1]));
     }
     if (where == "/added_tokens/#") {
-      if (added_.first.empty() || added_.second < 0) {
+      if (added_.text.empty() || added_.number < 0) {
         return fail("it has an added token without a text or a number");
+      }
+      if (!added_.special && strips_) {
+        return fail(
+            fmt::format("its added token {} depends on what is around it (lstrip, rstrip or single_word), which is not supported",
+                        added_.text));
       }
       listing_.added.push_back(std::move(added_));
     }
@@ -227,10 +249,16 @@ class TokenizerReader final : public Walker {
       normalizer_ = scalar.text.value_or("");
     } else if (where == "/added_tokens/#") {
       if (key == "id") {
-        added_.second = scalar.integer.value_or(-1);
+        added_.number = scalar.integer.value_or(-1);
       } else if (key == "content") {
-        added_.first = scalar.text.value_or("");
+        added_.text = scalar.text.value_or("");
+      } else if (key == "special") {
+        added_.special = scalar.truth;
+      } else if (key == "lstrip" || key == "rstrip" || key == "single_word") {
+        strips_ = strips_ || scalar.truth;
       }
+    } else if (where.starts_with("/post_processor") && !addings_.empty()) {
+      return adding_value(where, key, scalar);
     } else if (where.starts_with("/pre_tokenizer") && !cuttings_.empty()) {
       cutting_value(where, key, scalar);
     }
@@ -278,12 +306,48 @@ class TokenizerReader final : public Walker {
     }
   }
 
+  bool adding_value(const std::string& where, const std::string& key, const Scalar& scalar) {
+    constexpr std::size_t most_tokens = 64;
+    Adding& step = addings_.back();
+    if (key == "type" && (where == "/post_processor" || where.ends_with("/processors/#"))) {
+      // A sequence may name its type after its steps.
+      if (scalar.text != "Sequence") {
+        step.type = scalar.text.value_or("?");
+      }
+    } else if (key == "id" && where.ends_with("/single/#/SpecialToken")) {
+      std::vector<std::string>& list = step.has_text ? step.after : step.before;
+      list.push_back(scalar.text.value_or(""));
+      return list.size() <= most_tokens || fail("it adds too many tokens to a text");
+    }
+    return true;
+  }
+
+  /// What is added to a text and is not supported; what is put before one is.
+  std::string settle_addings() {
+    for (const Adding& step : addings_) {
+      if (step.type.empty() || step.type == "ByteLevel") {  // which changes places in the text, not tokens
+        continue;
+      }
+      if (step.type != "TemplateProcessing") {
+        return fmt::format("it adds tokens by {}, and only TemplateProcessing is known", step.type);
+      }
+      if (!step.has_text || !step.after.empty()) {
+        return fmt::format("its TemplateProcessing adds {} after a text, which is not supported",
+                           step.after.empty() ? "tokens" : step.after.front());
+      }
+      listing_.before.insert(listing_.before.end(), step.before.begin(), step.before.end());
+    }
+    return "";
+  }
+
   TokenizerListing& listing_;
   std::string model_type_;
   std::string normalizer_;  // empty: none
   std::vector<Cutting> cuttings_;
   std::vector<std::string> halves_;  // of the merge that is being read
-  std::pair<std::string, std::int64_t> added_;
+  TokenizerListing::Added added_;
+  bool strips_ = false;  // the added token that is being read takes something of what is around it
+  std::vector<Adding> addings_;
 };
 
 }  // namespace

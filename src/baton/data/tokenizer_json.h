@@ -16,7 +16,13 @@ struct TokenizerListing {
   bool whole_first = false;
   std::vector<std::pair<std::string, std::int64_t>> vocabulary;
   std::vector<std::pair<std::string, std::string>> merges;
-  std::vector<std::pair<std::string, std::int64_t>> added;  // special tokens
+  struct Added {
+    std::string text;
+    std::int64_t number = -1;
+    bool special = false;  // plain text never becomes it
+  };
+  std::vector<Added> added;
+  std::vector<std::string> before;  // the tokens that a text begins with
 };
 
 /// `vocab.json`: an object of tokens with their numbers. Returns what is wrong; empty: nothing. Texts are taken event by event,

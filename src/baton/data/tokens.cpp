@@ -146,8 +146,8 @@ class TokensSource final : public Source {
 }  // namespace
 
 TokenFile::TokenFile(std::shared_ptr<const Blob> bytes, std::uint64_t begin, std::uint32_t width, std::int64_t count,
-                     std::string name)
-    : bytes_(std::move(bytes)), begin_(begin), width_(width), count_(count), name_(std::move(name)) {}
+                     std::string name, bool has_sign)
+    : bytes_(std::move(bytes)), begin_(begin), width_(width), count_(count), name_(std::move(name)), has_sign_(has_sign) {}
 
 void TokenFile::read(std::int64_t first, std::span<std::int32_t> out, std::int64_t vocabulary) const {
   check(first >= 0 && first <= count_ && static_cast<std::int64_t>(out.size()) <= count_ - first, "{} tokens at {} of {}",
@@ -160,9 +160,13 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> out, std::int64
     for (std::size_t i = 0; i < now; ++i) {
       std::uint64_t token = 0;
       std::memcpy(&token, packed.data() + i * width_, width_);
-      if (token >= static_cast<std::uint64_t>(vocabulary)) {
+      const unsigned beyond = 64 - 8 * width_;
+      const std::int64_t below_zero = has_sign_ ? std::min<std::int64_t>(0, static_cast<std::int64_t>(token << beyond) >> beyond)
+                                                : 0;
+      if (below_zero < 0 || token >= static_cast<std::uint64_t>(vocabulary)) {
         throw usage_error("token {} of {} is {}, but the model's vocabulary has {} tokens",
-                          first + static_cast<std::int64_t>(done + i), name_, token, vocabulary);
+                          first + static_cast<std::int64_t>(done + i), name_,
+                          below_zero < 0 ? std::to_string(below_zero) : std::to_string(token), vocabulary);
       }
       out[done + i] = static_cast<std::int32_t>(token);
     }
@@ -188,6 +192,10 @@ TokenFile open_token_file(const fs::path& path, const std::string& token_type) {
         bytes->size() - header_bytes != static_cast<std::uint64_t>(header[2]) * format.width) {
       throw unusable(path, fmt::format("its header says that it holds {} tokens of {} bytes, but it has {} bytes", header[2],
                                        format.width, bytes->size()));
+    }
+    if (const std::string said = type_of(format.width); !token_type.empty() && canonical(token_type) != said) {
+      throw unusable(path,
+                     fmt::format("its header says that its tokens are {}, but --token-type is {}: leave it out", said, token_type));
     }
     return {std::move(bytes), header_bytes, format.width, header[2], path.string()};
   }

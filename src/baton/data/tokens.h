@@ -14,10 +14,11 @@
 /// Files of tokens: llm.c's shards, which have a header, and plain ones.
 namespace baton::data {
 
-/// Unsigned integers of 1, 2, 4 or 8 bytes, little-endian, one after the other.
+/// Integers of 1, 2, 4 or 8 bytes, little-endian, one after the other.
 class TokenFile {
  public:
-  TokenFile(std::shared_ptr<const Blob> bytes, std::uint64_t begin, std::uint32_t width, std::int64_t count, std::string name);
+  TokenFile(std::shared_ptr<const Blob> bytes, std::uint64_t begin, std::uint32_t width, std::int64_t count, std::string name,
+            bool has_sign = false);
 
   std::int64_t count() const { return count_; }
   std::uint32_t width() const { return width_; }
@@ -30,6 +31,7 @@ class TokenFile {
   std::uint32_t width_;
   std::int64_t count_;
   std::string name_;  // for failures
+  bool has_sign_;
 };
 
 /// Opens a file of tokens: one with llm.c's header, or a plain one, of the type that is given or that the file shows.

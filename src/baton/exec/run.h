@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <span>
@@ -29,7 +30,8 @@ struct DataOptions {
 struct RunOptions {
   std::int64_t steps = 30;
   std::int64_t warmup = 5;  // of those steps, how many are not timed
-  /// The state after the run is wanted: the run ends at the first step whose loss is not finite. If it is stopped in the middle of
+  /// The state after the run is wanted: the run ends at the first step whose loss is not finite, and before the first step whose
+  /// rows cannot be read: see `RunResult::unread` (ranks with GPUs throw). If it is stopped in the middle of
   /// a step that has not begun to change the state, it ends with the steps before. Otherwise, and without this flag, `Stopped` is
   /// thrown. All ranks end in the same way.
   bool keep_result = false;
@@ -57,6 +59,7 @@ struct RunResult {
   std::vector<RoundingTally> roundings;  // over all its steps and devices; empty if nothing is rounded
   std::vector<ranks::ClockFit> clocks;   // by rank: what events were shifted by
   std::vector<GpuReading> gpus;          // those it ran on
+  std::exception_ptr unread = nullptr;   // with keep_result, the Error of a feed here because of which the run ended early
 };
 
 /// An empty result for that many steps. It has room for the first million of them, so that they allocate nothing.

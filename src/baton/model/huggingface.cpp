@@ -59,6 +59,8 @@ std::string shown(const ConfigTree& value) {
   return text.size() > 60 ? text.substr(0, 57) + "..." : text;
 }
 
+std::string printable_key(const std::string& key) { return key.size() > 60 ? key.substr(0, 57) + "..." : key; }
+
 /// A configuration being read: each key is asked for once, and what nobody asked for is refused at the end.
 class Config {
  public:
@@ -153,16 +155,22 @@ class Config {
       throw usage_error("{} asks for {} = {}, which Baton does not have", what_, key, !known);
     }
   }
-  void refuse(const char* key, const std::string& value, const std::string& why) const {
+  void refuse(const std::string& key, const std::string& value, const std::string& why) const {
     throw usage_error("{} asks for {} = {}, which Baton does not have{}{}", what_, key, value, why.empty() ? "" : ": ", why);
   }
-  void refuse_the_rest() const {
+  /// `key = value` of what nobody asked for, is not off and not among these; empty if there is nothing.
+  std::string first_unknown(const std::set<std::string>& known) const {
     for (const auto& [key, value] : tree_.items()) {
-      const bool known = asked_.contains(key) || std::find(harmless.begin(), harmless.end(), key) != harmless.end();
-      if (!known && !is_off(value)) {
-        throw usage_error("{} asks for {} = {}, which Baton does not know: take it out if the model computes the same without it",
-                          what_, printable_key(key), shown(value));
+      if (!asked_.contains(key) && !known.contains(key) && !is_off(value)) {
+        return fmt::format("{} = {}", printable_key(key), shown(value));
       }
+    }
+    return "";
+  }
+  void refuse_the_rest() const {
+    if (const std::string unknown = first_unknown({harmless.begin(), harmless.end()}); !unknown.empty()) {
+      throw usage_error("{} asks for {}, which Baton does not know: take it out if the model computes the same without it", what_,
+                        unknown);
     }
   }
 
@@ -174,8 +182,6 @@ class Config {
   }
 
  private:
-  static std::string printable_key(const std::string& key) { return key.size() > 60 ? key.substr(0, 57) + "..." : key; }
-
   std::string what_;
   ConfigTree tree_;
   std::set<std::string> asked_;
@@ -217,24 +223,43 @@ FolderModel read_gpt2(Config& config, std::string_view settings) {
 /// Positions by another rule than base^(−2i/head) are refused.
 std::int64_t rotary_base(Config& config) {
   std::int64_t base = config.size("rope_theta", 10000, max_base);
+  const auto refuse_partial = [&](const std::string& key, const ConfigTree& share) {
+    if (!share.is_null() && share != 1.0) {
+      config.refuse(key, shown(share), "it rotates whole heads");
+    }
+  };
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const ConfigTree* rule = config.find(key);
-    if (rule == nullptr) {
+    if (rule == nullptr || is_off(*rule)) {
       continue;
     }
     if (!rule->is_object()) {
       config.refuse(key, shown(*rule), "");
     }
-    const auto type = rule->contains("rope_type") ? rule->find("rope_type") : rule->find("type");
-    if (type != rule->end() && *type != "default") {
-      config.refuse(key, shown(*type), "it has rotary positions without scaling");
+    bool named = false;
+    for (const char* type : {"rope_type", "type"}) {
+      const auto found = rule->find(type);
+      if (found != rule->end() && !found->is_null()) {
+        named = true;
+        if (*found != "default") {
+          config.refuse(key, shown(*found), "it has rotary positions without scaling");
+        }
+      }
     }
-    if (const auto theta = rule->find("rope_theta"); theta != rule->end()) {
-      base = config.whole("rope_theta", *theta, max_base);
+    for (const auto& [name, value] : rule->items()) {
+      if (name == "rope_theta" && !value.is_null()) {
+        base = config.whole("rope_theta", value, max_base);
+      } else if (name == "partial_rotary_factor") {
+        refuse_partial(fmt::format("{}.{}", key, name), value);
+      } else if (name != "rope_theta" && name != "rope_type" && name != "type" && !is_off(value)) {
+        config.refuse(
+            fmt::format("{}.{}", key, printable_key(name)), shown(value),
+            named ? "it has rotary positions without scaling" : "it has rotary positions without scaling, and no type is named");
+      }
     }
   }
-  if (const ConfigTree* share = config.find("partial_rotary_factor"); share != nullptr && *share != 1.0) {
-    config.refuse("partial_rotary_factor", shown(*share), "it rotates whole heads");
+  if (const ConfigTree* share = config.find("partial_rotary_factor"); share != nullptr) {
+    refuse_partial("partial_rotary_factor", *share);
   }
   return base;
 }
@@ -364,25 +389,88 @@ constexpr std::array<FolderType, 6> folder_types{{{"gpt2", "gpt", read_gpt2},
                                                   {"vit", "vit", read_vit},
                                                   {"resnet", "resnet", read_resnet}}};
 
-/// The size of images that preprocessor_config.json names; nothing if it names none.
-std::optional<std::int64_t> image_size(const std::filesystem::path& folder) {
+/// preprocessor_config.json of a folder; nothing if it has none.
+std::optional<Config> preprocessor_in(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "preprocessor_config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     return std::nullopt;
   }
-  Config config(read_file(path, path.string(), most_config), path.string());
+  return Config(read_file(path, path.string(), most_config), path.string());
+}
+
+/// The side of images that a key names, as a number or as an object; nothing if it names none.
+std::optional<std::int64_t> side_of(Config& config, const char* key) {
+  const ConfigTree* size = config.find(key);
+  if (size != nullptr && size->is_object()) {
+    const auto side = size->contains("height") ? size->find("height") : size->find("shortest_edge");
+    size = side == size->end() ? nullptr : &*side;
+  }
+  return size == nullptr ? std::nullopt : std::optional(config.whole(key, *size, max_image_side));
+}
+
+/// The size of images that preprocessor_config.json names; nothing if it names none.
+std::optional<std::int64_t> image_size(const std::filesystem::path& folder) {
+  std::optional<Config> config = preprocessor_in(folder);
   for (const char* key : {"crop_size", "size"}) {
-    const ConfigTree* size = config.find(key);
-    if (size != nullptr && size->is_object()) {
-      const auto side = size->contains("height") ? size->find("height") : size->find("shortest_edge");
-      size = side == size->end() ? nullptr : &*side;
-    }
-    if (size != nullptr) {
-      return config.whole(key, *size, max_image_side);
+    if (const std::optional<std::int64_t> side = config ? side_of(*config, key) : std::nullopt) {
+      return side;
     }
   }
   return std::nullopt;
+}
+
+/// One number, or a list with one per channel.
+std::vector<double> per_channel(Config& config, const char* key, double usual, double least) {
+  const ConfigTree* value = config.find(key);
+  if (value == nullptr) {
+    return {usual};
+  }
+  constexpr std::size_t most_channels = 16;
+  const ConfigTree list = value->is_array() ? *value : ConfigTree(std::vector<ConfigTree>{*value});
+  const bool numbers = !list.empty() && list.size() <= most_channels &&
+                       std::all_of(list.begin(), list.end(), [&](const ConfigTree& one) {
+                         return one.is_number() && one.get<double>() >= least && one.get<double>() <= 1000;
+                       });
+  if (!numbers) {
+    throw usage_error("{} has {} = {}, but it must be numbers from {} to 1000", config.what(), key, shown(*value), least);
+  }
+  return list.get<std::vector<double>>();
+}
+
+/// Keys of preprocessor_config.json that change no number of an image which has the size of the model.
+constexpr std::array harmless_for_pixels{"image_processor_type",
+                                         "feature_extractor_type",
+                                         "processor_class",
+                                         "_processor_class",
+                                         "_valid_processor_keys",
+                                         "do_resize",
+                                         "do_convert_rgb",
+                                         "data_format",
+                                         "input_data_format",
+                                         "return_tensors",
+                                         "device",
+                                         "default_to_square",
+                                         "use_fast",
+                                         "disable_grouping"};
+
+/// What is asked for and not done here, as `key = value`; empty if there is nothing.
+std::string lacks_for_pixels(Config& config) {
+  const auto say = [&](const char* key, const std::string& meaning) {
+    return fmt::format("{} = {}{}", key, shown(*config.find(key)), meaning);
+  };
+  if (const ConfigTree* way = config.find("resample"); way != nullptr && *way != 2) {
+    return say("resample", *way == 3 ? " (bicubic)" : "");
+  }
+  if (const ConfigTree* share = config.find("crop_pct"); share != nullptr && *share != 1.0) {
+    return say("crop_pct", "");
+  }
+  const std::optional<std::int64_t> scaled = side_of(config, "size");
+  const bool crops = config.flag("do_center_crop", config.has("crop_size"));
+  if (const std::optional<std::int64_t> cut = side_of(config, "crop_size"); crops && cut && scaled && cut != scaled) {
+    return say("crop_size", fmt::format(" of images that are scaled to {}", *scaled));
+  }
+  return config.first_unknown({harmless_for_pixels.begin(), harmless_for_pixels.end()});
 }
 
 }  // namespace
@@ -422,6 +510,38 @@ FolderModel read_model_folder(const std::filesystem::path& folder, std::string_v
 std::vector<std::string> remarks_on(std::string_view text) {
   const std::optional<ModelPath> path = path_of(text);
   return !path || path->onnx ? std::vector<std::string>() : read_model_folder(path->path, path->settings).remarks;
+}
+
+std::optional<PixelScale> read_pixel_scale(const std::filesystem::path& folder) {
+  std::optional<Config> config = preprocessor_in(folder);
+  if (!config) {
+    return std::nullopt;
+  }
+  PixelScale scale{.mean = per_channel(*config, "image_mean", 0.5, -1000),
+                   .deviation = per_channel(*config, "image_std", 0.5, 1e-6)};
+  if (!config->flag("do_normalize", true)) {
+    scale = {.mean = {0}, .deviation = {1}};
+  }
+  if (scale.mean.size() != scale.deviation.size()) {
+    throw usage_error("{} has {} numbers in image_mean and {} in image_std, but must have as many of each", config->what(),
+                      scale.mean.size(), scale.deviation.size());
+  }
+  const std::vector<double> factor = per_channel(*config, "rescale_factor", 1.0 / 255, 1e-6);
+  const double rescaled = config->flag("do_rescale", true) ? factor[0] * 255 : 255;  // pixels lie between 0 and this
+  if (std::abs(rescaled - 1) > 1e-6) {
+    for (std::vector<double>* list : {&scale.mean, &scale.deviation}) {
+      std::transform(list->begin(), list->end(), list->begin(), [&](double value) { return value / rescaled; });
+    }
+  }
+  if (const std::string lacks = lacks_for_pixels(*config); !lacks.empty()) {
+    throw usage_error("{} asks for {}, which Baton does not have: give --normalize {} to prepare images as docs/data.md says",
+                      config->what(), lacks, to_text(scale));
+  }
+  return scale;
+}
+
+std::string to_text(const PixelScale& scale) {
+  return fmt::format("{}/{}", fmt::join(scale.mean, ","), fmt::join(scale.deviation, ","));
 }
 
 std::map<std::string, std::string> read_weight_map(const std::filesystem::path& path) {

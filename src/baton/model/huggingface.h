@@ -41,6 +41,11 @@ struct PixelScale {
   std::vector<double> mean = {0.5};
   std::vector<double> deviation = {0.5};
 };
+/// As --normalize takes it: 0.5,0.5,0.5/0.5,0.5,0.5.
+std::string to_text(const PixelScale& scale);
+/// What preprocessor_config.json in a folder says; nullopt if there is none. A usage error names what it asks for and Baton does
+/// not do with images.
+std::optional<PixelScale> read_pixel_scale(const std::filesystem::path& folder);
 /// preprocessor_config.json of a model of images: their size, and how they are prepared as Baton prepares them. Empty for others.
 std::string preprocessor_of(const Model& model, const PixelScale& scale);
 

@@ -240,4 +240,33 @@ Model for_evaluation(const Model& model) {
   return Model(model.name(), std::move(blocks), model.output_kind());
 }
 
+bool is_same_network(const Model& a, const Model& b) {
+  struct Step {
+    op::Op op;
+    std::vector<Parameter> parameters;
+    Dims dims;
+    bool operator==(const Step&) const = default;
+  };
+  const auto steps_of = [](const Model& model) {
+    constexpr std::string_view of_positions = "btnpyx";  // extents along these may differ
+    std::vector<Step> steps;
+    for (const Block& block : model.blocks()) {
+      for (const Node& node : block.nodes) {
+        if (std::holds_alternative<op::Dropout>(node.op)) {
+          continue;
+        }
+        Step& step = steps.emplace_back(Step{node.op, {}, node.writes.empty() ? Dims() : block.values[node.writes[0]].dims});
+        for (const std::size_t parameter : node.parameters) {
+          step.parameters.push_back(block.parameters[parameter]);
+        }
+        for (Dim& dim : step.dims) {
+          dim.extent = of_positions.find(dim.name) == std::string_view::npos ? dim.extent : 0;
+        }
+      }
+    }
+    return steps;
+  };
+  return steps_of(a) == steps_of(b);
+}
+
 }  // namespace baton::model

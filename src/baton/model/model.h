@@ -116,4 +116,8 @@ class Model {
 /// keeps; nothing is tracked. Parameters have the same names.
 Model for_evaluation(const Model& model);
 
+/// Whether two models compute the same from the same weights, apart from what only training does (dropout), the length of sequences
+/// and the size of images.
+bool is_same_network(const Model& a, const Model& b);
+
 }  // namespace baton::model

@@ -88,13 +88,13 @@ class OnnxBuilder {
 
   void require_one_way_through() const {
     if (graph_.inputs.size() != 1 || graph_.outputs.size() != 1) {
-      throw usage_error("{} has {} inputs and {} outputs, but a model has one of each", what_, graph_.inputs.size(),
-                        graph_.outputs.size());
+      throw usage_error("{} has {} input{} and {} output{}, but a model has one of each", what_, graph_.inputs.size(),
+                        graph_.inputs.size() == 1 ? "" : "s", graph_.outputs.size(), graph_.outputs.size() == 1 ? "" : "s");
     }
     for (const OnnxNode& node : graph_.nodes) {
       if (std::find(known_ops.begin(), known_ops.end(), node.op) == known_ops.end()) {
-        throw usage_error("{} has the op {}, which Baton does not read: it reads {}", what_, node.shown(),
-                          either({known_ops.begin(), known_ops.end() - 1}));
+        throw usage_error("{} has the op {}, which Baton does not read: it reads {}{}", what_, node.shown(),
+                          either({known_ops.begin(), known_ops.end() - 1}), way_out());
       }
       if (node.attributes.contains("domain") && node.op != "Gelu") {
         throw usage_error("{} has the op {} of {}, which Baton does not read", what_, node.shown(),
@@ -109,6 +109,16 @@ class OnnxBuilder {
         }
       }
     }
+  }
+
+  /// For a file in which a GELU or a LayerNormalization seems to be written out in ops that are not read.
+  std::string way_out() const {
+    const auto has = [&](const char* op) {
+      return std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const OnnxNode& node) { return node.op == op; });
+    };
+    return has("Erf") || has("Tanh") ? "; if this is part of a GELU, export with opset 20, which has Gelu"
+           : has("ReduceMean")       ? "; if this is part of a LayerNormalization, export with opset 17, which has it"
+                                     : "";
   }
 
   /// The value that a name stands for, past nodes that change nothing.
@@ -256,7 +266,8 @@ class OnnxBuilder {
   void require_vector(const OnnxNode& node, std::size_t input, std::int64_t extent, std::string_view role) const {
     const OnnxTensor& tensor = weight(node, input, role);
     if (tensor.shape.elements() != extent || (tensor.shape.rank() > 0 && tensor.shape.last() != extent)) {
-      throw refused(node, "its {} is {}, but must have {} numbers", role, to_text(tensor.shape), extent);
+      throw refused(node, "its {} is {}, but must have {} numbers", role,
+                    tensor.shape.rank() == 0 ? "a single number" : to_text(tensor.shape), extent);
     }
   }
 
@@ -269,7 +280,7 @@ class OnnxBuilder {
       throw refused(node, "its {} is {}, but must be {}", name, value, wanted);
     }
   }
-  /// The one number that all of a list are.
+  /// The one number that all of a list are, which has one for each axis of an image, or for `pads` two.
   std::int64_t even(const OnnxNode& node, const char* name, std::int64_t usual, std::int64_t least) const {
     const auto found = node.attributes.find(name);
     if (found == node.attributes.end() || found->second.integers.empty()) {
@@ -277,7 +288,7 @@ class OnnxBuilder {
     }
     const std::vector<std::int64_t>& list = found->second.integers;
     if (std::any_of(list.begin(), list.end(), [&](std::int64_t one) { return one != list[0]; }) || list[0] < least ||
-        list[0] > most_window) {
+        list[0] > most_window || list.size() != (std::string_view(name) == "pads" ? 4U : 2U)) {
       throw refused(node, "its {} must be one number from {} to {} on all sides", name, least, most_window);
     }
     return list[0];
@@ -299,6 +310,11 @@ class OnnxBuilder {
     if (const auto found = node.attributes.find("auto_pad");
         found != node.attributes.end() && found->second.text != "NOTSET" && found->second.text != "VALID") {
       throw refused(node, "its auto_pad is {}, but only pads that are written out are read", found->second.text);
+    } else if (found != node.attributes.end() && found->second.text == "VALID" && window.padding != 0) {
+      throw refused(node, "its auto_pad is VALID, which means no pads, but its pads are {}", window.padding);
+    }
+    if (const std::int64_t said = even(node, "kernel_shape", window.size, 1); said != window.size) {
+      throw refused(node, "its kernel_shape is {}x{}, but its weight has windows of {}x{}", said, said, window.size, window.size);
     }
     require(node, "ceil_mode", 0, 0);
     if (even(node, "dilations", 1, 1) != 1) {
@@ -376,10 +392,12 @@ class OnnxBuilder {
     }
     const std::int64_t features = dims.back().extent;
     require_vector(node, 1, features, "scale");
-    require_vector(node, 2, features, "bias");
     const std::string layer = layer_of(node);
     keep(layer + ".weight", node.inputs[1], features);
-    keep(layer + ".bias", node.inputs[2], features);
+    if (node.inputs.size() > 2 && !node.inputs[2].empty()) {  // otherwise it begins at zero
+      require_vector(node, 2, features, "bias");
+      keep(layer + ".bias", node.inputs[2], features);
+    }
     return block.layer_norm(x, layer + ".weight", layer + ".bias", epsilon_of(node));
   }
 
@@ -468,7 +486,8 @@ class OnnxBuilder {
 }  // namespace
 
 OnnxModel parse_onnx(std::shared_ptr<const std::string> file, const std::string& what) {
-  const OnnxGraph graph = read_onnx_graph(*file, what);
+  OnnxGraph graph = read_onnx_graph(*file, what);
+  join_gelus(graph);
   OnnxModel model = OnnxBuilder(graph, what).build();
   model.file = std::move(file);
   return model;

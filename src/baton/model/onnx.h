@@ -33,7 +33,7 @@ struct OnnxModel {
     std::int64_t place(std::int64_t element) const { return transposed ? element % inputs * outputs + element / inputs : element; }
   };
   Model model;
-  std::map<std::string, Weight> weights;    // by parameter
+  std::map<std::string, Weight> weights;    // by parameter; one that is not there begins at zero
   std::shared_ptr<const std::string> file;  // what the tensors refer to
 };
 

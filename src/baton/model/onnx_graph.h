@@ -23,8 +23,10 @@ struct OnnxNode {
   std::vector<std::string> outputs;
   std::map<std::string, OnnxAttribute> attributes = {};
 
-  /// For sentences: `Conv /layer1/conv1`.
-  std::string shown() const { return name.empty() ? op : op + " " + name; }
+  /// For sentences: `Conv /layer1/conv1`; of a node without a name, what it writes: `Conv (output h)`.
+  std::string shown() const {
+    return !name.empty() ? op + " " + name : outputs.empty() || outputs[0].empty() ? op : op + " (output " + outputs[0] + ")";
+  }
 };
 
 struct OnnxGraph {
@@ -37,5 +39,8 @@ struct OnnxGraph {
 /// Checks only that every tensor has as many bytes as its shape takes, nothing else about the graph; a usage error names what is
 /// wrong.
 OnnxGraph read_onnx_graph(std::string_view file, const std::string& what);
+
+/// Puts one Gelu in the place of the ops that exporters write for it if their opset has none: x / 2 · (1 + erf(x / √2)).
+void join_gelus(OnnxGraph& graph);
 
 }  // namespace baton::model

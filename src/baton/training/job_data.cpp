@@ -1,7 +1,11 @@
 #include "baton/training/job_data.h"
 
+#include <fmt/format.h>
+
 #include "baton/base/error.h"
 #include "baton/base/hash.h"
+#include "baton/model/huggingface.h"
+#include "baton/model/zoo.h"
 #include "baton/op/traits.h"
 #include "baton/training/job.h"
 
@@ -55,24 +59,46 @@ data::Form form_of(const model::Model& model, strategy::Loss loss) {
   return form;
 }
 
+JobSpec with_pixel_scale(JobSpec spec, const data::Source& source) {
+  const std::optional<model::ModelPath> path = model::path_of(spec.model);
+  if (spec.normalize.empty() && source.description().kind == data::ContentType::images && path && !path->onnx) {
+    if (const std::optional<model::PixelScale> scale = model::read_pixel_scale(path->path)) {
+      spec.normalize = model::to_text(*scale);
+    }
+  }
+  return spec;
+}
+
 SampleFeed::SampleFeed(std::shared_ptr<const data::Source> source, const JobSpec& spec, const data::Form& form, std::int64_t batch,
                        std::uint64_t seed, Use use)
     : source_(std::move(source)),
       form_(form),
+      use_(use),
       samples_(source_->samples(form, preparation_of(spec, seed, use))),
       order_(order_of(samples_->count(), batch, seed, use)) {}
 
+template <typename Read>
+void SampleFeed::read(std::int64_t step, std::int64_t row, const Read& read) const {
+  const data::Draw draw = order_.at(step, row);
+  try {
+    read(draw);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("sample {} of the {} data cannot be used: {}", draw.sample,
+                                          use_ == Use::training ? "training" : "evaluation", error.what()));
+  }
+}
+
 void SampleFeed::input(std::int64_t step, std::int64_t row, std::span<float> out) const {
-  samples_->input(order_.at(step, row), out);
+  read(step, row, [&](data::Draw draw) { samples_->input(draw, out); });
 }
 void SampleFeed::input(std::int64_t step, std::int64_t row, std::span<std::int32_t> out) const {
-  samples_->input(order_.at(step, row), out);
+  read(step, row, [&](data::Draw draw) { samples_->input(draw, out); });
 }
 void SampleFeed::target(std::int64_t step, std::int64_t row, std::span<float> out) const {
-  samples_->target(order_.at(step, row), out);
+  read(step, row, [&](data::Draw draw) { samples_->target(draw, out); });
 }
 void SampleFeed::target(std::int64_t step, std::int64_t row, std::span<std::int32_t> out) const {
-  samples_->target(order_.at(step, row), out);
+  read(step, row, [&](data::Draw draw) { samples_->target(draw, out); });
 }
 
 /// Of what the source says of itself and of its first and last sample.
@@ -105,7 +131,8 @@ JobData::JobData(const JobSpec& spec, const model::Model& model, strategy::Loss 
     throw usage_error("{} holds a test part alone, which is nothing to train on: give a folder or file with training data",
                       spec.data);
   }
-  training_ = std::make_unique<SampleFeed>(parts_.train, spec, form_, batch, seed, SampleFeed::Use::training);
+  training_ = std::make_unique<SampleFeed>(parts_.train, with_pixel_scale(spec, *parts_.train), form_, batch, seed,
+                                           SampleFeed::Use::training);
 }
 
 std::unique_ptr<SampleFeed> JobData::evaluation(const std::string& text) const {
@@ -120,7 +147,14 @@ std::unique_ptr<SampleFeed> JobData::evaluation(const std::string& text) const {
     }
   };
   const std::shared_ptr<const data::Source> source = text.empty() ? parts_.test : open();
-  return source ? std::make_unique<SampleFeed>(source, spec_, form_, batch_, 0, SampleFeed::Use::evaluation) : nullptr;
+  if (!source) {
+    return nullptr;
+  }
+  try {
+    return std::make_unique<SampleFeed>(source, spec_, form_, batch_, 0, SampleFeed::Use::evaluation);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("the evaluation data {}: {}", text.empty() ? "in " + spec_.data : text, error.what()));
+  }
 }
 
 }  // namespace baton::training

@@ -19,6 +19,10 @@ using job::JobSpec;
 /// What one sample of a model is to a source of data, and what its output is compared with.
 data::Form form_of(const model::Model& model, strategy::Loss loss);
 
+/// The specification with how the folder of its model prepares images, if it is one that says so, the source holds images and no
+/// --normalize says otherwise. A usage error names what such a folder asks for and Baton does not do.
+JobSpec with_pixel_scale(JobSpec spec, const data::Source& source);
+
 /// The samples of a source in an order, as rows of batches.
 class SampleFeed final : public exec::Feed {
  public:
@@ -40,8 +44,13 @@ class SampleFeed final : public exec::Feed {
   std::uint64_t fingerprint() const override;
 
  private:
+  /// An error while a sample is read names the sample.
+  template <typename Read>
+  void read(std::int64_t step, std::int64_t row, const Read& read) const;
+
   std::shared_ptr<const data::Source> source_;
   data::Form form_;
+  Use use_;
   std::unique_ptr<data::Samples> samples_;
   data::Order order_;
 };

@@ -99,7 +99,7 @@ checkpoint::Tensors Training::tensors() const { return checkpoint::tensors_of(*p
 checkpoint::Metadata Training::metadata() const {
   checkpoint::Progress progress{.step = steps_before_ + static_cast<std::int64_t>(losses_.size()),
                                 .seed = job_->seed(),
-                                .model = job_->model().name(),
+                                .model = checkpoint::kept_name(job_->model().name()),
                                 .optimizer = job_->spec().optimizer,
                                 .settings = {}};
   for (const JobField& field : job_fields()) {
@@ -118,7 +118,7 @@ std::string Training::save(const std::function<void(std::span<const std::byte> t
 
 std::vector<std::string> Training::restore(const checkpoint::TensorReader& source) {
   check(executor_ != nullptr && losses_.empty(), "a training that has started cannot be restored from a checkpoint");
-  const checkpoint::Progress progress = checkpoint::restore(*plan_, *executor_, source, std::span(room_.get(), room_size_));
+  const checkpoint::Progress progress = checkpoint::progress_of(source);
   if (progress.seed != job_->seed()) {
     throw usage_error("the checkpoint was trained on the data of seed {}, but --seed is {}", progress.seed, job_->seed());
   }
@@ -126,9 +126,11 @@ std::vector<std::string> Training::restore(const checkpoint::TensorReader& sourc
     throw usage_error("the checkpoint was trained with --optimizer {}, but this run has {}", progress.optimizer,
                       job_->spec().optimizer);
   }
+  checkpoint::require_model(source, job_->model());
   std::vector<std::string> differences;
-  if (canonical(progress.model) != canonical(job_->model().name())) {  // the same weights in another network: dropout, heads
-    differences.push_back(fmt::format("--model was {} and is {}", progress.model, job_->model().name()));
+  const std::string model = checkpoint::kept_name(job_->model().name());
+  if (canonical(checkpoint::kept_name(progress.model)) != canonical(model)) {  // the same network: dropout, the size of images
+    differences.push_back(fmt::format("--model was {} and is {}", progress.model, model));
   }
   for (const JobField& field : job_fields()) {
     const auto then = progress.settings.find(field.name);
@@ -142,6 +144,7 @@ std::vector<std::string> Training::restore(const checkpoint::TensorReader& sourc
       differences.push_back(fmt::format("--{} was {} and is {}", field.name, shown(then->second), shown(now)));
     }
   }
+  checkpoint::restore(*plan_, *executor_, source, std::span(room_.get(), room_size_));
   steps_before_ = progress.step;
   scaler_ = read_scaler();
   return differences;
@@ -170,6 +173,10 @@ void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor
   warmup = simulated() ? 0 : warmup;
   exec::RunResult result = simulated() ? simulate()
                                        : executor_->run({.steps = steps, .warmup = warmup, .keep_result = keep_result}, progress);
+  unread_ = result.unread;
+  if (unread_ && result.losses.empty()) {
+    return;
+  }
   const std::size_t dropped = std::min<std::size_t>(static_cast<std::size_t>(warmup), result.step_times.size());
   losses_.insert(losses_.end(), result.losses.begin(), result.losses.end());
   step_times_.insert(step_times_.end(), result.step_times.begin(), result.step_times.end());

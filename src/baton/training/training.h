@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -62,8 +63,11 @@ class Training {
   const std::vector<Evaluation>& evaluations() const { return evaluations_; }
 
   /// Trains `steps` more, of which the first `warmup` are not counted.
-  /// `keep_result` as in `exec::RunOptions`.
+  /// `keep_result` as in `exec::RunOptions`: rows that cannot be read end the run before their step, and `unread` has the error.
   void run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress = {}, bool keep_result = false);
+
+  /// The Error of the data here because of which the last run ended early; null if there is none.
+  const std::exception_ptr& unread() const { return unread_; }
 
   const std::vector<double>& losses() const { return losses_; }               // of every step
   const std::vector<Nanoseconds>& step_times() const { return step_times_; }  // of every step
@@ -133,6 +137,7 @@ class Training {
   std::int64_t steps_before_ = 0;
   std::unique_ptr<job::Study> study_;
   trace::Trace trace_;
+  std::exception_ptr unread_;
   std::unique_ptr<std::byte[]> room_;  // for one tensor; untouched until something is saved
   std::size_t room_size_ = 0;
 };

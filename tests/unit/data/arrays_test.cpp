@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <limits>
 #include <random>
 
 #include "baton/archive/safetensors.h"
@@ -98,6 +99,39 @@ TEST_F(Arrays, OfTokensAloneAreATextOfTokens) {
   EXPECT_EQ(parts.train->description().kind, ContentType::tokens);
   const Form form{.input = {3}, .integers = true, .vocabulary = 12, .target = {3}, .classes = 12};
   EXPECT_EQ(labels(*parts.train->samples(form, {}), 1, 3), (std::vector<std::int32_t>{9, 10, 11}));
+}
+
+TEST_F(Arrays, OfTokensBelowZeroAreNamedAsTheyAre) {
+  const Form form{.input = {2}, .integers = true, .vocabulary = 256, .target = {2}, .classes = 256};
+  const auto refused = [&](const std::string& type, const std::string& elements) {
+    write_bytes(folder_ / "t.npy", npy(type, "(5,)", elements));
+    const Parts parts = open((folder_ / "t.npy").string());
+    const auto samples = parts.train->samples(form, {});
+    return usage_sentence([&] {
+      std::vector<std::int32_t> out(2);
+      samples->input({1, 0}, std::span(out));
+    });
+  };
+  EXPECT_TRUE(says(refused("<i8", packed(std::vector<std::int64_t>{1, 2, -3, 4, 5})), "t.npy is -3, but"));
+  EXPECT_TRUE(says(refused("<i2", packed(std::vector<std::int16_t>{1, 2, -3, 4, 5})), "t.npy is -3, but"));
+  EXPECT_TRUE(says(refused("|i1", packed(std::vector<std::int8_t>{1, 2, -3, 4, 5})), "t.npy is -3, but"));
+  EXPECT_TRUE(says(refused("<u8", packed(std::vector<std::uint64_t>{1, 2, ~std::uint64_t{0}, 4, 5})), "is 18446744073709551615"));
+}
+
+TEST_F(Arrays, WithNumbersThatAreNotFiniteAreNamedWithTheSample) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  write_bytes(folder_ / "x.npy", npy("<f4", "(3, 2)", packed(std::vector<float>{1, 2, 3, nan, 5, 6})));
+  write_bytes(folder_ / "y.npy", npy("<f8", "(3, 1)", packed(std::vector<double>{1, 2, 1e300})));
+  const Parts parts = open((folder_ / "x.npy").string());
+  const auto samples = parts.train->samples({.input = {2}, .target = {1}}, {});
+  EXPECT_EQ(input(*samples, 0, 2), (std::vector<float>{1, 2}));
+  EXPECT_TRUE(says(usage_sentence([&] { input(*samples, 1, 2); }),
+                   (folder_ / "x.npy").string() + " holds nan at element 1 of its sample 1"));
+  std::vector<float> out(1);
+  EXPECT_TRUE(says(usage_sentence([&] {
+                     samples->target({2, 0}, std::span(out));
+                   }),
+                   "y.npy holds 1e+300 at element 0 of its sample 2"));
 }
 
 TEST_F(Arrays, OfSafetensorsAreReadByTheNamesOfTheirTensors) {

@@ -54,8 +54,10 @@ std::string chunk(const std::string& type, const std::string& contents) {
   return big_endian(static_cast<std::uint32_t>(contents.size())) + type + contents + big_endian(crc(type + contents));
 }
 
-/// A PNG of 8 bits per sample whose pixels are not packed. `kind` is 0 for gray, 2 for colours, 6 for these with transparency.
-std::string png(std::uint32_t width, std::uint32_t height, int kind, const std::string& pixels) {
+/// A PNG whose pixels are not packed. `kind` is 0 for gray, 2 for colours, 6 for these with transparency, 3 for a palette; `more`
+/// are chunks before the pixels.
+std::string png(std::uint32_t width, std::uint32_t height, int kind, const std::string& pixels, int depth = 8,
+                const std::string& more = "") {
   const std::size_t line = pixels.size() / height;
   std::string lines;
   for (std::size_t y = 0; y < height; ++y) {
@@ -71,8 +73,9 @@ std::string png(std::uint32_t width, std::uint32_t height, int kind, const std::
   const std::string stored = std::string("\x78\x01\x01", 3) +
                              test::packed(std::vector<std::uint16_t>{length, static_cast<std::uint16_t>(~length)}) + lines +
                              big_endian(b << 16 | a);
-  const std::string header = big_endian(width) + big_endian(height) + std::string{8, static_cast<char>(kind), 0, 0, 0};
-  return "\x89PNG\r\n\x1a\n" + chunk("IHDR", header) + chunk("IDAT", stored) + chunk("IEND", "");
+  const std::string header = big_endian(width) + big_endian(height) +
+                             std::string{static_cast<char>(depth), static_cast<char>(kind), 0, 0, 0};
+  return "\x89PNG\r\n\x1a\n" + chunk("IHDR", header) + more + chunk("IDAT", stored) + chunk("IEND", "");
 }
 
 Picture decoded(const std::string& bytes) { return decode_picture(std::as_bytes(std::span(bytes)), "picture"); }
@@ -90,6 +93,39 @@ TEST(PictureFiles, OfPngAreReadInGrayAndInColours) {
   EXPECT_EQ(decoded(png(2, 1, 2, "rgbRGB")).pixels, (std::vector<std::uint8_t>{'r', 'R', 'g', 'G', 'b', 'B'}));
   EXPECT_EQ(decoded(png(2, 1, 6, std::string("rgb\xffRGB\x01", 8))).pixels,
             (std::vector<std::uint8_t>{'r', 'R', 'g', 'G', 'b', 'B'}));
+}
+
+TEST(PictureFiles, OfPngKeepTheirNumbersWhateverTheySayOfScreens) {
+  if (!reads_png()) {
+    GTEST_SKIP() << "built without libpng";
+  }
+  // Of 16 bits per sample the upper 8, in gray, in colours and in colours with transparency.
+  EXPECT_EQ(decoded(png(3, 1, 0, std::string("\x10\xff\x40\x80\xc8\x01", 6), 16)).pixels,
+            (std::vector<std::uint8_t>{0x10, 0x40, 0xc8}));
+  EXPECT_EQ(decoded(png(1, 1, 2, std::string("\x10\xff\x40\x80\xc8\x01", 6), 16)).pixels,
+            (std::vector<std::uint8_t>{0x10, 0x40, 0xc8}));
+  EXPECT_EQ(decoded(png(1, 1, 6, std::string("\x10\xff\x40\x80\xc8\x01\x70\x70", 8), 16)).pixels,
+            (std::vector<std::uint8_t>{0x10, 0x40, 0xc8}));
+  for (const std::uint32_t gamma : {100'000U, 45'455U, 22'000U}) {
+    const std::string said = chunk("gAMA", big_endian(gamma));
+    EXPECT_EQ(decoded(png(3, 1, 0, std::string("\x10\x40\xc8", 3), 8, said)).pixels, (std::vector<std::uint8_t>{0x10, 0x40, 0xc8}));
+    EXPECT_EQ(decoded(png(1, 1, 2, std::string("\x10\xff\x40\x80\xc8\x01", 6), 16, said)).pixels,
+              (std::vector<std::uint8_t>{0x10, 0x40, 0xc8}));
+  }
+}
+
+TEST(PictureFiles, OfPngOfFewBitsAndOfAPaletteAreSpreadOutAndLoseTheirTransparency) {
+  if (!reads_png()) {
+    GTEST_SKIP() << "built without libpng";
+  }
+  EXPECT_EQ(decoded(png(4, 1, 0, std::string("\x1b", 1), 2)).pixels, (std::vector<std::uint8_t>{0, 85, 170, 255}));
+  EXPECT_EQ(decoded(png(2, 1, 0, "ab", 8, chunk("tRNS", std::string("\0a", 2)))).pixels, (std::vector<std::uint8_t>{'a', 'b'}));
+  const std::string palette = chunk("PLTE", "rgbRGB");
+  for (const std::string& more : {palette, palette + chunk("tRNS", std::string("\x7f", 1))}) {
+    const Picture made = decoded(png(3, 1, 3, std::string("\1\0\1", 3), 8, more));
+    EXPECT_EQ(made.channels, 3);
+    EXPECT_EQ(made.pixels, (std::vector<std::uint8_t>{'R', 'r', 'R', 'G', 'g', 'G', 'B', 'b', 'B'}));
+  }
 }
 
 TEST(PictureFiles, OfJpegAreReadInGrayAndInColours) {

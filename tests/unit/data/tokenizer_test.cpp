@@ -298,6 +298,73 @@ TEST_F(TokenizerFiles, OfLlama3CutAsItsRuleSays) {
   EXPECT_EQ(read_tokenizer(folder_ / "tokenizer.json")->encode("\tthe"), (std::vector<std::int32_t>{'\t', 258}));
 }
 
+TEST_F(TokenizerFiles, WithAddedTokensThatAreNotSpecialTakeThemAsOneTokenEach) {
+  std::string json = tokenizer_json(R"({"type": "ByteLevel", "add_prefix_space": false})");
+  const std::string special = R"([{"id": 261, "content": "<|endoftext|>", "special": true})";
+  json.replace(json.find(special), special.size(),
+               special + R"(, {"id": 262, "content": "<call>", "special": false}, {"id": 263, "content": "<call>>"},
+                           {"id": 264, "content": "the end", "special": false})");
+  write_bytes(folder_ / "tokenizer.json", json);
+  const auto read = read_tokenizer(folder_ / "tokenizer.json");
+  write_bytes(folder_ / "own.tokenizer", read->serialized());
+  for (const auto& tokenizer : {read, read_tokenizer(folder_ / "own.tokenizer")}) {
+    EXPECT_EQ(tokenizer->vocabulary(), 265);
+    EXPECT_EQ(tokenizer->encode("<call>"), (std::vector<std::int32_t>{262}));
+    EXPECT_EQ(tokenizer->encode("the<call>>the"), (std::vector<std::int32_t>{258, 263, 258})) << "the longest of two";
+    EXPECT_EQ(tokenizer->encode("<call> the<call"), (std::vector<std::int32_t>{262, 259, '<', 'c', 'a', 'l', 'l'}));
+    EXPECT_EQ(tokenizer->encode("in the end"), (std::vector<std::int32_t>{'i', 'n', ' ', 264})) << "before anything is merged";
+    EXPECT_GT(tokenizer->encode("<|endoftext|>").size(), 1U);
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode("a<call>b the end")), "a<call>b the end");
+    // A text is not cut within one.
+    EXPECT_EQ(tokenizer->safe_cut("some words of the end"), std::string("some words of").size());
+    EXPECT_EQ(tokenizer->safe_cut("some words of the e"), std::string("some words of").size()) << "the end may follow";
+    EXPECT_EQ(tokenizer->safe_cut("some words of the one"), std::string("some words of the").size());
+  }
+  const std::string plain = R"("content": "<call>")";
+  json.replace(json.find(plain), plain.size(), plain + R"(, "lstrip": true)");
+  write_bytes(folder_ / "tokenizer.json", json);
+  EXPECT_TRUE(says(usage_sentence([&] { read_tokenizer(folder_ / "tokenizer.json"); }), "its added token <call> depends on"));
+}
+
+TEST_F(TokenizerFiles, WithATemplateBeginEveryTextAsItSays) {
+  const auto with = [&](const std::string& processor) {
+    std::string json = tokenizer_json(R"({"type": "ByteLevel", "add_prefix_space": false})");
+    json.replace(json.find(R"("decoder")"), 0, R"("post_processor": )" + processor + ", ");
+    write_bytes(folder_ / "tokenizer.json", json);
+    return read_tokenizer(folder_ / "tokenizer.json");
+  };
+  const std::string end = R"({"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}})";
+  const std::string text = R"({"Sequence": {"id": "A", "type_id": 0}})";
+  const std::string steps = fmt::format(
+      R"({{"type": "Sequence", "processors": [{{"type": "ByteLevel", "trim_offsets": true}}, {{"type": "TemplateProcessing",
+         "single": [{}, {}], "pair": [{}, {}], "special_tokens": {{"<|endoftext|>": {{"id": "<|endoftext|>", "ids": [261],
+         "tokens": ["<|endoftext|>"]}}}}}}]}})",
+      end, text, text, end);
+  const auto read = with(steps);
+  write_bytes(folder_ / "own.tokenizer", read->serialized());
+  write_bytes(folder_ / "text.txt", "the the");
+  for (const auto& tokenizer : {read, read_tokenizer(folder_ / "own.tokenizer")}) {
+    EXPECT_EQ(tokenizer->beginning(), (std::vector<std::int32_t>{261}));
+    EXPECT_EQ(tokenizer->encode("the"), (std::vector<std::int32_t>{258}));
+    std::vector<std::int32_t> tokens;
+    const auto take = [&](std::span<const std::int32_t> some, std::uint64_t) {
+      tokens.insert(tokens.end(), some.begin(), some.end());
+    };
+    encode_text(whole_text(folder_ / "text.txt"), *tokenizer, take);
+    EXPECT_EQ(tokens, (std::vector<std::int32_t>{261, 258, 259}));
+    tokens.clear();
+    encode_text({folder_ / "text.txt", 3, 7}, *tokenizer, take);
+    EXPECT_EQ(tokens, (std::vector<std::int32_t>{259})) << "this is no beginning";
+  }
+  EXPECT_TRUE(with("null")->beginning().empty());
+  EXPECT_TRUE(with(R"({"type": "ByteLevel", "trim_offsets": false})")->beginning().empty());
+  const auto refused = [&](const std::string& processor) { return usage_sentence([&] { with(processor); }); };
+  const auto single = [](const std::string& list) { return R"({"type": "TemplateProcessing", "single": [)" + list + "]}"; };
+  EXPECT_TRUE(says(refused(single(text + ", " + end)), "TemplateProcessing adds <|endoftext|> after a text"));
+  EXPECT_TRUE(says(refused(single(R"({"SpecialToken": {"id": "<none>"}}, )" + text)), "<none> before a text, which is no token"));
+  EXPECT_TRUE(says(refused(R"({"type": "RobertaProcessing", "sep": ["</s>", 2]})"), "RobertaProcessing"));
+}
+
 TEST_F(TokenizerFiles, ThatAskForWhatIsNotKnownAreRefusedByName) {
   const auto refused = [&](const std::string& text, const char* name = "tokenizer.json") {
     write_bytes(folder_ / name, text);

@@ -133,6 +133,14 @@ TEST_F(Tokens, ThatTheModelDoesNotKnowAreNamedWhenTheyAreRead) {
   EXPECT_TRUE(says(usage_sentence([&] { input(*samples, 1, 2); }), "token 2 of " + (folder_ / "a.bin").string() + " is 900"));
 }
 
+TEST_F(Tokens, WithAHeaderAreNotOfAnotherTypeThanItSays) {
+  write_bytes(folder_ / "a.bin", llmc_shard(std::vector<std::uint16_t>(10, 1), 20240520, 1));
+  const auto with = [&](const std::string& type) { return open((folder_ / "a.bin").string(), {.token_type = type}); };
+  EXPECT_EQ(with("uint16").train->description().count, 10);
+  EXPECT_TRUE(
+      says(usage_sentence([&] { with("uint32"); }), "its header says that its tokens are uint16, but --token-type is uint32"));
+}
+
 TEST_F(Tokens, AreRefusedByModelsOfOtherThingsAndByLongerOnes) {
   write_bytes(folder_ / "a.bin", llmc_shard(std::vector<std::uint16_t>{1, 2, 900, 4, 5}, 20240520, 1));
   const Parts parts = open((folder_ / "a.bin").string());

@@ -169,6 +169,38 @@ TEST(Loading, WhatCannotBeReadEndsTheRunWithItsSentence) {
   }
 }
 
+TEST(Loading, RowsThatCannotBeReadEndARunWithTheStepsBeforeIfItsStateIsWanted) {
+  const auto cpu = make_cpu_backend();
+  const model::Model model = model::parse_model("mlp:6-5-4");
+  for (const Case& one : {Case{"", "single", 1}, Case{"", "ddp", 2}, Case{"", "1f1b", 2}}) {
+    const cluster::Cluster cluster(test::cpus(one.devices, 2));
+    const plan::Plan plan = compiled(one, model, cluster, *cpu, true);
+    CountingFeed feed(model, false);
+    Executor executor(plan, cluster, *cpu, {.feed = &feed});
+    const std::vector<double> whole = executor.run({.steps = 9, .warmup = 0}).losses;
+    Executor again(plan, cluster, *cpu, {.feed = &feed});
+    const RunOptions kept{.steps = 9, .warmup = 0, .keep_result = true};
+    feed.broken_from = 4;
+    const auto sentence = [](const RunResult& result) -> std::string {
+      try {
+        std::rethrow_exception(result.unread);
+      } catch (const Error& error) {
+        return error.what();
+      }
+    };
+    const RunResult early = again.run(kept);
+    EXPECT_EQ(early.losses, std::vector<double>(whole.begin(), whole.begin() + 4)) << one.strategy;
+    EXPECT_EQ(sentence(early), "the data ends at step 4");
+    const RunResult none = again.run(kept);
+    EXPECT_TRUE(none.losses.empty());
+    EXPECT_EQ(sentence(none), "the data ends at step 4");
+    feed.broken_from = 9;
+    const RunResult rest = again.run({.steps = 5, .warmup = 0, .keep_result = true});
+    EXPECT_EQ(rest.losses, std::vector<double>(whole.begin() + 4, whole.end())) << "to the bit";
+    EXPECT_FALSE(rest.unread) << "the rows after the last step are not needed";
+  }
+}
+
 TEST(Loading, TimeThatOnlyDataIsWaitedForIsTold) {
   const auto cpu = make_cpu_backend();
   const model::Model model = model::parse_model("mlp:6-5-4");

@@ -106,6 +106,15 @@ TEST(HuggingFace, WhatBatonLacksIsNamedAndRefused) {
        "rope_scaling = \"llama3\""},
       {R"({"model_type": "llama", "rope_scaling": {"type": "linear", "factor": 2.0}, )" + small + "}", "rope_scaling = \"linear\""},
       {R"({"model_type": "llama", "partial_rotary_factor": 0.5, )" + small + "}", "partial_rotary_factor = 0.5"},
+      {R"({"model_type": "llama", "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}, )" + small + "}",
+       "rope_parameters.partial_rotary_factor = 0.5"},
+      {R"({"model_type": "llama", "rope_parameters": {"full_attention": {"rope_theta": 1e6}}, )" + small + "}",
+       "rope_parameters.full_attention = {\"rope_theta\":"},
+      {R"({"model_type": "llama", "rope_scaling": {"factor": 2.0}, )" + small + "}", "rope_scaling.factor = 2.0"},
+      {R"({"model_type": "llama", "rope_scaling": {"rope_type": null, "type": "linear", "factor": 2.0}, )" + small + "}",
+       "rope_scaling = \"linear\""},
+      {R"({"model_type": "llama", "rope_scaling": {"rope_type": "default", "type": "yarn"}, )" + small + "}",
+       "rope_scaling = \"yarn\""},
       {R"({"model_type": "llama", "rope_theta": 0.5, )" + small + "}", "rope_theta = 0.5"},
       {R"({"model_type": "llama", "use_qk_norm": true, )" + small + "}", "use_qk_norm = true"},
       {R"({"model_type": "mistral", "sliding_window": 8, )" + small + "}", "sliding_window = 8"},
@@ -125,6 +134,16 @@ TEST(HuggingFace, WhatBatonLacksIsNamedAndRefused) {
     EXPECT_TRUE(says(usage_sentence([&] { text_of(json); }), expected)) << json;
   }
   EXPECT_NO_THROW(text_of(R"({"model_type": "gpt2", "use_new_thing": false, "other": null, "list": [], "none": 0})"));
+}
+
+TEST(HuggingFace, RotarySettingsThatAskForNothingAreTaken) {
+  const std::string plain = R"({"model_type": "llama", "num_hidden_layers": 1, "hidden_size": 64, "num_attention_heads": 2)";
+  const auto name = [&](const std::string& more) { return parse_model(text_of(plain + more + "}")).name(); };
+  for (const char* rule : {"{}", R"({"rope_type": null})", R"({"rope_type": null, "type": "default"})",
+                           R"({"rope_type": "default", "partial_rotary_factor": 1.0})", R"({"factor": null})"}) {
+    EXPECT_EQ(name(fmt::format(R"(, "rope_scaling": {})", rule)), name("")) << rule;
+    EXPECT_EQ(name(fmt::format(R"(, "rope_parameters": {})", rule)), name("")) << rule;
+  }
 }
 
 TEST(HuggingFace, AConfigurationThatIsNoneIsRefusedInASentence) {
@@ -193,6 +212,43 @@ TEST_F(HuggingFaceFolder, APathIsAFolderUnlessAModelHasItsName) {
   EXPECT_TRUE(says(usage_sentence([] { parse_model("./none.onnx"); }), "./none.onnx"));
   EXPECT_TRUE(says(usage_sentence([] { parse_model("nothing"); }), "unknown model 'nothing'"));
   EXPECT_TRUE(says(usage_sentence([] { parse_model("./gpt2:size=3"); }), "size=3"));
+}
+
+TEST_F(HuggingFaceFolder, APreprocessorSaysHowPixelsBecomeNumbers) {
+  const auto scale = [](const std::string& json) {
+    std::ofstream("preprocessor_config.json") << json;
+    return to_text(read_pixel_scale(".").value());
+  };
+  EXPECT_FALSE(read_pixel_scale("."));
+  EXPECT_EQ(scale("{}"), "0.5/0.5");
+  EXPECT_EQ(scale(R"({"do_normalize": true, "do_resize": true, "do_rescale": true, "image_mean": [0.485, 0.456, 0.406],
+                      "image_std": [0.229, 0.224, 0.225], "image_processor_type": "ViTImageProcessor", "resample": 2,
+                      "rescale_factor": 0.00392156862745098, "size": {"height": 224, "width": 224}})"),
+            "0.485,0.456,0.406/0.229,0.224,0.225");
+  EXPECT_EQ(scale(R"({"do_normalize": false, "image_mean": [0.4], "image_std": [0.2]})"), "0/1");
+  EXPECT_EQ(scale(R"({"do_rescale": false, "image_mean": [127.5], "image_std": [255]})"), "0.5/1");
+  EXPECT_EQ(scale(R"({"rescale_factor": 0.00784313725490196, "image_mean": 1, "image_std": 1})"), "0.5/0.5");
+  const Model vit = parse_model("vit:depth=1,heads=1,dim=8,patch=4,image=8,classes=3");
+  EXPECT_EQ(scale(preprocessor_of(vit, {.mean = {0.1, 0.2, 0.3}, .deviation = {0.4}})), "0.1,0.2,0.3/0.4,0.4,0.4");
+}
+
+TEST_F(HuggingFaceFolder, APreprocessorThatAsksForMoreIsRefusedWithWhatToGive) {
+  const auto refused = [](const std::string& json) {
+    std::ofstream("preprocessor_config.json") << json;
+    return usage_sentence([] { read_pixel_scale("."); });
+  };
+  const std::string resnet = refused(R"({"crop_pct": 0.875, "do_normalize": true, "do_resize": true, "image_mean": [0.4, 0.5, 0.6],
+      "image_std": [0.1, 0.2, 0.3], "feature_extractor_type": "ConvNextFeatureExtractor", "resample": 3, "size": 224})");
+  EXPECT_TRUE(says(resnet, "preprocessor_config.json asks for resample = 3 (bicubic)"));
+  EXPECT_TRUE(says(resnet, "give --normalize 0.4,0.5,0.6/0.1,0.2,0.3"));
+  EXPECT_TRUE(says(refused(R"({"crop_pct": 0.875})"), "crop_pct = 0.875"));
+  EXPECT_TRUE(says(refused(R"({"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}})"), "scaled to 256"));
+  EXPECT_TRUE(says(refused(R"({"do_pad": true})"), "do_pad = true"));
+  EXPECT_TRUE(says(refused(R"({"offset": true})"), "offset = true"));
+  EXPECT_TRUE(says(refused(R"({"image_std": [0.5, 0]})"), "image_std"));
+  EXPECT_TRUE(says(refused(R"({"image_mean": [0.5, 0.5]})"), "as many of each"));
+  EXPECT_TRUE(says(refused(R"({"do_normalize": "yes"})"), "do_normalize"));
+  EXPECT_TRUE(says(refused("[]"), "preprocessor_config.json"));
 }
 
 TEST_F(HuggingFaceFolder, AnIndexNamesFilesBesideIt) {

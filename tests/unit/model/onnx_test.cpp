@@ -7,6 +7,7 @@
 #include <set>
 
 #include "baton/base/error.h"
+#include "baton/model/onnx_graph.h"
 #include "baton/model/protobuf.h"
 #include "support/onnx.h"
 #include "support/usage_sentence.h"
@@ -115,6 +116,67 @@ TEST(Onnx, NormsAndGeluOfSequences) {
   EXPECT_EQ(onnx.model.blocks().size(), 1U);  // x is read at the end
 }
 
+Proto number(const std::string& name, float value) {
+  std::string raw(4, '\0');
+  std::memcpy(raw.data(), &value, 4);
+  return Proto().integer(2, 1).text(8, name).text(9, raw);
+}
+
+OnnxWriter with_numbers() {
+  OnnxWriter writer({0, 4}, "y");
+  return writer.weight("w", {4, 4})
+      .tensor(number("root", 1.41421354F))
+      .tensor(number("one", 1))
+      .tensor(number("half", 0.5F))
+      .node("MatMul", {"x", "w"}, "h");
+}
+
+TEST(Onnx, AGeluThatIsWrittenOutIsOne) {
+  OnnxWriter torch = with_numbers();  // as PyTorch writes it before opset 20
+  torch.node("Div", {"h", "root"}, "a").node("Erf", {"a"}, "b").node("Add", {"b", "one"}, "c");
+  torch.node("Mul", {"h", "c"}, "d").node("Mul", {"d", "half"}, "y");
+  OnnxWriter other = with_numbers();
+  other.node("Mul", {"half", "h"}, "e").node("Div", {"h", "root"}, "a").node("Erf", {"a"}, "b").node("Add", {"one", "b"}, "c");
+  other.node("Mul", {"c", "e"}, "y");
+  for (const std::string& file : {torch.file(), other.file()}) {
+    const OnnxModel onnx = read(file);
+    EXPECT_EQ(ops_of(onnx.model), (std::vector<std::string>{"linear", "gelu"}));
+    EXPECT_FALSE(std::get<op::Gelu>(onnx.model.blocks()[0].nodes[1].op).tanh);
+  }
+  OnnxWriter upside_down = with_numbers();  // √2 / h
+  upside_down.node("Div", {"root", "h"}, "a").node("Erf", {"a"}, "b").node("Add", {"b", "one"}, "c");
+  upside_down.node("Mul", {"h", "c"}, "d").node("Mul", {"d", "half"}, "y");
+  OnnxWriter read_twice = with_numbers();
+  read_twice.node("Div", {"h", "root"}, "a").node("Erf", {"a"}, "b").node("Add", {"b", "one"}, "c");
+  read_twice.node("Mul", {"h", "c"}, "d").node("Mul", {"d", "half"}, "e").node("Add", {"e", "d"}, "y");
+  OnnxWriter whole = with_numbers();
+  whole.node("Div", {"h", "root"}, "a").node("Erf", {"a"}, "b").node("Add", {"b", "one"}, "c");
+  whole.node("Mul", {"h", "c"}, "d").node("Mul", {"d", "one"}, "y");
+  for (const std::string& file : {upside_down.file(), read_twice.file(), whole.file()}) {
+    EXPECT_TRUE(says(usage_sentence([&] { read(file); }), "export with opset 20, which has Gelu"));
+  }
+}
+
+TEST(Onnx, ANormWithoutABiasBeginsWithOneOfZero) {
+  OnnxWriter writer({0, 8}, "y");
+  writer.weight("n.weight", {8}).weight("w", {8, 2}).node("LayerNormalization", {"x", "n.weight"}, "a");
+  const OnnxModel onnx = read(writer.node("MatMul", {"a", "w"}, "y").file());
+  EXPECT_EQ(ops_of(onnx.model), (std::vector<std::string>{"layer_norm", "linear"}));
+  EXPECT_TRUE(onnx.weights.contains("n.weight"));
+  EXPECT_FALSE(onnx.weights.contains("n.bias"));
+}
+
+TEST(Onnx, SentencesNameNodesWithoutANameAndSingleNumbers) {
+  const OnnxNode node{.op = "Conv", .name = "", .inputs = {"x"}, .outputs = {"hidden"}};
+  EXPECT_EQ(node.shown(), "Conv (output hidden)");
+  OnnxWriter scalar({0, 4}, "y");
+  scalar.weight("w", {4, 4}).tensor(number("b", 3)).node("MatMul", {"x", "w"}, "h").node("Add", {"h", "b"}, "y");
+  EXPECT_TRUE(says(usage_sentence([&] { read(scalar.file()); }), "its bias is a single number, but must have 4 numbers"));
+  OnnxWriter two({0, 4}, "y");
+  two.weight("w", {4, 4}).output("z").node("MatMul", {"x", "w"}, "y").node("Relu", {"y"}, "z");
+  EXPECT_TRUE(says(usage_sentence([&] { read(two.file()); }), "has 1 input and 2 outputs"));
+}
+
 TEST(Onnx, LayersThatShareSomeWeightsKeepTheirOwn) {
   OnnxWriter writer({0, 4}, "y");
   writer.weight("w", {4, 4}).weight("a", {4}).weight("b", {4}, false);
@@ -152,6 +214,9 @@ TEST(Onnx, WhatBatonLacksIsRefusedByName) {
   EXPECT_TRUE(says(with("Conv", {"h", "w"}, {.lists = {{"pads", {0, 0, 1, 1}}}}), "pads"));
   EXPECT_TRUE(says(with("Conv", {"h", "w"}, {.lists = {{"dilations", {2, 2}}}}), "dilated"));
   EXPECT_TRUE(says(with("Conv", {"h", "w"}, {.texts = {{"auto_pad", "SAME_UPPER"}}}), "SAME_UPPER"));
+  EXPECT_TRUE(says(with("Conv", {"h", "w"}, {.lists = {{"pads", {1, 1, 1, 1}}}, .texts = {{"auto_pad", "VALID"}}}), "VALID"));
+  EXPECT_TRUE(says(with("Conv", {"h", "w"}, {.lists = {{"kernel_shape", {5, 5}}}}), "kernel_shape is 5x5"));
+  EXPECT_TRUE(says(with("Conv", {"h", "w"}, {.lists = {{"strides", {2}}}}), "strides"));
   EXPECT_TRUE(says(with("Conv", {"h", "x"}), "must be a weight"));
   EXPECT_TRUE(says(with("Conv", {"h"}), "must be a weight"));
   EXPECT_TRUE(says(with("MaxPool", {"h"}, {.lists = {{"kernel_shape", {9, 9}}}}), "does not fit"));

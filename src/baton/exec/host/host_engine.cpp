@@ -190,7 +190,12 @@ class HostEngine final : public Engine {
     result_ = &result;
     step_count_ = options.steps;
     keep_result_ = options.keep_result;
-    load_first();
+    unread_ = nullptr;
+    if (!load_first()) {
+      RunResult none = open_result(0);
+      none.unread = unread_;
+      return none;
+    }
     step_ = -1;
     done_ = 0;
     finished_ = 0;
@@ -228,7 +233,8 @@ class HostEngine final : public Engine {
     tally(result.roundings);
     const std::int64_t done = done_.load();
     steps_before_ += done;
-    loaded_for_ = given_up_ ? nowhere : steps_before_;
+    loaded_for_ = given_up_ || unread_ ? nowhere : steps_before_;
+    result.unread = done < step_count_ ? unread_ : nullptr;  // the rows after the last step are for a run that may not come
     std::size_t left = static_cast<std::size_t>(done) - std::min(static_cast<std::size_t>(done), first_traced_);
     if (!world_.alone() && done < step_count_) {
       left = std::min(left, std::max<std::size_t>(1, most_events_in_haste / std::max<std::size_t>(1, plan_.tasks().size())));
@@ -329,7 +335,7 @@ class HostEngine final : public Engine {
     if (const auto* delay = std::get_if<plan::Delay>(&task.action)) {
       made.delay = delay->duration;
     } else if (std::holds_alternative<plan::Load>(task.action)) {
-      auto loading = std::make_unique<Loading>([this, &task] { load(task.writes, steps_before_ + step_ + 1); },
+      auto loading = std::make_unique<Loading>([this, &task] { load_next(task.writes, step_ + 1); },
                                                devices_[task.device.index()]->bell);
       loadings_.emplace_back(id, loading.get());
       made.exchange = std::move(loading);
@@ -580,14 +586,33 @@ class HostEngine final : public Engine {
     }
   }
 
-  /// What is loaded ahead is there for the first step of the run, too.
-  void load_first() {
-    if (std::exchange(loaded_for_, nowhere) == steps_before_) {
-      return;
+  /// Of a step of this run. If the state is wanted, rows that cannot be read end the run before that step.
+  void load_next(std::span<const BufferId> buffers, std::int64_t step) {
+    try {
+      load(buffers, steps_before_ + step);
+    } catch (const Error&) {
+      if (!keep_result_) {
+        throw;
+      }
+      const std::lock_guard lock(failure_mutex_);
+      unread_ = unread_ ? unread_ : std::current_exception();
+      enough_ = true;
     }
-    for (const auto& [task, loading] : loadings_) {
-      load(plan_[task].writes, steps_before_);
+  }
+
+  /// What is loaded ahead is there for the first step of the run, too. False: on some rank it could not be read, and no step runs.
+  bool load_first() {
+    if (std::exchange(loaded_for_, nowhere) != steps_before_) {
+      for (const auto& [task, loading] : loadings_) {
+        load_next(plan_[task].writes, 0);
+      }
     }
+    if (world_.alone() || data_.ahead.empty() || !keep_result_) {
+      return !unread_;
+    }
+    const std::byte mine{unread_ ? std::uint8_t{1} : std::uint8_t{0}};
+    const std::vector<ranks::Blob> all = world_.all_gather(std::span(&mine, 1));
+    return std::all_of(all.begin(), all.end(), [](const ranks::Blob& one) { return one[0] == std::byte{0}; });
   }
 
   void load(HostDevice& device) {
@@ -768,6 +793,7 @@ class HostEngine final : public Engine {
   threads::Doorbell watched_;
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
+  std::exception_ptr unread_;  // what a feed threw for the rows of the next step
 };
 
 }  // namespace
