@@ -36,6 +36,7 @@ void require_model(const TensorReader& checkpoint, const model::Model& model);
 /// The weights of `source` for a model with fewer positions, which has the first of the learned positions. `source` must outlive
 /// it.
 std::unique_ptr<TensorReader> shortened(const TensorReader& source, const model::Model& model);
+std::unique_ptr<TensorReader> shortened(TensorReader&&, const model::Model&) = delete;
 
 /// Writes the weights of a checkpoint of the model as a folder that Hugging Face's libraries load: config.json and
 /// model.safetensors. A usage error if they have no such model. Files of these names in the folder are replaced.

@@ -35,6 +35,7 @@ class KeptTimes {
 class Kept final : public CostModel {
  public:
   Kept(const CostModel& base, KeptTimes& times) : base_(base), times_(times) {}
+  Kept(CostModel&&, KeptTimes&) = delete;
 
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override {
     return known(times_.duration(task), [&] { return base_.duration(plan, task); });

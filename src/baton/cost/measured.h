@@ -19,6 +19,8 @@ class Measured final : public CostModel {
   /// Both must outlive it; the keys are those of the plan that it is asked about. `where` names the machine on which the times were
   /// measured.
   Measured(const Times& times, const TaskKeys& keys, std::string where) : times_(times), keys_(keys), where_(std::move(where)) {}
+  Measured(Times&&, const TaskKeys&, std::string) = delete;
+  Measured(const Times&, TaskKeys&&, std::string) = delete;
 
   /// A usage error names a task that was not timed.
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override;

@@ -26,6 +26,7 @@ class Roofline final : public CostModel {
  public:
   /// The cluster must outlive it.
   explicit Roofline(const cluster::Cluster& cluster, Software software = {}) : cluster_(cluster), software_(std::move(software)) {}
+  explicit Roofline(cluster::Cluster&&, Software = {}) = delete;
 
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override;
   Nanoseconds copying(const plan::Plan& plan, TaskId task) const override;

@@ -12,6 +12,7 @@ class Scaled final : public CostModel {
  public:
   /// The model must outlive it.
   Scaled(const CostModel& base, double compute, double copying) : base_(base), compute_(compute), copying_(copying) {}
+  Scaled(CostModel&&, double, double) = delete;
 
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override { return over(base_.duration(plan, task), compute_); }
   Nanoseconds copying(const plan::Plan& plan, TaskId task) const override { return over(base_.copying(plan, task), copying_); }

@@ -28,6 +28,8 @@ class Executor {
   Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data = {},
            ranks::World* world = nullptr, bool unread = false);
   Executor(plan::Plan&&, const cluster::Cluster&, const Backend&, DataOptions = {}, ranks::World* = nullptr, bool = false) = delete;
+  Executor(const plan::Plan&, cluster::Cluster&&, const Backend&, DataOptions = {}, ranks::World* = nullptr, bool = false) = delete;
+  Executor(const plan::Plan&, const cluster::Cluster&, Backend&&, DataOptions = {}, ranks::World* = nullptr, bool = false) = delete;
   ~Executor();
 
   using Progress = exec::Progress;

@@ -115,7 +115,8 @@ trace::StepTrace imagined_step(const plan::Plan& plan, const cluster::Cluster& c
   if (kept == nullptr) {
     return sim::simulate(plan, other, cost::Scaled(costs, what_if.compute, what_if.link), stands_for);
   }
-  return sim::simulate(plan, other, cost::Scaled(cost::Kept(costs, *kept), what_if.compute, what_if.link), stands_for);
+  const cost::Kept known(costs, *kept);
+  return sim::simulate(plan, other, cost::Scaled(known, what_if.compute, what_if.link), stands_for);
 }
 
 std::string changed_origin(const std::string& origin, const JobSpec& spec) {

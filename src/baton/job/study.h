@@ -17,6 +17,7 @@ class Study {
  public:
   /// The plan must outlive it. `copies`: how many devices each one of the plan stands for.
   Study(const plan::Plan& plan, std::int64_t copies, trace::Origin origin);
+  Study(plan::Plan&&, std::int64_t, trace::Origin) = delete;
 
   void add(const trace::StepTrace& step);
 

@@ -23,6 +23,7 @@ class Traffic {
   };
   /// Starts `flow` with these loads, which must outlive it. Returns the flows whose ends change, including itself.
   const std::vector<Change>& begin(std::uint32_t flow, const std::vector<Load>& loads, Nanoseconds now);
+  const std::vector<Change>& begin(std::uint32_t, std::vector<Load>&&, Nanoseconds) = delete;
   /// Ends a flow; returns the flows whose ends change.
   const std::vector<Change>& end(std::uint32_t flow, Nanoseconds now);
 

@@ -67,7 +67,7 @@ class JobData {
   std::unique_ptr<SampleFeed> evaluation(const std::string& text) const;
 
  private:
-  const JobSpec& spec_;
+  JobSpec spec_;
   data::Form form_;
   std::int64_t batch_;
   data::Parts parts_;

@@ -25,6 +25,8 @@ class Simulation {
   /// cluster's file. Job and plan must outlive it. Where the plan is folded, `stands_for` says how.
   Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for = {},
              const measure::Calibration::Progress& progress = {});
+  Simulation(Job&&, const plan::Plan&, sim::StandsFor = {}, const measure::Calibration::Progress& = {}) = delete;
+  Simulation(const Job&, plan::Plan&&, sim::StandsFor = {}, const measure::Calibration::Progress& = {}) = delete;
 
   trace::StepTrace step() const { return step(what_if_); }
   trace::StepTrace step(const WhatIf& what_if) const;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <type_traits>
+
+#include "baton/cost/kept_times.h"
 #include "baton/cost/scaled.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
@@ -135,6 +138,16 @@ TEST(Measured, AMeetingsTimeFallsToThoseWhoCarryIt) {
   const Measured transfer(alone, layers_keys, "");
   EXPECT_EQ(transfer.copying(layers, send), Nanoseconds(0));
   EXPECT_EQ(transfer.copying(layers, receive), Nanoseconds(2000)) << "two work at it for 1000 ns when both are idle";
+}
+
+TEST(CostModels, TemporariesAreRefused) {
+  EXPECT_TRUE((std::is_constructible_v<Measured, const Times&, const TaskKeys&, std::string>));
+  EXPECT_FALSE((std::is_constructible_v<Measured, Times, const TaskKeys&, std::string>));
+  EXPECT_FALSE((std::is_constructible_v<Measured, const Times&, TaskKeys, std::string>));
+  EXPECT_TRUE((std::is_constructible_v<Scaled, const Measured&, double, double>));
+  EXPECT_FALSE((std::is_constructible_v<Scaled, Measured, double, double>));
+  EXPECT_TRUE((std::is_constructible_v<Kept, const Measured&, KeptTimes&>));
+  EXPECT_FALSE((std::is_constructible_v<Kept, Measured, KeptTimes&>));
 }
 
 TEST(Scaled, DividesTheTimesOfComputingAndOfCopyingApart) {

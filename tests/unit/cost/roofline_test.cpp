@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <type_traits>
+
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
 
@@ -16,6 +18,11 @@ cluster::Cluster one(cluster::Speed speed) {
 plan::Plan step_of(const cluster::Cluster& cluster) {
   const model::Model model = model::mlp({64, 128});
   return strategy::compile({.model = model, .cluster = cluster, .step = {.global_batch = 32}});
+}
+
+TEST(Roofline, ATemporaryClusterIsRefused) {
+  EXPECT_TRUE((std::is_constructible_v<Roofline, const cluster::Cluster&>));
+  EXPECT_FALSE((std::is_constructible_v<Roofline, cluster::Cluster>));
 }
 
 TEST(Roofline, AProductTakesItsFlopsOverTheRateAndTheLaunch) {

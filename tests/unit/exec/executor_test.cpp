@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <stdexcept>
+#include <type_traits>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -58,6 +59,13 @@ plan::Plan compile(const model::Model& model, const cluster::Cluster& cluster, c
 }
 
 #if BATON_COUNTS_ALLOCATIONS
+TEST(Executor, TemporariesAreRefused) {
+  EXPECT_TRUE((std::is_constructible_v<Executor, const plan::Plan&, const cluster::Cluster&, const Backend&>));
+  EXPECT_FALSE((std::is_constructible_v<Executor, plan::Plan, const cluster::Cluster&, const Backend&>));
+  EXPECT_FALSE((std::is_constructible_v<Executor, const plan::Plan&, cluster::Cluster, const Backend&>));
+  EXPECT_FALSE((std::is_constructible_v<Executor, const plan::Plan&, const cluster::Cluster&, Backend>));
+}
+
 TEST(Executor, AllocatesNothingInASteadyStep) {
   const model::Model mlp = model::mlp({32, 48, 32, 16});
   const model::Model pools = model::parse_model("cnn:4-6,image=12,channels=2,classes=4");

@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <random>
+#include <type_traits>
 
+#include "baton/job/setup.h"
 #include "baton/training/training_json.h"
 #include "support/machine.h"
 #include "support/own_folder.h"
@@ -63,6 +65,19 @@ class OnImages : public test::OwnFolder {
 using Evaluating = OnImages;
 using TrainingOnData = OnImages;
 using EvaluatingTokens = test::OwnFolder;
+
+TEST(Forward, TemporariesAreRefused) {
+  EXPECT_TRUE((std::is_constructible_v<Forward, const Job&, const SampleFeed&>));
+  EXPECT_FALSE((std::is_constructible_v<Forward, Job, const SampleFeed&>));
+  EXPECT_FALSE((std::is_constructible_v<Forward, const Job&, SampleFeed>));
+}
+
+TEST_F(Evaluating, TheDataKeepsTheSpecificationAsItWas) {
+  JobSpec spec = on_images();
+  const JobData data(spec, job::make_model(spec), *spec.loss, spec.batch, 0);
+  spec.normalize = "no normalization";
+  EXPECT_NE(data.evaluation(""), nullptr);
+}
 
 Evaluation evaluated(const JobSpec& spec, std::int64_t steps) {
   Training run(spec, two_cores());

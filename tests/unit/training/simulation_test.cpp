@@ -1,5 +1,8 @@
 #include "baton/training/simulation.h"
 
+#include <type_traits>
+
+#include "baton/job/study.h"
 #include "baton/training/training.h"
 #include "support/machine.h"
 #include "support/usage_sentence.h"
@@ -10,6 +13,14 @@ namespace {
 
 using baton::test::small_machine;
 using test::spec_on;
+
+TEST(Simulation, TemporariesAreRefused) {
+  EXPECT_TRUE((std::is_constructible_v<Simulation, const Job&, const plan::Plan&>));
+  EXPECT_FALSE((std::is_constructible_v<Simulation, Job, const plan::Plan&>));
+  EXPECT_FALSE((std::is_constructible_v<Simulation, const Job&, plan::Plan>));
+  EXPECT_TRUE((std::is_constructible_v<job::Study, const plan::Plan&, std::int64_t, trace::Origin>));
+  EXPECT_FALSE((std::is_constructible_v<job::Study, plan::Plan, std::int64_t, trace::Origin>));
+}
 
 TEST(Sensitivity, TheKnobThatGainsMostComesFirst) {
   JobSpec spec = spec_on("pcie-4+ethernet-1", "ddp", "8");
