@@ -12,7 +12,7 @@ namespace baton::test {
 inline std::vector<cluster::Device> cpus(std::size_t count, std::size_t cores = 1, Bytes memory = Bytes(1 << 30)) {
   std::vector<cluster::Device> list;
   for (std::size_t d = 0; d < count; ++d) {
-    list.push_back({fmt::format("cpu:{}", d), {static_cast<int>(d % cores)}, memory});
+    list.push_back({.name = fmt::format("cpu:{}", d), .cores = {static_cast<int>(d % cores)}, .memory = memory, .product = "cpu"});
   }
   return list;
 }

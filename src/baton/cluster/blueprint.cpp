@@ -233,6 +233,7 @@ Cluster Blueprint::take(std::int64_t count) const {
   for (std::int64_t d = 0; d < count; ++d) {
     Device one = device;
     one.name = fmt::format("{}:{}", device.name, d);
+    one.product = device.name;
     one.cores = {static_cast<int>(d)};
     one.node = static_cast<int>(d / in_node);
     devices.push_back(std::move(one));

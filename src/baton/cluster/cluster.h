@@ -48,6 +48,7 @@ struct Device {
   bool shared_lanes = true;
   Speed speed = {};
   std::optional<GpuPart> gpu = {};
+  std::string product = {};  // cpu, cuda, or the device of a cluster file: RTX-3090
 
   /// True if collectives take turns with computing. On a part of a GPU they run on its own multiprocessors, which products fill;
   /// messages between two parts run on multiprocessors that belong to no part.

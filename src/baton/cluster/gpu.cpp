@@ -73,7 +73,8 @@ std::vector<Device> parse_gpu_devices(std::string_view text, std::span<const Gpu
          .cores = {},
          .memory = memory.value_or(share),
          .shared_lanes = false,
-         .gpu = part});
+         .gpu = part,
+         .product = "cuda"});
   }
   return devices;
 }

@@ -162,7 +162,7 @@ std::vector<Device> parse_devices(std::string_view text, const Machine& machine,
   std::vector<Device> devices;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Bytes part(machine.memory.count / static_cast<std::int64_t>(parts.size()));
-    devices.push_back({fmt::format("cpu:{}", i), parts[i], memory.value_or(part)});
+    devices.push_back({.name = fmt::format("cpu:{}", i), .cores = parts[i], .memory = memory.value_or(part), .product = "cpu"});
   }
   return devices;
 }

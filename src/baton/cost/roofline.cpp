@@ -113,7 +113,7 @@ bool Roofline::fuses_scores(const op::AttentionExtents& extents) const { return 
 double Roofline::attention_time(const cluster::Device& device, const op::AttentionExtents& extents, double rate,
                                 double bytes) const {
   const cluster::Speed& speed = device.speed;
-  const Kernels& kernels = software_.on(device.name);
+  const Kernels& kernels = software_.on(device.product);
   const auto queries = static_cast<double>(extents.queries);
   const auto keys = static_cast<double>(extents.keys);
   const auto heads = static_cast<double>(extents.heads);
@@ -188,13 +188,13 @@ Nanoseconds Roofline::duration(const plan::Plan& plan, TaskId id) const {
   const double smallest = static_cast<double>(std::min({extents->rows, extents->in, extents->out}));
   if (speed.multiprocessors > 0) {
     const Extents whole = results_and_terms(*extents, static_cast<double>(writes[0].shape.elements()));
-    const double share = speed.efficiency * software_.on(device.name).products;
+    const double share = speed.efficiency * software_.on(device.product).products;
     const double fastest = peak(speed, type, has(compute->op, "tf32"), software_.fp8) * share;
     const double joined = software_.joined_projections && has(compute->op, "out_heads") ? 3 : 1;
     computing = product_time(speed, fastest, whole.m, whole.n * joined, whole.k) / joined * 1e9;
     // Tensor cores read 16 bytes at a time: rows that do not begin there are read piece by piece.
     if (is_narrow(type) && (extents->in % 8 != 0 || extents->out % 8 != 0)) {
-      computing *= software_.on(device.name).unaligned;
+      computing *= software_.on(device.product).unaligned;
     }
   } else {
     computing = over(static_cast<double>(work.flops.count), product_rate(speed, type, has(compute->op, "tf32"), smallest));

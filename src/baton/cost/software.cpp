@@ -80,8 +80,8 @@ void read_kernels(const toml::table* table, const std::string& where, Kernels& k
 
 }  // namespace
 
-const Kernels& Software::on(std::string_view device) const {
-  const auto found = kernels_of.find(device.substr(0, device.find(':')));
+const Kernels& Software::on(std::string_view product) const {
+  const auto found = kernels_of.find(product);
   return found == kernels_of.end() ? kernels : found->second;
 }
 

@@ -65,7 +65,7 @@ struct Software {
   bool streams = false;          // each process group communicates on a stream of its own
 
   Kernels kernels;
-  std::map<std::string, Kernels, std::less<>> kernels_of;  // by the name of a device
+  std::map<std::string, Kernels, std::less<>> kernels_of;  // by the product that a device is
 
   double elementwise = 1;  // passes over memory per pass of the plan: ops that are neither products nor norms
   double norms = 1;
@@ -89,7 +89,7 @@ struct Software {
 
   Reserves reserves;
 
-  const Kernels& on(std::string_view device) const;
+  const Kernels& on(std::string_view product) const;
 };
 
 /// A usage error names the mistake in the text.

@@ -122,6 +122,7 @@ class CudaBackend final : public exec::Backend {
               return cuda::launch_workspace(buffers, task, capability);
             }};
   }
+  bool supports(DType type) const override { return type != DType::f64; }
   bool is_native(DType type) const override { return type != DType::f64; }
   bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override { return cuda::has_launch(plan, task); }
   std::unique_ptr<exec::Engine> open(exec::Assignment assignment) const override {

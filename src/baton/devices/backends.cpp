@@ -10,10 +10,10 @@ namespace baton::devices {
 const std::vector<BackendKind>& backends() {
   const auto always = [] { return true; };
   static const std::vector<BackendKind> list{
-      {"cpu", "fast", []() -> std::unique_ptr<exec::Backend> { return exec::make_cpu_backend(); }, always},
-      {"reference", "plain loops, the correctness reference",
+      {"cpu", "fast", false, []() -> std::unique_ptr<exec::Backend> { return exec::make_cpu_backend(); }, always},
+      {"reference", "plain loops, the correctness reference", false,
        []() -> std::unique_ptr<exec::Backend> { return exec::make_reference_backend(); }, always},
-      {"cuda", "NVIDIA GPUs", cuda::make_backend, cuda::has_gpu},
+      {"cuda", "NVIDIA GPUs", true, cuda::make_backend, cuda::has_gpu},
   };
   return list;
 }

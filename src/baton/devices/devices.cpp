@@ -10,6 +10,7 @@
 #include "baton/base/text.h"
 #include "baton/cluster/gpu.h"
 #include "baton/cuda/cuda.h"
+#include "baton/devices/backends.h"
 #include "baton/ranks/pack.h"
 
 namespace baton::devices {
@@ -81,7 +82,8 @@ std::vector<cluster::Device> open_devices_of_ranks(std::string_view text, const 
                              .memory = unpacker.take<Bytes>(),
                              .node = world.hosts()[r].node,
                              .machine = world.hosts()[r].machine,
-                             .rank = static_cast<int>(r)};
+                             .rank = static_cast<int>(r),
+                             .product = "cpu"};
       for (auto cores = unpacker.take<std::size_t>(); cores > 0 && unpacker.good(); --cores) {
         device.cores.push_back(unpacker.take<int>());
       }
@@ -121,7 +123,8 @@ std::vector<cluster::Device> open_gpus_of_ranks(std::string_view text, std::span
                          .machine = hosts[r].machine,
                          .rank = static_cast<int>(r),
                          .shared_lanes = false,
-                         .gpu = one.part});
+                         .gpu = one.part,
+                         .product = "cuda"});
     }
     check(unpacker.good(), "the GPUs of rank {} are cut short", r);
   }
@@ -135,10 +138,12 @@ std::vector<cluster::Device> open_gpus_of_ranks(std::string_view text, std::span
 
 std::string backend_for(const std::vector<cluster::Device>& devices, const std::string& wanted) {
   const bool gpu = devices.front().gpu.has_value();
+  const std::vector<BackendKind>& all = backends();
   if (wanted.empty()) {
-    return gpu ? "cuda" : "cpu";
+    return std::find_if(all.begin(), all.end(), [&](const BackendKind& kind) { return kind.runs_on_gpus == gpu; })->name;
   }
-  if ((canonical(wanted) == "cuda") != gpu) {
+  const auto named = std::find_if(all.begin(), all.end(), [&](const BackendKind& kind) { return kind.name == canonical(wanted); });
+  if (named != all.end() && named->runs_on_gpus != gpu) {
     throw usage_error("the {} backend does not run on {}: choose --devices {}", wanted, devices.front().name, gpu ? "cpu" : "cuda");
   }
   return wanted;

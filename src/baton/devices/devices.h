@@ -31,7 +31,7 @@ std::vector<cluster::Device> open_devices_of_ranks(std::string_view text, const 
 std::vector<cluster::Device> open_gpus_of_ranks(std::string_view text, std::span<const cluster::Gpu> gpus,
                                                 std::optional<Bytes> memory, ranks::World& world);
 
-/// The backend for these devices: `wanted`, or the default if that is empty; a usage error if it cannot run
+/// The backend for these devices: `wanted`, or the first that runs them if that is empty; a usage error if it cannot run
 /// them.
 std::string backend_for(const std::vector<cluster::Device>& devices, const std::string& wanted);
 

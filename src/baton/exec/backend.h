@@ -35,6 +35,8 @@ class Backend {
   virtual plan::Target target() const = 0;
   /// The memory layouts that its target names.
   virtual std::vector<MemoryLayout> layouts() const { return {}; }
+  /// True if it can compute in this type, natively or not.
+  virtual bool supports(DType /*type*/) const { return true; }
   /// True if it has hardware for this type. If not, it emulates the type by rounding: a run then shows the effect of the type on
   /// training, but not its speed.
   virtual bool is_native(DType type) const { return !is_narrow(type); }

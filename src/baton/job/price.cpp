@@ -461,7 +461,7 @@ double Pricer::least_time(const Choice& choice, double samples) const {
   const auto tp = static_cast<double>(choice.tp);
   const auto element = static_cast<double>(size_of(type));
   const bool tiled = speed.multiprocessors > 0;  // then no extent but waves of tiles decide
-  const double share = tiled ? std::max(1.0, software_.on(cluster_.devices()[0].name).products) * (software_.fp8 ? 2 : 1) : 1;
+  const double share = tiled ? std::max(1.0, software_.on(cluster_.devices()[0].product).products) * (software_.fp8 ? 2 : 1) : 1;
   double computing = 0;
   for (const Matrix& matrix : matrices_) {
     const double rows = samples * matrix.positions;

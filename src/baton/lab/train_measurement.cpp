@@ -90,7 +90,7 @@ job::JobSpec as_set(job::JobSpec spec, const Settings& settings) {
 std::string device_words(const training::Job& job) {
   const cluster::Device& device = job.cluster().devices()[0];
   if (job.imagined()) {
-    return "is a simulated " + device.name.substr(0, device.name.find(':'));
+    return "is a simulated " + device.product;
   }
   if (device.gpu) {
     return device.gpu->of > 1 ? fmt::format("is 1/{} of a GPU", device.gpu->of) : "is a GPU";

@@ -346,13 +346,13 @@ MeasuredLinks measured_links(const std::vector<BenchRow>& rows, const cluster::C
 
 std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks& links, const std::string& origin) {
   const cluster::Device& device = cluster.devices()[0];
-  std::string name = device.name.substr(0, device.name.find(':'));
   std::string summary;
   for (const char c : origin) {
     summary += c == '"' || c == '\\' ? '\'' : c;
   }
   std::string out = fmt::format("summary = \"{}\"\n\n[device]\nname = \"{}\"\ncount = {}\nmemory = \"{}\"\nlanes = \"{}\"\n",
-                                summary, name, cluster.size(), device.memory.count, device.shared_lanes ? "shared" : "apart");
+                                summary, device.product, cluster.size(), device.memory.count,
+                                device.shared_lanes ? "shared" : "apart");
   if (!device.gpu) {
     out += fmt::format("\n[device.rates]  # multiply-adds in registers, on each of its cores\nf32 = \"{:.1f}GFLOP/s\"\n",
                        core_peak_gflops(0.01) * static_cast<double>(device.cores.size()));

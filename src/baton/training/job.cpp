@@ -108,9 +108,11 @@ Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, ranks::
   }
   take_schedule();
   job::require_sense(spec_, request_);
-  if (!imagined() && request_.step.precision == strategy::Precision::fp64 && spec_.backend == "cpu") {
+  if (const strategy::Precision precision = request_.step.precision;
+      !imagined() && !backend_->supports(strategy::dtype_of(precision))) {
     throw usage_error(
-        "the cpu backend has no kernels for fp64: --backend reference computes it, slowly, or choose another --precision");
+        "the {} backend has no kernels for {}: --backend reference computes it, slowly, or choose another --precision",
+        backend_->name(), to_text(precision));
   }
   open_data();
 }

@@ -33,8 +33,8 @@ TEST(Software, AMisspeltKeyAndABadValueAreNamed) {
 
 TEST(Software, ADeviceMayHaveKernelsOfItsOwn) {
   const Software one = parse_software("[kernels]\nproducts = 0.9\n[kernels.H100]\nproducts = 0.5\n", "mine");
-  EXPECT_EQ(one.on("A100:3").products, 0.9);
-  EXPECT_EQ(one.on("H100:3").products, 0.5);
+  EXPECT_EQ(one.on("A100").products, 0.9);
+  EXPECT_EQ(one.on("H100").products, 0.5);
 }
 
 TEST(Software, ChangesStandBehindTheName) {

@@ -20,5 +20,15 @@ TEST(Backends, AreFoundByNameOrTheirNamesAreListed) {
             "unknown backend 'referense' (did you mean reference?): choose " + either(names));
 }
 
+TEST(Backends, SayWhatTheyRunOnAndWhichTypesTheyCompute) {
+  for (const BackendKind& kind : backends()) {
+    EXPECT_EQ(kind.runs_on_gpus, kind.name == "cuda");
+    if (kind.runs_here()) {
+      EXPECT_TRUE(make_backend(kind.name)->supports(DType::bf16)) << kind.name;
+      EXPECT_EQ(make_backend(kind.name)->supports(DType::f64), kind.name == "reference") << kind.name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace baton::devices

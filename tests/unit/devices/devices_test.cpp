@@ -57,6 +57,8 @@ TEST(Devices, TheBackendIsTheOneThatRunsThem) {
   EXPECT_EQ(backend_for(cores, ""), "cpu");
   EXPECT_EQ(backend_for(gpus, ""), "cuda");
   EXPECT_EQ(backend_for(cores, "reference"), "reference");
+  EXPECT_EQ(backend_for(gpus, "CUDA"), "CUDA");
+  EXPECT_EQ(backend_for(gpus, "unknown"), "unknown") << "make_backend says which there are";
   EXPECT_TRUE(baton::test::says(baton::test::usage_sentence([&] { backend_for(cores, "cuda"); }), "--devices cuda"));
   EXPECT_TRUE(baton::test::says(baton::test::usage_sentence([&] { backend_for(gpus, "cpu"); }), "--devices cpu"));
 }

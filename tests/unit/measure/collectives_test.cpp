@@ -142,6 +142,7 @@ TEST(Collectives, WriteAClusterThatIsReadBack) {
   const MeasuredLinks links{{Nanoseconds(1234), 5.5e9}, cluster::Algorithm::direct, 0.125};
   const cluster::Blueprint read = cluster::parse_blueprint(to_cluster_file(devices(3), links, "a \"quoted\" \\ command"), "mine");
   EXPECT_EQ(read.in_node, 3);
+  EXPECT_EQ(read.device.name, "cpu");
   EXPECT_EQ(read.wiring.port.latency, Nanoseconds(1234));
   EXPECT_DOUBLE_EQ(read.wiring.port.bandwidth, 5.5e9);
   EXPECT_EQ(read.wiring.algorithm, cluster::Algorithm::direct);

@@ -691,6 +691,7 @@ class CpuBackend final : public HostBackend {
                          BufferId operand) { return cpu::wanted_layout(task, operand); }};
   }
   std::vector<MemoryLayout> layouts() const override { return cpu::tiled_layouts(); }
+  bool supports(DType type) const override { return type != DType::f64; }
   bool is_native(DType type) const override { return !is_narrow(type) || (type == DType::bf16 && unit_ == TileUnit::amx); }
   bool emulates(const Plan& plan, const Task& task) const override {
     return plan::is_product(task) && cpu::has_narrow_operands(plan.buffers(), task) &&
