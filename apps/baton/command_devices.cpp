@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include "baton/base/error.h"
-#include "baton/cuda/cuda.h"
 #include "baton/devices/devices.h"
 #include "baton/measure/environment.h"
 #include "baton/report/table.h"
@@ -23,7 +22,7 @@ void show_devices(const std::string& devices, const std::string& json) {
     for (const cluster::Device& device : cluster.devices()) {
       object["devices"].push_back({{"name", device.name}, {"cores", device.cores}, {"memory_bytes", device.memory.count}});
       if (device.gpu) {
-        object["devices"].back()["gpu"] = cuda::find_gpus()[static_cast<std::size_t>(device.gpu->ordinal)].name;
+        object["devices"].back()["gpu"] = devices::find_gpus()[static_cast<std::size_t>(device.gpu->ordinal)].name;
         object["devices"].back()["multiprocessors"] = device.gpu->multiprocessors;
       }
     }
@@ -32,8 +31,8 @@ void show_devices(const std::string& devices, const std::string& json) {
   }
   fmt::print("{} with {} core{}, {} of memory, {} of cache\n", machine.cpu, machine.cores.size(),
              machine.cores.size() == 1 ? "" : "s", to_text(machine.memory), to_text(machine.cache));
-  if (cuda::has_gpu()) {
-    for (const cluster::Gpu& gpu : cuda::find_gpus()) {
+  if (devices::has_gpu()) {
+    for (const cluster::Gpu& gpu : devices::find_gpus()) {
       fmt::print("{} with {} multiprocessors, {} of memory free\n", gpu.name, gpu.multiprocessors, to_text(gpu.memory));
     }
   }

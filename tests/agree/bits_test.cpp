@@ -6,8 +6,8 @@
 #include "agree/training.h"
 #include "baton/base/error.h"
 #include "baton/cost/link_time.h"
-#include "baton/cuda/cuda.h"
 #include "baton/devices/backends.h"
+#include "baton/devices/devices.h"
 #include "baton/model/zoo.h"
 #include "baton/plan/verify.h"
 #include "baton/schedule/schedule.h"
@@ -353,7 +353,7 @@ TEST(Bits, ApplyingASumAtOnceLeavesWhatSummingAndThenUpdatingLeaves) {
 }
 
 TEST(CudaEnqueue, TasksPutOneByOneIntoTheirStreamsLeaveTheBitsOfAGraph) {
-  if (!cuda::has_gpu()) {
+  if (!devices::has_gpu()) {
     GTEST_SKIP() << "there is no GPU here";
   }
   for (const strategy::Strategy& strategy : strategy::strategies()) {
@@ -367,7 +367,7 @@ TEST(CudaEnqueue, TasksPutOneByOneIntoTheirStreamsLeaveTheBitsOfAGraph) {
 }
 
 TEST(CudaEnqueue, AnotherWordIsRefusedWithASentence) {
-  if (!cuda::has_gpu()) {
+  if (!devices::has_gpu()) {
     GTEST_SKIP() << "there is no GPU here";
   }
   const baton::test::Variable variable("BATON_CUDA_ENQUEUE", "later");

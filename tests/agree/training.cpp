@@ -10,8 +10,8 @@
 #include "baton/base/error.h"
 #include "baton/cluster/gpu.h"
 #include "baton/cluster/machine.h"
-#include "baton/cuda/cuda.h"
 #include "baton/devices/backends.h"
+#include "baton/devices/devices.h"
 #include "baton/exec/contents.h"
 #include "baton/exec/host/host_backend.h"
 #include "baton/model/builder.h"
@@ -164,7 +164,7 @@ cluster::Cluster cluster_of(const Case& one) {
     }
     return cluster::Cluster(std::move(devices), one.link);
   }
-  static const std::vector<cluster::Gpu> gpus = cuda::find_gpus();
+  static const std::vector<cluster::Gpu> gpus = devices::find_gpus();
   const std::string words = fmt::format("cuda:0/{}:{}", std::max(one.parts, one.devices), one.devices);
   std::vector<cluster::Device> devices = cluster::parse_gpu_devices(words, gpus);
   for (std::size_t d = 0; d < devices.size() && one.world != nullptr; ++d) {

@@ -35,8 +35,12 @@ PackedGpu take_gpu(ranks::Unpacker& unpacker) {
 
 }  // namespace
 
+std::vector<cluster::Gpu> find_gpus() { return cuda::find_gpus(); }
+
+bool has_gpu() { return cuda::has_gpu(); }
+
 std::vector<cluster::Device> open_devices(std::string_view text, const cluster::Machine& machine, std::optional<Bytes> memory) {
-  return cluster::names_gpus(text) ? cluster::parse_gpu_devices(text, cuda::find_gpus(), memory)
+  return cluster::names_gpus(text) ? cluster::parse_gpu_devices(text, find_gpus(), memory)
                                    : cluster::parse_devices(text, machine, memory);
 }
 
@@ -64,7 +68,7 @@ std::vector<cluster::Device> open_devices_of_ranks(std::string_view text, const 
     return open_devices(text, share, memory);
   }
   if (cluster::names_gpus(text)) {
-    return open_gpus_of_ranks(text, cuda::find_gpus(), memory, world);
+    return open_gpus_of_ranks(text, find_gpus(), memory, world);
   }
   ranks::Packer own;
   for (const cluster::Device& device : cluster::parse_devices(text, share, memory)) {

@@ -13,6 +13,11 @@
 
 namespace baton::devices {
 
+/// The GPUs that this process may use. A usage error says why there are none: built without CUDA, no GPU, a driver that is too old.
+std::vector<cluster::Gpu> find_gpus();
+/// True if there is one; throws nothing.
+bool has_gpu();
+
 /// The devices that `text` names: cores of this machine (cluster/machine.h) or its GPUs (cluster/gpu.h),
 /// which are looked for only then.
 std::vector<cluster::Device> open_devices(std::string_view text, const cluster::Machine& machine,

@@ -9,7 +9,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/cluster/gpu.h"
-#include "baton/cuda/cuda.h"
+#include "baton/devices/devices.h"
 
 namespace baton::lab {
 namespace {
@@ -39,7 +39,7 @@ std::string gpus_for(const std::string& devices, std::int64_t count, std::int64_
     named.resize(static_cast<std::size_t>(count));
     return fmt::format("{}:{}", devices.substr(0, colon), fmt::join(named, ","));
   }
-  if (colon == std::string::npos && static_cast<std::int64_t>(cuda::find_gpus().size()) >= most) {
+  if (colon == std::string::npos && static_cast<std::int64_t>(devices::find_gpus().size()) >= most) {
     std::string text = devices;
     for (std::int64_t i = 0; i < count; ++i) {
       text += fmt::format("{}{}", i == 0 ? ":" : ",", i);

@@ -17,7 +17,7 @@
 #include "baton/base/hash.h"
 #include "baton/base/stop.h"
 #include "baton/base/text.h"
-#include "baton/cuda/cuda.h"
+#include "baton/devices/devices.h"
 #include "baton/exec/executor.h"
 #include "baton/job/json.h"
 #include "baton/measure/isolate.h"
@@ -164,7 +164,7 @@ class TimeTableWriter {
 /// What the devices are, in words.
 std::string describe(const cluster::Machine& machine, const cluster::Cluster& cluster) {
   if (const std::optional<cluster::GpuPart>& gpu = cluster.devices()[0].gpu) {
-    return cuda::find_gpus()[static_cast<std::size_t>(gpu->ordinal)].name;
+    return devices::find_gpus()[static_cast<std::size_t>(gpu->ordinal)].name;
   }
   return fmt::format("{}, {} core{}", machine.cpu, machine.cores.size(), machine.cores.size() == 1 ? "" : "s");
 }

@@ -8,7 +8,6 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
-#include "baton/cuda/cuda.h"
 #include "baton/devices/backends.h"
 #include "baton/devices/devices.h"
 #include "baton/job/setup.h"
@@ -182,7 +181,7 @@ std::optional<double> peak_flops(const Job& job) {
     if (!device.gpu) {
       return std::nullopt;
     }
-    const std::vector<cluster::Gpu> gpus = cuda::find_gpus();
+    const std::vector<cluster::Gpu> gpus = devices::find_gpus();
     const auto ordinal = static_cast<std::size_t>(device.gpu->ordinal);
     const cluster::Speed* speed = nullptr;
     const std::vector<cluster::Blueprint>& known = cluster::catalogue();

@@ -9,7 +9,7 @@
 #include "baton/base/error.h"
 #include "baton/base/stop.h"
 #include "baton/cluster/gpu.h"
-#include "baton/cuda/cuda.h"
+#include "baton/devices/devices.h"
 #include "baton/exec/backend.h"
 #include "baton/job/keys.h"
 #include "baton/training/training.h"
@@ -127,7 +127,7 @@ std::string why_units_differ(const Json& result, const std::string& ours) {
 /// None if there are none, or if this program cannot use them.
 std::vector<cluster::Gpu> gpus_here() {
   try {
-    return cuda::find_gpus();
+    return devices::find_gpus();
   } catch (const Error&) {
     return {};
   }

@@ -1,7 +1,7 @@
 #include "baton/training/training_json.h"
 
 #include "baton/cluster/gpu.h"
-#include "baton/cuda/cuda.h"
+#include "baton/devices/devices.h"
 #include "baton/job/keys.h"
 #include "baton/job/step_json.h"
 #include "baton/measure/environment.h"
@@ -58,7 +58,7 @@ Json gpu_name(const Job& job) {
   if (!gpu || job.simulated()) {
     return {};
   }
-  const std::vector<cluster::Gpu> gpus = cuda::find_gpus();
+  const std::vector<cluster::Gpu> gpus = devices::find_gpus();
   const auto ordinal = static_cast<std::size_t>(gpu->ordinal);
   return ordinal < gpus.size() ? Json(gpus[ordinal].name) : Json();
 }
