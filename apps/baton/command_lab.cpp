@@ -296,11 +296,7 @@ lab::Settings settings_of(const LabWords& words) {
     settings.cluster = cluster_of(words);
     settings.what_if = job::parse_what_if(words.what_if);
   }
-  if (words.devices != "cpu" && !cluster::names_gpus(words.devices)) {
-    throw usage_error(
-        "--devices is '{}', but the laboratory takes only the type, cpu or cuda: each experiment sets the number of devices",
-        words.devices);
-  }
+  lab::require_device_type(words.devices);
   devices::open_devices(words.devices, settings.machine);  // throws if there are none such
   settings.time_limit = !words.limit.empty()                   ? parse_time(words.limit, "--time-limit")
                         : settings.preset == lab::Preset::full ? Nanoseconds(30'000'000'000)

@@ -28,7 +28,8 @@ const std::vector<cluster::Gpu> two_gpus{{"a GPU", Bytes(8000), 132, "0000:01:00
 std::vector<cluster::Device> deal(int ranks, const std::string& words, std::optional<Bytes> memory = {}) {
   std::vector<std::vector<cluster::Device>> lists(static_cast<std::size_t>(ranks));
   run_as_ranks(ranks, [&](ranks::World& world) {
-    lists[static_cast<std::size_t>(world.rank())] = devices::open_gpus_of_ranks(words, two_gpus, memory, world);
+    lists[static_cast<std::size_t>(world.rank())] = devices::open_gpus_of_ranks(cluster::parse_gpu_names(words), two_gpus, memory,
+                                                                                world);
   });
   for (const std::vector<cluster::Device>& list : lists) {
     EXPECT_EQ(list.size(), lists[0].size());

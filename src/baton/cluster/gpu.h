@@ -18,19 +18,31 @@ struct Gpu {
   std::string id = {};  // the same in every process, unique on the machine
 };
 
+/// Which GPUs are devices.
+struct GpuNames {
+  std::vector<int> numbers = {};  // empty: every GPU
+  int parts = 0;                  // into which the one GPU is cut; 0: GPUs are whole
+  int used = 0;                   // how many of them are devices; 0: all
+  bool operator==(const GpuNames&) const = default;
+};
+
 /// True if the text names GPUs: `cuda`, or anything that starts with `cuda:`.
 bool names_gpus(std::string_view text);
-
-/// The devices that `text` names among these GPUs:
+/// Before: the text names GPUs. A usage error says what it takes:
 ///   cuda         each GPU
 ///   cuda:0,2     those of these numbers
 ///   cuda:0/4     four devices: parts of GPU 0 with multiprocessors and memory of their own
 ///   cuda:0/4:2   two of such four
-/// A part has an equal share of its GPU's memory, or `memory` if that is given.
+GpuNames parse_gpu_names(std::string_view text);
+std::string to_text(const GpuNames& names);
+
+/// The devices among these GPUs; a usage error names a GPU that is not there. A part has an equal share of its GPU's memory, or
+/// `memory` if that is given.
+std::vector<Device> gpu_devices(const GpuNames& names, std::span<const Gpu> gpus, std::optional<Bytes> memory = std::nullopt);
 std::vector<Device> parse_gpu_devices(std::string_view text, std::span<const Gpu> gpus, std::optional<Bytes> memory = std::nullopt);
 
-/// The text for one of several ranks of a machine, numbered from 0: with `cuda` alone the ranks take the GPUs in turn, one per
-/// rank; any other text means the same for every rank.
-std::string gpu_words_of_rank(std::string_view text, std::size_t gpus, std::size_t local_rank);
+/// Those of one of several ranks of a machine, numbered from 0: of every GPU the ranks take one each, in turn; any other names mean
+/// the same for every rank.
+GpuNames gpus_of_rank(GpuNames names, std::size_t gpus, std::size_t local_rank);
 
 }  // namespace baton::cluster

@@ -140,6 +140,19 @@ Machine part_of(const Machine& machine, std::size_t part, std::size_t count) {
   return one;
 }
 
+std::vector<Device> core_devices(const CoreSets& sets, const Machine& machine, std::optional<Bytes> memory) {
+  std::vector<Device> devices;
+  for (std::size_t i = 0; i < sets.devices.size(); ++i) {
+    for (const int core : sets.devices[i]) {
+      check(std::find(machine.cores.begin(), machine.cores.end(), core) != machine.cores.end(), "there is no core {} here", core);
+    }
+    const Bytes part(machine.memory.count / static_cast<std::int64_t>(sets.devices.size()));
+    devices.push_back(
+        {.name = fmt::format("cpu:{}", i), .cores = sets.devices[i], .memory = memory.value_or(part), .product = "cpu"});
+  }
+  return devices;
+}
+
 std::vector<Device> parse_devices(std::string_view text, const Machine& machine, std::optional<Bytes> memory) {
   const std::size_t colon = text.find(':');
   const std::string kind = canonical(text.substr(0, colon));
@@ -147,24 +160,19 @@ std::vector<Device> parse_devices(std::string_view text, const Machine& machine,
     throw usage_error("unknown device '{}'{}: write {}", text, kind == "gpu" || kind == "gpus" ? " (GPUs are called cuda)" : "",
                       accepted_devices);
   }
-  std::vector<std::vector<int>> parts{machine.cores};
+  CoreSets sets{{machine.cores}};
   if (colon != std::string_view::npos) {
     const std::string_view list = text.substr(colon + 1);
     if (list.find_first_of("-,+") == std::string_view::npos) {
-      parts = share(machine.cores, static_cast<std::size_t>(parse_integer(list, "the number of devices", 1, 4096)));
+      sets.devices = share(machine.cores, static_cast<std::size_t>(parse_integer(list, "the number of devices", 1, 4096)));
     } else {
-      parts.clear();
+      sets.devices.clear();
       for (const std::string_view range : split(list, ',')) {
-        parts.push_back(parse_cores(range, machine));
+        sets.devices.push_back(parse_cores(range, machine));
       }
     }
   }
-  std::vector<Device> devices;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const Bytes part(machine.memory.count / static_cast<std::int64_t>(parts.size()));
-    devices.push_back({.name = fmt::format("cpu:{}", i), .cores = parts[i], .memory = memory.value_or(part), .product = "cpu"});
-  }
-  return devices;
+  return core_devices(sets, machine, memory);
 }
 
 }  // namespace baton::cluster

@@ -8,7 +8,6 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
-#include "baton/cluster/gpu.h"
 #include "baton/cuda/cuda.h"
 #include "baton/devices/backends.h"
 #include "baton/ranks/pack.h"
@@ -39,9 +38,14 @@ std::vector<cluster::Gpu> find_gpus() { return cuda::find_gpus(); }
 
 bool has_gpu() { return cuda::has_gpu(); }
 
-std::vector<cluster::Device> open_devices(std::string_view text, const cluster::Machine& machine, std::optional<Bytes> memory) {
-  return cluster::names_gpus(text) ? cluster::parse_gpu_devices(text, find_gpus(), memory)
-                                   : cluster::parse_devices(text, machine, memory);
+std::vector<cluster::Device> open_devices(const cluster::DeviceNames& names, const cluster::Machine& machine,
+                                          std::optional<Bytes> memory) {
+  if (const std::optional<cluster::GpuNames> gpus = cluster::gpus_of(names)) {
+    return cluster::gpu_devices(*gpus, find_gpus(), memory);
+  }
+  const auto* sets = std::get_if<cluster::CoreSets>(&names);
+  return sets != nullptr ? cluster::core_devices(*sets, machine, memory)
+                         : cluster::parse_devices(std::get<std::string>(names), machine, memory);
 }
 
 cluster::Machine share_of(const cluster::Machine& machine, ranks::World& world) {
@@ -62,16 +66,16 @@ cluster::Machine share_of(const cluster::Machine& machine, ranks::World& world) 
   return share;
 }
 
-std::vector<cluster::Device> open_devices_of_ranks(std::string_view text, const cluster::Machine& share,
+std::vector<cluster::Device> open_devices_of_ranks(const cluster::DeviceNames& names, const cluster::Machine& share,
                                                    std::optional<Bytes> memory, ranks::World& world) {
   if (world.alone()) {
-    return open_devices(text, share, memory);
+    return open_devices(names, share, memory);
   }
-  if (cluster::names_gpus(text)) {
-    return open_gpus_of_ranks(text, find_gpus(), memory, world);
+  if (const std::optional<cluster::GpuNames> gpus = cluster::gpus_of(names)) {
+    return open_gpus_of_ranks(*gpus, find_gpus(), memory, world);
   }
   ranks::Packer own;
-  for (const cluster::Device& device : cluster::parse_devices(text, share, memory)) {
+  for (const cluster::Device& device : open_devices(names, share, memory)) {
     own.add(device.memory).add(device.cores.size());
     for (const int core : device.cores) {
       own.add(core);
@@ -98,7 +102,7 @@ std::vector<cluster::Device> open_devices_of_ranks(std::string_view text, const 
   return devices;
 }
 
-std::vector<cluster::Device> open_gpus_of_ranks(std::string_view text, std::span<const cluster::Gpu> gpus,
+std::vector<cluster::Device> open_gpus_of_ranks(const cluster::GpuNames& names, std::span<const cluster::Gpu> gpus,
                                                 std::optional<Bytes> memory, ranks::World& world) {
   const std::vector<ranks::RankHost>& hosts = world.hosts();
   const auto mine = static_cast<std::size_t>(world.rank());
@@ -106,8 +110,7 @@ std::vector<cluster::Device> open_gpus_of_ranks(std::string_view text, std::span
       std::count_if(hosts.begin(), hosts.begin() + world.rank(),
                     [&](const ranks::RankHost& host) { return host.machine == hosts[mine].machine; }));
   ranks::Packer own;
-  for (const cluster::Device& device :
-       cluster::parse_gpu_devices(cluster::gpu_words_of_rank(text, gpus.size(), local_rank), gpus)) {
+  for (const cluster::Device& device : cluster::gpu_devices(cluster::gpus_of_rank(names, gpus.size(), local_rank), gpus)) {
     pack(own, {*device.gpu, device.memory, gpus[static_cast<std::size_t>(device.gpu->ordinal)].id});
   }
   const std::vector<ranks::Blob> all = world.all_gather(own.span());

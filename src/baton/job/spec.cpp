@@ -419,7 +419,16 @@ DeviceList::DeviceList(std::string text) {
   }
 }
 
-std::string DeviceList::text() const { return count_ ? fmt::format("{}", *count_) : names_; }
+cluster::DeviceNames DeviceList::names() const { return count_ ? cluster::DeviceNames(text()) : names_; }
+
+std::string DeviceList::text() const {
+  if (count_) {
+    return fmt::format("{}", *count_);
+  }
+  const auto* written = std::get_if<std::string>(&names_);
+  const auto* sets = std::get_if<cluster::CoreSets>(&names_);
+  return written != nullptr ? *written : sets != nullptr ? to_text(*sets) : to_text(std::get<cluster::GpuNames>(names_));
+}
 
 const std::vector<JobField>& fields() {
   static const std::vector<JobField> list = [] {

@@ -10,6 +10,7 @@
 
 #include "baton/base/units.h"
 #include "baton/cluster/cluster.h"
+#include "baton/cluster/device_names.h"
 #include "baton/job/what_if.h"
 #include "baton/op/rate.h"
 #include "baton/strategy/delays.h"
@@ -18,24 +19,28 @@
 
 namespace baton::job {
 
-/// The devices of a job: a number of a simulated cluster's, or text that names devices of this machine, as cluster/machine.h and
-/// cluster/gpu.h describe it. Only a machine can tell what the text means.
+/// The devices of a job: a number of a simulated cluster's, or names of devices of this machine: text, as cluster/machine.h and
+/// cluster/gpu.h describe it, or numbers of cores or GPUs. Only a machine can tell what the text means.
 class DeviceList {
  public:
   DeviceList() = default;
   DeviceList(std::int64_t count) : count_(count) {}                // NOLINT: a number is a list
   DeviceList(std::string text);                                    // NOLINT: and so is a text; one of digits alone is a number
   DeviceList(const char* text) : DeviceList(std::string(text)) {}  // NOLINT
+  DeviceList(cluster::CoreSets sets) : names_(std::move(sets)) {}  // NOLINT
+  DeviceList(cluster::GpuNames gpus) : names_(std::move(gpus)) {}  // NOLINT
 
   /// nullopt if it names devices.
   std::optional<std::int64_t> count() const { return count_; }
+  /// A number alone is a text that names none.
+  cluster::DeviceNames names() const;
   /// As the command line takes it.
   std::string text() const;
   bool operator==(const DeviceList&) const = default;
 
  private:
   std::optional<std::int64_t> count_;
-  std::string names_ = "cpu";
+  cluster::DeviceNames names_ = "cpu";
 };
 
 /// Which parameters weight decay acts on.

@@ -1,10 +1,11 @@
 #include "baton/lab/experiment.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <utility>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -15,38 +16,36 @@ namespace baton::lab {
 namespace {
 
 /// A GPU each where there are enough; otherwise equal parts of the one that is named, or of the first.
-std::string gpus_for(const std::string& devices, std::int64_t count, std::int64_t most) {
-  const std::size_t colon = devices.find(':');
-  const std::size_t slash = devices.find('/');
+cluster::GpuNames gpus_for(const std::string& devices, std::int64_t count, std::int64_t most) {
+  cluster::GpuNames names = cluster::parse_gpu_names(devices);
   most = std::max(count, most);
-  if (slash != std::string::npos) {
-    const std::size_t limit = devices.find(':', slash);
-    if (limit == std::string::npos) {
-      return fmt::format("{}:{}", devices, count);
+  if (names.parts > 0) {
+    if (const int used = std::exchange(names.used, 0); count > (used > 0 ? used : names.parts)) {
+      throw usage_error("--devices {} has too few parts, this takes {}{}", devices, count,
+                        used > 0 ? fmt::format(": write {} without a count", to_text(names)) : "");
     }
-    if (parse_integer(std::string_view(devices).substr(limit + 1), "the number of parts that are used", 1, 1 << 20) < count) {
-      throw usage_error("--devices {} has too few parts, this takes {}: write {} without a count", devices, count,
-                        devices.substr(0, limit));
-    }
-    return fmt::format("{}:{}", devices.substr(0, limit), count);
+    names.used = static_cast<int>(count);
+    return names;
   }
-  if (devices.find(',') != std::string::npos) {
-    std::vector<std::string_view> named = split(std::string_view(devices).substr(colon + 1), ',');
-    if (static_cast<std::int64_t>(named.size()) < count) {
+  if (names.numbers.size() > 1) {
+    if (static_cast<std::int64_t>(names.numbers.size()) < count) {
       throw usage_error("--devices {} names {} GPUs, but this takes {}: name as many, or parts of one as in cuda:0/{}", devices,
-                        named.size(), count, most);
+                        names.numbers.size(), count, most);
     }
-    named.resize(static_cast<std::size_t>(count));
-    return fmt::format("{}:{}", devices.substr(0, colon), fmt::join(named, ","));
+    names.numbers.resize(static_cast<std::size_t>(count));
+    return names;
   }
-  if (colon == std::string::npos && static_cast<std::int64_t>(devices::find_gpus().size()) >= most) {
-    std::string text = devices;
-    for (std::int64_t i = 0; i < count; ++i) {
-      text += fmt::format("{}{}", i == 0 ? ":" : ",", i);
-    }
-    return text;
+  if (names.numbers.empty() && static_cast<std::int64_t>(devices::find_gpus().size()) >= most) {
+    names.numbers.resize(static_cast<std::size_t>(count));
+    std::iota(names.numbers.begin(), names.numbers.end(), 0);
+    return names;
   }
-  return fmt::format("{}/{}:{}", colon == std::string::npos ? devices + ":0" : devices, most, count);
+  if (names.numbers.empty()) {
+    names.numbers = {0};
+  }
+  names.parts = static_cast<int>(most);
+  names.used = static_cast<int>(count);
+  return names;
 }
 
 }  // namespace
@@ -88,24 +87,31 @@ std::string_view to_text(Format format) {
   return names[static_cast<std::size_t>(format)];
 }
 
-std::string devices_for(const Settings& settings, std::int64_t count, std::int64_t most) {
-  if (!settings.cluster.empty() && !job::is_this_machine(settings.cluster)) {
-    return fmt::format("{}", count);
+void require_device_type(const std::string& devices) {
+  if (canonical(devices) != job::DeviceList().text() && !cluster::names_gpus(devices)) {
+    throw usage_error(
+        "--devices is '{}', but the laboratory takes only the type, cpu or cuda: each experiment sets the number of devices",
+        devices);
   }
+}
+
+job::DeviceList devices_for(const Settings& settings, std::int64_t count, std::int64_t most) {
+  if (!settings.cluster.empty() && !job::is_this_machine(settings.cluster)) {
+    return count;
+  }
+  require_device_type(settings.devices);
   if (cluster::names_gpus(settings.devices)) {
     return gpus_for(settings.devices, count, settings.most_devices > 0 ? settings.most_devices : most);
   }
   const std::vector<int>& cores = settings.machine.cores;
   const auto each = std::max<std::size_t>(1, cores.size() / static_cast<std::size_t>(std::max(count, most)));
-  std::string text = settings.devices + ":";
+  cluster::CoreSets sets;
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
     const std::size_t first = i * each % cores.size();
-    text += i == 0 ? "" : ",";
-    for (std::size_t c = first; c < std::min(first + each, cores.size()); ++c) {
-      text += fmt::format("{}{}-{}", c == first ? "" : "+", cores[c], cores[c]);
-    }
+    sets.devices.emplace_back(cores.begin() + static_cast<std::ptrdiff_t>(first),
+                              cores.begin() + static_cast<std::ptrdiff_t>(std::min(first + each, cores.size())));
   }
-  return text;
+  return sets;
 }
 
 std::vector<Record> points_of(const Plot& plot, const std::vector<Record>& rows) { return plot.points ? plot.points(rows) : rows; }

@@ -95,9 +95,11 @@ struct Settings {
   std::function<void(double share)> within = nullptr;
 };
 
+/// A usage error if this is not the type of devices alone: an experiment says how many.
+void require_device_type(const std::string& devices);
 /// `count` devices that are all alike, and stay so up to `most` of them: each gets the same number of cores, whether one
 /// works or all do. With more devices than cores they take turns. A GPU is cut into as many parts as the run needs at most.
-std::string devices_for(const Settings& settings, std::int64_t count, std::int64_t most);
+job::DeviceList devices_for(const Settings& settings, std::int64_t count, std::int64_t most);
 
 /// One fresh instance of a point: an executor and memory of its own. A point is measured in several of them, one at a time and
 /// interleaved with those of the other points, because equal jobs differ from one instance to the next.

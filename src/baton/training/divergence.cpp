@@ -32,8 +32,11 @@ void put_on_one_device(JobSpec& spec) {
     }
   }
   spec.strategy = "single";
-  const std::string devices = spec.devices.text();
-  spec.devices = devices.substr(0, devices.find(':'));
+  if (const std::optional<cluster::GpuNames> gpus = cluster::gpus_of(spec.devices.names())) {
+    spec.devices = cluster::GpuNames{.numbers = {gpus->numbers.empty() ? 0 : gpus->numbers[0]}};
+  } else {
+    spec.devices = "cpu";
+  }
   spec.link.reset();
   spec.memory.reset();
   spec.delays.clear();

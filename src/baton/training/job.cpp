@@ -28,9 +28,9 @@ cluster::Cluster make_cluster(const JobSpec& spec, const cluster::Machine& machi
   if (job::is_imagined(spec)) {
     return job::imagine(spec);
   }
-  const std::string devices = spec.devices.text();
-  return cluster::Cluster(world == nullptr ? devices::open_devices(devices, machine, spec.memory)
-                                           : devices::open_devices_of_ranks(devices, machine, spec.memory, *world),
+  const cluster::DeviceNames names = spec.devices.names();
+  return cluster::Cluster(world == nullptr ? devices::open_devices(names, machine, spec.memory)
+                                           : devices::open_devices_of_ranks(names, machine, spec.memory, *world),
                           spec.link);
 }
 

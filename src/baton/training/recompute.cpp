@@ -139,7 +139,7 @@ std::string choose_devices(const Json& result, JobSpec& spec) {
                                   ? result[key::device_list.name].size()
                                   : 0;
   const bool ranks = result.contains(key::ranks.name) && result[key::ranks.name].is_array() && result[key::ranks.name].size() > 1;
-  if (!cluster::names_gpus(spec.devices.text())) {
+  if (!cluster::gpus_of(spec.devices.names())) {
     spec.devices = ranks && devices > 0 ? job::DeviceList(fmt::format("cpu:{}", devices)) : spec.devices;
     return "";
   }
@@ -180,7 +180,7 @@ Recomputed recompute(const Json& result, const cluster::Machine& machine,
   JobSpec spec = spec_in(result);
   require_consistent(result, spec, claimed.size());
   Recomputed compared{.steps = static_cast<std::int64_t>(claimed.size())};
-  const bool on_gpus = cluster::names_gpus(spec.devices.text());
+  const bool on_gpus = cluster::gpus_of(spec.devices.names()).has_value();
   compared.why_allowed = choose_devices(result, spec);
   compared.allowed = compared.why_allowed.empty() ? 0 : allowed_across_devices;
   Training run(spec, machine);

@@ -66,6 +66,20 @@ TEST(Devices, MemoryIsWhatIsAskedForOrAShare) {
   EXPECT_EQ(parse_devices("cpu:3", two)[0].memory, Bytes(333));
 }
 
+TEST(Devices, CoreSetsMeanWhatTheirTextMeans) {
+  const CoreSets sets{{{0, 1}, {5}, {5}}};
+  EXPECT_EQ(to_text(sets), "cpu:0-0+1-1,5-5,5-5");
+  const std::vector<Device> read = parse_devices(to_text(sets), eight);
+  const std::vector<Device> made = core_devices(sets, eight);
+  ASSERT_EQ(made.size(), 3U);
+  for (std::size_t d = 0; d < made.size(); ++d) {
+    EXPECT_EQ(made[d].name, read[d].name);
+    EXPECT_EQ(made[d].cores, sets.devices[d]);
+    EXPECT_EQ(read[d].cores, sets.devices[d]);
+    EXPECT_EQ(made[d].memory, read[d].memory);
+  }
+}
+
 TEST(Devices, BadTextIsRefusedInASentenceThatShowsWhatToWrite) {
   const std::vector<std::pair<std::string, std::string>> cases{{"", "unknown device ''"},
                                                                {"0,1", "unknown device '0,1'"},

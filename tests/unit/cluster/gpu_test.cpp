@@ -68,12 +68,29 @@ TEST(GpuDevices, BadTextIsRefusedInASentence) {
   }
 }
 
-TEST(GpuDevices, OfSeveralRanksEachHasAGpuInTurnUnlessTheWordsSayWhich) {
-  EXPECT_EQ(gpu_words_of_rank("cuda", 2, 0), "cuda:0");
-  EXPECT_EQ(gpu_words_of_rank("cuda", 2, 1), "cuda:1");
-  EXPECT_EQ(gpu_words_of_rank("cuda", 2, 2), "cuda:0");
-  EXPECT_EQ(gpu_words_of_rank("cuda:1", 2, 0), "cuda:1");
-  EXPECT_EQ(gpu_words_of_rank("cuda:0/4:1", 2, 3), "cuda:0/4:1");
+TEST(GpuDevices, NamesAreReadAndWritten) {
+  const std::vector<std::pair<std::string, GpuNames>> cases{{"cuda", {}},
+                                                            {"cuda:1,0", {.numbers = {1, 0}}},
+                                                            {"cuda:2/4", {.numbers = {2}, .parts = 4}},
+                                                            {"cuda:0/4:2", {.numbers = {0}, .parts = 4, .used = 2}}};
+  for (const auto& [text, names] : cases) {
+    EXPECT_EQ(parse_gpu_names(text), names) << text;
+    EXPECT_EQ(to_text(names), text);
+  }
+}
+
+TEST(GpuDevices, NumbersThatNoTextWouldHaveAreRefused) {
+  EXPECT_TRUE(says(usage_sentence([] { gpu_devices({.numbers = {0}, .parts = 17}, pair); }), "at most 16 parts"));
+  EXPECT_TRUE(says(usage_sentence([] { gpu_devices({.numbers = {0}, .parts = 4, .used = 5}, pair); }), "cuda:0/4:5"));
+}
+
+TEST(GpuDevices, OfSeveralRanksEachHasAGpuInTurnUnlessTheNamesSayWhich) {
+  const auto of_rank = [](const char* text, std::size_t rank) { return to_text(gpus_of_rank(parse_gpu_names(text), 2, rank)); };
+  EXPECT_EQ(of_rank("cuda", 0), "cuda:0");
+  EXPECT_EQ(of_rank("cuda", 1), "cuda:1");
+  EXPECT_EQ(of_rank("cuda", 2), "cuda:0");
+  EXPECT_EQ(of_rank("cuda:1", 0), "cuda:1");
+  EXPECT_EQ(of_rank("cuda:0/4:1", 3), "cuda:0/4:1");
 }
 
 TEST(GpuDevices, HowManyRanksShareAGpuIsCountedByGpuAndNotByDevice) {

@@ -219,5 +219,14 @@ TEST(SpecText, GivesTheValueAgainToTheBit) {
   }
 }
 
+TEST(DeviceList, HoldsTextOrNumbersAndIsWrittenAsTheCommandLineTakesIt) {
+  EXPECT_EQ(DeviceList(cluster::CoreSets{{{0, 1}, {2}}}).text(), "cpu:0-0+1-1,2-2");
+  EXPECT_EQ(DeviceList(cluster::GpuNames{.numbers = {0}, .parts = 4, .used = 2}).text(), "cuda:0/4:2");
+  EXPECT_EQ(DeviceList(cluster::CoreSets{{{0}}}).count(), std::nullopt);
+  EXPECT_EQ(DeviceList(8).names(), cluster::DeviceNames("8"));
+  EXPECT_EQ(cluster::gpus_of(DeviceList("cuda:1").names()), (cluster::GpuNames{.numbers = {1}}));
+  EXPECT_EQ(cluster::gpus_of(DeviceList("cpu:1").names()), std::nullopt);
+}
+
 }  // namespace
 }  // namespace baton::job

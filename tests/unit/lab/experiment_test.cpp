@@ -12,12 +12,13 @@ using test::says;
 using test::usage_sentence;
 
 std::string on(const std::string& devices, std::int64_t count, std::int64_t most = 4) {
-  return devices_for({.devices = devices, .machine = {}}, count, most);
+  return devices_for({.devices = devices, .machine = {}}, count, most).text();
 }
 
 TEST(DevicesFor, PartsOfAGpuAreAsManyAsAreNeeded) {
   EXPECT_EQ(on("cuda:0/4", 3), "cuda:0/4:3");
   EXPECT_EQ(on("cuda:1", 2), "cuda:1/4:2");
+  EXPECT_TRUE(says(usage_sentence([] { on("cuda:0/4", 5); }), "--devices cuda:0/4 has too few parts, this takes 5"));
 }
 
 TEST(DevicesFor, OfAListOfGpusTheFirstAreTaken) {

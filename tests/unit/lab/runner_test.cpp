@@ -7,6 +7,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/devices/devices.h"
 #include "baton/lab/rows.h"
 #include "unit/lab/synthetic.h"
 
@@ -509,34 +510,44 @@ Settings on_cores(std::vector<int> cores) {
 }
 
 TEST(DevicesFor, AreAllAlikeUpToTheMost) {
-  EXPECT_EQ(devices_for(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 1, 4), "cpu:0-0+1-1");
-  EXPECT_EQ(devices_for(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 2, 4), "cpu:0-0+1-1,2-2+3-3");
-  EXPECT_EQ(devices_for(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 4, 4), "cpu:0-0+1-1,2-2+3-3,4-4+5-5,6-6+7-7");
+  EXPECT_EQ(devices_for(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 1, 4).text(), "cpu:0-0+1-1");
+  EXPECT_EQ(devices_for(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 2, 4).text(), "cpu:0-0+1-1,2-2+3-3");
+  EXPECT_EQ(devices_for(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 4, 4).text(), "cpu:0-0+1-1,2-2+3-3,4-4+5-5,6-6+7-7");
+}
+
+TEST(DevicesFor, AreNumbersOfCoresAndNotText) {
+  EXPECT_EQ(std::get<cluster::CoreSets>(devices_for(on_cores({1, 3, 5, 7}), 2, 2).names()), (cluster::CoreSets{{{1, 3}, {5, 7}}}));
+  Settings settings = on_cores({0, 1});
+  settings.cluster = "pcie-5";
+  EXPECT_EQ(devices_for(settings, 3, 4).count(), 3);
+  settings = on_cores({0, 1});
+  settings.devices = "cpu:2";
+  EXPECT_THROW(devices_for(settings, 2, 4), Error) << "an experiment says how many";
 }
 
 TEST(DevicesFor, TakeTurnsWhereCoresAreFewer) {
-  EXPECT_EQ(devices_for(on_cores({0, 1}), 4, 4), "cpu:0-0,1-1,0-0,1-1");
-  EXPECT_EQ(devices_for(on_cores({5}), 2, 4), "cpu:5-5,5-5");
+  EXPECT_EQ(devices_for(on_cores({0, 1}), 4, 4).text(), "cpu:0-0,1-1,0-0,1-1");
+  EXPECT_EQ(devices_for(on_cores({5}), 2, 4).text(), "cpu:5-5,5-5");
 }
 
-TEST(DevicesFor, BeyondTheMostStillFit) { EXPECT_EQ(devices_for(on_cores({0, 1, 2, 3}), 4, 2), "cpu:0-0,1-1,2-2,3-3"); }
+TEST(DevicesFor, BeyondTheMostStillFit) { EXPECT_EQ(devices_for(on_cores({0, 1, 2, 3}), 4, 2).text(), "cpu:0-0,1-1,2-2,3-3"); }
 
 TEST(DevicesFor, ArePartsOfAGpuAsManyAsTheRunNeedsAtMost) {
   Settings settings;
   settings.devices = "cuda:0";
-  EXPECT_EQ(devices_for(settings, 1, 4), "cuda:0/4:1") << "the run does not say";
+  EXPECT_EQ(devices_for(settings, 1, 4).text(), "cuda:0/4:1") << "the run does not say";
   settings.most_devices = 2;
-  EXPECT_EQ(devices_for(settings, 1, 4), "cuda:0/2:1");
-  EXPECT_EQ(devices_for(settings, 2, 4), "cuda:0/2:2");
+  EXPECT_EQ(devices_for(settings, 1, 4).text(), "cuda:0/2:1");
+  EXPECT_EQ(devices_for(settings, 2, 4).text(), "cuda:0/2:2");
   settings.most_devices = 1;
-  EXPECT_EQ(devices_for(settings, 1, 2), "cuda:0/1:1") << "nothing is compared: one device has the whole GPU";
+  EXPECT_EQ(devices_for(settings, 1, 2).text(), "cuda:0/1:1") << "nothing is compared: one device has the whole GPU";
   settings.devices = "cuda:0/5";
-  EXPECT_EQ(devices_for(settings, 1, 2), "cuda:0/5:1") << "as the user cut it";
+  EXPECT_EQ(devices_for(settings, 1, 2).text(), "cuda:0/5:1") << "as the user cut it";
 }
 
 TEST(DevicesFor, UseOnlyCoresThatTheProcessMayUse) {
   const Settings settings = on_cores({0, 2, 4, 6});
-  for (const cluster::Device& device : cluster::parse_devices(devices_for(settings, 2, 2), settings.machine)) {
+  for (const cluster::Device& device : devices::open_devices(devices_for(settings, 2, 2).names(), settings.machine)) {
     for (const int core : device.cores) {
       EXPECT_EQ(core % 2, 0) << device.name << " has core " << core;
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -16,18 +17,29 @@
 namespace baton::lab {
 namespace {
 
-/// `1024x2`: DIM and DEPTH of a stack of Linear and ReLU. Otherwise a case is the text of a model.
-bool is_stack(const std::string& size) { return size.find_first_not_of("0123456789x") == std::string::npos; }
+/// A stack of Linear and ReLU.
+struct Stack {
+  std::int64_t dim = 0;
+  std::int64_t depth = 2;
+};
 
-std::string model_of(const std::string& size) {
-  if (!is_stack(size)) {
-    return model::parse_model(size).name();
+/// `1024x2`: DIM and DEPTH of a stack. nullopt if the case is the text of a model.
+std::optional<Stack> stack_of(const std::string& size) {
+  if (size.find_first_not_of("0123456789x") != std::string::npos) {
+    return std::nullopt;
   }
   const std::size_t cross = size.find('x');
-  const std::string_view dim = std::string_view(size).substr(0, cross);
-  const std::string_view depth = cross == std::string::npos ? "2" : std::string_view(size).substr(cross + 1);
-  return fmt::format("mlp:dim={},depth={}", parse_integer(dim, "DIM of the case " + size, 1, 1 << 20),
-                     parse_integer(depth, "DEPTH of the case " + size, 1, 1 << 20));
+  Stack stack{.dim = parse_integer(size.substr(0, cross), "DIM of the case " + size, 1, 1 << 20)};
+  if (cross != std::string::npos) {
+    stack.depth = parse_integer(size.substr(cross + 1), "DEPTH of the case " + size, 1, 1 << 20);
+  }
+  return stack;
+}
+
+/// As a specification names it.
+std::string model_of(const std::string& size) {
+  const std::optional<Stack> stack = stack_of(size);
+  return stack ? fmt::format("mlp:dim={},depth={}", stack->dim, stack->depth) : model::parse_model(size).name();
 }
 
 /// If simulated, it also looks for the batch at which computing takes as long as communicating.
@@ -216,7 +228,7 @@ std::string which_case(const std::vector<Record>& rows) {
       "{}: efficiency on {} is {}{}. {}. {} batch {} the cases move {} bytes per flop "
       "({}); what differs is in the next answer.",
       verdict, devices_text(more[key::devices]), listing(all), origin_mark(cases), premise,
-      std::all_of(cases.begin(), cases.end(), [](const Record& row) { return is_stack(text(row, key::case_)); })
+      std::all_of(cases.begin(), cases.end(), [](const Record& row) { return stack_of(text(row, key::case_)).has_value(); })
           ? "Gradients and work both grow with DIM², so at"
           : "At",
       text(large, key::global_batch), same ? "nearly the same" : "different", listing(ratios));
@@ -425,7 +437,7 @@ std::string which_networks(const std::vector<Record>& rows) {
       "each parameter costs bytes once per step, and its work grows with the batch and with how often it is used. Fully connected "
       "layers "
       "suit it worst{} {} moves {:.4f} bytes per flop at batch {}{}{}.",
-      is_stack(text(row, key::case_)) ? ":" : ".", text(row, key::case_), bytes_per_flop(row), text(row, key::global_batch),
+      stack_of(text(row, key::case_)) ? ":" : ".", text(row, key::case_), bytes_per_flop(row), text(row, key::global_batch),
       batch >= 1 ? fmt::format(", and computing outweighs communication only above batch {:.0f}", batch) : "", origin_mark({row}));
 }
 

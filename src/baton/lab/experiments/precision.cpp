@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "baton/base/error.h"
@@ -28,6 +29,34 @@ std::int64_t batch_of(const std::string& model) {
   return tokens ? std::max<std::int64_t>(1, 512 / input.elements()) : input.rank() == 1 ? 512 : 8;
 }
 
+/// What a case is, as fields of a job.
+struct PrecisionCase {
+  std::string name;
+  strategy::Precision precision = strategy::Precision::fp32;
+  job::LossScaling::Mode scaling = job::LossScaling::Mode::none;
+  std::int64_t growth = job::JobSpec().loss_scale_growth;
+};
+
+const std::vector<PrecisionCase>& cases() {
+  using strategy::Precision;
+  constexpr job::LossScaling::Mode scaled = job::LossScaling::Mode::dynamic;
+  static const std::vector<PrecisionCase> list{{"fp32", Precision::fp32},
+                                               {"tf32", Precision::tf32},
+                                               {"bf16", Precision::bf16},
+                                               {"fp16", Precision::fp16},
+                                               {"fp16 scaled", Precision::fp16, scaled},
+                                               {"fp16 scaled, growing", Precision::fp16, scaled, 2}};
+  return list;
+}
+
+/// One of these, or any precision without a scaled loss.
+PrecisionCase case_of(const std::string& name) {
+  const auto found = std::find_if(cases().begin(), cases().end(), [&](const PrecisionCase& one) { return one.name == name; });
+  return found != cases().end() ? *found : PrecisionCase{name, strategy::precision_by_name(name)};
+}
+
+void check_case(const job::FieldValue& value) { case_of(word_of(value)); }
+
 void check_batch(const job::FieldValue& value) {
   if (word_of(value) != usual_batch) {
     job::JobSpec spec;
@@ -45,11 +74,10 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   }
   take(spec, point, key::lr);
   spec.devices = settings.devices;
-  const std::string precision = text(point, key::precision);
-  const bool scaled = precision.find("scaled") != std::string::npos;
-  spec.precision = strategy::precision_by_name(precision.substr(0, precision.find(' ')));
-  spec.loss_scale.mode = scaled ? job::LossScaling::Mode::dynamic : job::LossScaling::Mode::none;
-  spec.loss_scale_growth = precision == "fp16 scaled, growing" ? 2 : 2000;
+  const PrecisionCase one = case_of(text(point, key::precision));
+  spec.precision = one.precision;
+  spec.loss_scale.mode = one.scaling;
+  spec.loss_scale_growth = one.growth;
   return measure_training(spec, settings, {.least_steps = most_steps});
 }
 
@@ -282,7 +310,8 @@ std::string roles(const std::vector<Record>& rows) {
 }  // namespace
 
 Experiment precision() {
-  const std::vector<job::FieldValue> formats{"fp32", "tf32", "bf16", "fp16", "fp16 scaled", "fp16 scaled, growing"};
+  std::vector<job::FieldValue> formats;
+  std::transform(cases().begin(), cases().end(), std::back_inserter(formats), [](const PrecisionCase& one) { return one.name; });
   return {.id = "precision",
           .part = "C",
           .title = "Number formats",
@@ -300,7 +329,7 @@ Experiment precision() {
                     {usual_batch},
                     check_batch},
                    {key::lr, "learning rate: high, since the loss is a mean over many elements", {1}, {1}},
-                   {key::precision, "number format", formats, formats}},
+                   {key::precision, "number format", formats, formats, check_case}},
           .columns = {{key::precision, "precision", Format::text},
                       {key::computed, "computed", Format::text},
                       time_column(),
