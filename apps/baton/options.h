@@ -17,8 +17,8 @@ namespace baton::app {
 /// Adds a flag for each field of a job to a command, or only for those that are named.
 void add_job_flags(CLI::App& command, job::JobSpec& spec, const std::vector<std::string>& only = {});
 
-/// Adds a flag whose value is a number in [low, high], which help shows. It is parsed when the command line is read; a value that
-/// is optional stays nullopt if the flag is not given.
+/// Adds a flag whose value is a number in [low, high], which help shows as `job::range_text`. It is parsed when the command line is
+/// read; a value that is optional stays nullopt if the flag is not given.
 template <typename Value, typename Number>
 CLI::Option* add_number(CLI::App& command, const std::string& flags, Value& value, Number low, Number high,
                         const std::string& help) {
@@ -30,8 +30,11 @@ CLI::Option* add_number(CLI::App& command, const std::string& flags, Value& valu
     }
   };
   CLI::Option* option = command.add_option_function<std::string>(flags, set, help);
-  option->type_name(std::is_integral_v<Number> ? fmt::format("{}..{}", low, high)
-                                               : fmt::format("{}..{:.0f}", low, static_cast<double>(high)));
+  if constexpr (std::is_integral_v<Number>) {
+    option->type_name(job::range_text(std::int64_t{low}, std::int64_t{high}));
+  } else {
+    option->type_name(job::range_text(double{low}, double{high}));
+  }
   if constexpr (std::is_arithmetic_v<Value>) {
     option->default_str(fmt::format("{}", value));
   }

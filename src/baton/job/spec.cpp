@@ -74,7 +74,7 @@ struct WholeRange {
     const auto* number = std::get_if<std::int64_t>(&value);
     return number != nullptr && *number >= low && *number <= high ? *number : parse_integer(text_of(value), what, low, high);
   }
-  std::string type() const { return high == std::numeric_limits<std::int64_t>::max() ? "N" : fmt::format("{}..{}", low, high); }
+  std::string type() const { return range_text(low, high); }
 };
 struct RealRange {
   double low;
@@ -88,7 +88,7 @@ struct RealRange {
     const double number = whole != nullptr ? static_cast<double>(*whole) : std::get<double>(value);
     return number >= low && number <= high ? number : parse_number(text_of(value), what, low, high);
   }
-  std::string type() const { return fmt::format("{}..{:.0f}", low, high); }
+  std::string type() const { return range_text(low, high); }
 };
 
 template <typename T>
@@ -428,6 +428,14 @@ std::string DeviceList::text() const {
   const auto* written = std::get_if<std::string>(&names_);
   const auto* sets = std::get_if<cluster::CoreSets>(&names_);
   return written != nullptr ? *written : sets != nullptr ? to_text(*sets) : to_text(std::get<cluster::GpuNames>(names_));
+}
+
+std::string range_text(std::int64_t low, std::int64_t high) {
+  return high <= 100 ? fmt::format("{}..{}", low, high) : low <= 1 ? "N" : fmt::format("N>={}", low);
+}
+
+std::string range_text(double low, double high) {
+  return high <= 100 ? fmt::format("{}..{}", low, high) : low <= 0 ? "NUMBER" : fmt::format("NUMBER>={}", low);
 }
 
 const std::vector<JobField>& fields() {

@@ -219,6 +219,18 @@ TEST(SpecText, GivesTheValueAgainToTheBit) {
   }
 }
 
+TEST(Ranges, AreShownWithTheBoundsThatMeanSomething) {
+  EXPECT_EQ(range_text(std::int64_t{0}, std::int64_t{3}), "0..3");
+  EXPECT_EQ(range_text(0.0, 1.0), "0..1");
+  EXPECT_EQ(range_text(std::int64_t{1}, std::int64_t{1} << 20), "N");
+  EXPECT_EQ(range_text(std::int64_t{2}, std::int64_t{1} << 20), "N>=2");
+  EXPECT_EQ(range_text(std::int64_t{0}, std::int64_t{10'000'000}), "N");
+  EXPECT_EQ(range_text(0.0, 1e6), "NUMBER");
+  EXPECT_EQ(find_field(fields(), "dp")->type, "N");
+  EXPECT_EQ(find_field(fields(), "zero")->type, "0..3");
+  EXPECT_EQ(find_field(fields(), "lr")->type, "NUMBER");
+}
+
 TEST(DeviceList, HoldsTextOrNumbersAndIsWrittenAsTheCommandLineTakesIt) {
   EXPECT_EQ(DeviceList(cluster::CoreSets{{{0, 1}, {2}}}).text(), "cpu:0-0+1-1,2-2");
   EXPECT_EQ(DeviceList(cluster::GpuNames{.numbers = {0}, .parts = 4, .used = 2}).text(), "cuda:0/4:2");
