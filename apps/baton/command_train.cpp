@@ -70,7 +70,10 @@ void add_train_command(CLI::App& program, int& exit_code) {
   command->add_option("--csv", words->csv, "write these lines to a table while training; --resume appends")->type_name("FILE");
   command->add_option("--json-lines", words->json_lines, "write them as one JSON object per line; --resume appends")
       ->type_name("FILE");
-  command->add_option("--report", words->report, "write a page with the curves of loss, accuracy and speed")->type_name("FILE");
+  command
+      ->add_option("--report", words->report,
+                   "write a page with the curves of loss, accuracy and speed, and the timeline of a step")
+      ->type_name("FILE");
   command->add_option("--json", words->json, "write the result to a file, or to standard output with -")->type_name("FILE");
   command->add_option("--trace", words->trace, "write the timeline as Chrome trace JSON, for ui.perfetto.dev")->type_name("FILE");
   command

@@ -13,12 +13,16 @@
 #include "baton/base/file.h"
 #include "baton/base/text.h"
 #include "baton/job/step_json.h"
+#include "baton/lab/experiments/plots.h"
 #include "baton/lab/rows.h"
+#include "baton/lab/runner.h"
 #include "baton/lab/store.h"
+#include "baton/lab/train_measurement.h"
 #include "baton/measure/environment.h"
 #include "baton/op/rate.h"
 #include "baton/report/page.h"
 #include "baton/report/report.h"
+#include "baton/training/training_json.h"
 #include "summary.h"
 
 namespace baton::app {
@@ -310,6 +314,66 @@ void TrainLog::require_written() const {
   }
 }
 
+namespace {
+
+/// The record that the laboratory keeps of a training, as a row with the timeline of a step; and a row per device.
+std::vector<lab::Result> step_results(const training::Training& run, const std::string& command) {
+  if (run.timed().empty() || run.trace().steps.empty()) {
+    return {};
+  }
+  lab::Record record = lab::training_record(run);
+  record.update({key::strategy(run.job().request().strategy), key::devices(static_cast<std::int64_t>(run.job().cluster().size())),
+                 key::stopped("once"), key::timeline(training::timeline_json(run, run.plan().title()))});
+  std::vector<lab::Record> devices = record[key::device_list];
+  for (lab::Record& device : devices) {
+    device.set(key::device, lab::text(device, key::name));
+  }
+  const auto step = std::make_shared<const lab::Experiment>(
+      lab::Experiment{.id = "step",
+                      .part = "",
+                      .title = "One step",
+                      .task = "How long a step takes and where it goes: the mean over devices and traced steps.",
+                      .questions = {},
+                      .axes = {},
+                      .columns = {{key::strategy, "strategy", lab::Format::text},
+                                  {key::devices, "devices", lab::Format::integer},
+                                  {key::global_batch, "global batch", lab::Format::integer},
+                                  lab::time_column(),
+                                  {key::samples_per_s, "samples/s", lab::Format::rate},
+                                  {key::compute_ns, "computing", lab::Format::time},
+                                  {key::exposed_ns, "exposed communication", lab::Format::time},
+                                  {key::waiting_ns, "waiting", lab::Format::time},
+                                  {key::sent_bytes, "sent", lab::Format::bytes},
+                                  {key::peak_bytes, "memory", lab::Format::bytes}},
+                      .plots = {lab::device_plot("Where the step of each device went")},
+                      .open = {},
+                      .derive = {},
+                      .details = {}});
+  const auto by_device = std::make_shared<const lab::Experiment>(
+      lab::Experiment{.id = "devices",
+                      .part = "",
+                      .title = "Devices",
+                      .task = "What each device did in a step, and the memory that it needs.",
+                      .questions = {},
+                      .axes = {},
+                      .columns = {{key::device, "device", lab::Format::text},
+                                  {key::tasks, "tasks", lab::Format::integer},
+                                  {key::busy, "computing", lab::Format::percent},
+                                  {key::exposed, "exposed communication", lab::Format::percent},
+                                  {key::waiting, "waiting", lab::Format::percent},
+                                  {key::sent_bytes, "sent", lab::Format::bytes},
+                                  {key::received_bytes, "received", lab::Format::bytes},
+                                  {key::peak_bytes, "memory", lab::Format::bytes}},
+                      .plots = {},
+                      .open = {},
+                      .derive = {},
+                      .details = {}});
+  return {lab::conclude(step, {lab::Point()}, {std::move(record)}, command, lab::Preset::quick),
+          {.experiment = by_device, .rows = std::move(devices), .answers = {}, .details = {}, .timelines = {}, .command = command}};
+}
+
+}  // namespace
+
 std::string training_page(const TrainLog& log, const std::string& command) {
   const training::Training& run = log.run();
   lab::Experiment experiment{.id = "training",
@@ -384,7 +448,9 @@ std::string training_page(const TrainLog& log, const std::string& command) {
   kept.run_command = command;
   kept.created = time_text();
   kept.environment = measure::environment(run.job().machine());
-  Json report = report::to_report({result}, kept);
+  std::vector<lab::Result> results = step_results(run, command);
+  results.insert(results.begin(), std::move(result));
+  Json report = report::to_report(results, kept);
   report["preset"] = "";  // a training has none
   report["experiments"][0]["plots_first"] = true;
   return report::to_page(report);

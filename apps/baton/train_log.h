@@ -103,7 +103,8 @@ std::string evaluation_text(const training::Evaluation& evaluation);
 /// The default number of steps per line: a round number that gives some fifty lines.
 std::int64_t usual_interval(std::int64_t steps);
 
-/// The page of a training: its curves, in one file that needs nothing else.
+/// The page of a training: its curves, the record of a step as the laboratory keeps it and its timeline, in one file that needs
+/// nothing else.
 std::string training_page(const TrainLog& log, const std::string& command);
 
 }  // namespace baton::app

@@ -211,6 +211,10 @@ TEST_F(TrainOnData, KeepsTheLinesOfAllRunsBesideTheCheckpointsForThePage) {
   for (const char* words : {"\"plots_first\":true", "\"preset\":\"\"", "\"step\":2,"}) {
     EXPECT_NE(page.find(words), std::string::npos) << words;
   }
+  for (const char* words : {"\"title\":\"One step\"", "\"time_per_step_ns\":", "\"trained\":", "\"title\":\"Devices\"",
+                            "\"device\":\"cpu:0\"", "\"events\":[{", "\"duration_ns\":"}) {
+    EXPECT_NE(page.find(words), std::string::npos) << words << ": the record of a step and its timeline";
+  }
 }
 
 TEST_F(TrainOnData, MakesAnEvaluationAgainThatWasNotFinished) {

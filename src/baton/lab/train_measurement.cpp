@@ -200,8 +200,7 @@ void TrainMeasurement::round(Nanoseconds time) {
   training_->run(steps + 1, 1);
 }
 
-Record TrainMeasurement::record() const {
-  const training::Training& run = *training_;
+Record training_record(const training::Training& run) {
   Record record = training::measured_record(run);
   record.update(kept_losses(run.losses()));
   const trace::DeviceTime mean = run.mean_time();
@@ -212,11 +211,16 @@ Record TrainMeasurement::record() const {
                  key::buffer_bytes(*std::max_element(buffers.begin(), buffers.end()))});
   record.update({key::trained(trained(run)), key::messages(messages(run)), key::gradients_left(gradients_left(run))});
   record.update(gpu_summary(run));
+  return record;
+}
+
+Record TrainMeasurement::record() const {
+  Record record = training_record(*training_);
   if (part_slowdown_) {
     record.set(key::beside, to_record(*part_slowdown_));
   }
   if (!options_.timeline.empty()) {
-    record.set(key::timeline, training::timeline_json(run, options_.timeline));
+    record.set(key::timeline, training::timeline_json(*training_, options_.timeline));
   }
   return record;
 }
