@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from typing import Any, Callable, TypedDict, Union
 
@@ -77,12 +78,14 @@ def clusters() -> list[str]:
     return list(_core.cluster_names())
 
 
-def word(value: Any) -> str:
-    """A value as the program would be given it."""
+def plain(value: Any) -> Union[str, int, float]:
+    """A value as the program takes it: a number stays one."""
     if isinstance(value, bool):
         return "on" if value else "off"
-    if isinstance(value, (list, tuple)):
-        return ",".join(word(one) for one in value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
@@ -123,11 +126,16 @@ def apply(setup: _core.Setup, given: dict[str, Any]) -> _core.Setup:
             _set_data(setup, value)
         elif name == "delay" and isinstance(value, (list, tuple)):
             setup.set("delay", ";".join(value))
+        elif isinstance(value, (list, tuple)):
+            values = [plain(one) for one in value]
+            if values and all(isinstance(one, int) for one in values):
+                setup.set_list(name, values)
+            else:
+                setup.set(name, ",".join(str(one) for one in values))
         elif callable(value):
             raise _core.UsageError(f"{name} cannot be a function: strategy, schedule and cost can")
         else:
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            setup.set(name, value if number else word(value))
+            setup.set(name, plain(value))
     return setup
 
 

@@ -57,14 +57,20 @@ def experiments() -> dict[str, str]:
     return dict(_core.experiments())
 
 
-def lab(experiment: str, *, devices: str = "cpu", cluster: str = "", what_if: str = "", full: bool = False, seconds: float = 0,
-        progress: Optional[Callable[[float, str], Any]] = None, **axes: Any) -> Experiment:
+def lab(experiment: str, *, devices: Union[str, list[int]] = "cpu", cluster: str = "", what_if: str = "", full: bool = False,
+        seconds: float = 0, progress: Optional[Callable[[float, str], Any]] = None, **axes: Any) -> Experiment:
     """Measures an experiment on this machine, or simulates it on a cluster.
 
     `seconds` is the time for each point; `axes` replace values of its axes or settings of its jobs, as in devices=[1, 2] or
-    model="mlp:dim=64,depth=2". `progress(share, what)` is called after each measurement; if it gives False the experiment ends.
+    model="mlp:dim=64,depth=2". Text in `devices` is the type of the devices. `progress(share, what)` is called after each measurement;
+    if it gives False the experiment ends.
     """
-    sets = [f"{name.replace('_', '-')}={_jobs.word(value)}" for name, value in axes.items()]
+    if not isinstance(devices, str):
+        axes["devices"], devices = devices, "cpu"
+    sets = {}
+    for name, value in axes.items():
+        values = value if isinstance(value, (list, tuple)) else [value]
+        sets[name] = value if isinstance(value, str) else [_jobs.plain(one) for one in values]
     return Experiment(json.loads(_core.run_experiment(experiment, devices, cluster, what_if, full, seconds, sets, progress)))
 
 

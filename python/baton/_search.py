@@ -13,6 +13,7 @@ from ._plan import Plan, setup_for
 if TYPE_CHECKING:
     import pandas
 
+_whole = ["dp", "pp", "tp", "zero", "micro-batches", "devices", "batch"]
 _chosen = ["dp", "pp", "tp", "zero", "schedule", "micro-batches", "recompute", "devices"]
 
 
@@ -29,10 +30,11 @@ class Search:
         """The fastest split: its name, step, memory and settings."""
         return self.result["ranked"][0]
 
-    def plan_settings(self, place: int = 0) -> dict[str, str]:
+    def plan_settings(self, place: int = 0) -> dict[str, Union[str, int]]:
         """The settings that give the split at a place (0: the fastest) to `baton.simulate` or `baton.compile`."""
         words = self.result["ranked"][place]["settings"]
-        return {name.replace("-", "_"): words[name] for name in [*_chosen, "strategy", "cluster", "batch"] if words[name]}
+        return {name.replace("-", "_"): int(words[name]) if name in _whole else words[name]
+                for name in [*_chosen, "strategy", "cluster", "batch"] if words[name]}
 
     def why(self) -> str:
         """Whether the fastest split beats one device, and why the next one lost."""

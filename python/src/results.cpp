@@ -14,21 +14,28 @@ namespace {
 
 using lab::Json;
 
+/// Text as `--set` takes it, or values.
+using AxisValue = std::variant<std::string, std::vector<job::FieldValue>>;
+
 struct ExperimentChoice {
   std::string id;
   std::string devices;
   std::string cluster;
   std::string what_if;
   bool full = false;
-  double seconds = 0;  // per point; 0: the preset's
-  std::vector<std::string> sets;
+  double seconds = 0;                     // per point; 0: the preset's
+  std::map<std::string, AxisValue> sets;  // by axis
 };
 
 std::string run_experiment(const ExperimentChoice& choice, const lab::Progress& progress) {
   lab::AxisValues values;
   std::vector<std::string> names;
-  for (const std::string& set : choice.sets) {
-    lab::parse_axis_values(set, values);
+  for (const auto& [name, value] : choice.sets) {
+    if (const auto* text = std::get_if<std::string>(&value)) {
+      lab::parse_axis_values(name + "=" + *text, values);
+    } else {
+      lab::set_axis_values(name, std::get<std::vector<job::FieldValue>>(value), values);
+    }
   }
   for (const auto& [name, list] : values) {
     names.push_back(name);
@@ -84,7 +91,7 @@ void bind_results(py::module_& module) {
   module.def(
       "run_experiment",
       [](const std::string& id, const std::string& devices, const std::string& cluster, const std::string& what_if, bool full,
-         double seconds, const std::vector<std::string>& sets, const py::object& progress) {
+         double seconds, const std::map<std::string, AxisValue>& sets, const py::object& progress) {
         const std::shared_ptr<py::object> told = progress.is_none() ? nullptr : shared(progress);
         const lab::Progress tell = [&](double done, const std::string& what) {
           if (!told) {

@@ -93,6 +93,12 @@ void bind_setup(py::module_& module) {
           [](Setup& setup, const std::string& name, const job::FieldValue& value) { job::set_field(setup.spec, name, value); },
           py::arg("name"), py::arg("value"), "Sets one setting, by the name of its flag.")
       .def(
+          "set_list",
+          [](Setup& setup, const std::string& name, const std::vector<std::int64_t>& values) {
+            job::set_list_field(setup.spec, name, values);
+          },
+          py::arg("name"), py::arg("values"), "Sets a setting that is a list of whole numbers.")
+      .def(
           "words",
           [](const Setup& setup) {
             py::dict words;

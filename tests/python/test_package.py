@@ -121,6 +121,8 @@ def test_a_search_is_a_data_frame():
     assert (frame["dp"] * frame["pp"] * frame["tp"] == frame["devices"]).all()
     best = baton.simulate("mlp:dim=256,depth=4", **found.plan_settings())
     assert best.result["time_per_step_ns"] == found.best["time_per_step_ns"]
+    settings = found.plan_settings()
+    assert settings["batch"] == 64 and all(isinstance(settings[name], int) for name in ("dp", "pp", "tp", "zero") if name in settings)
 
 
 def test_an_experiment_is_a_data_frame():
@@ -128,6 +130,24 @@ def test_an_experiment_is_a_data_frame():
     frame = result.to_pandas()
     assert len(frame) > 1 and set(frame["experiment"]) == {"idle"}
     assert result.answers()
+
+
+def test_values_of_axes_stay_what_they_are():
+    models = ["mlp:dim=64,depth=4", "mlp:dim=128,depth=4"]
+    frame = baton.lab("strong-scaling", cluster="pcie-4", model=models, devices=[1, numpy.int64(2)]).to_pandas()
+    assert set(frame["model"]) == set(models) and set(frame["devices"]) == {1, 2}
+    with pytest.raises(baton.UsageError):
+        baton.lab("strong-scaling", cluster="pcie-4", devices=[])
+
+
+def test_lists_of_numbers_are_lists():
+    settings = dict(cluster="pcie-4", devices=2, strategy="gpipe", batch=16)
+    step = [baton.simulate(small, split=split, **settings).result["time_per_step_ns"] for split in ([1, 3], (1, numpy.int32(3)), "1,3")]
+    assert len(set(step)) == 1
+    with pytest.raises(baton.UsageError, match="--dp takes one value, not a list of numbers"):
+        baton.simulate(small, dp=[1, 2], cluster="pcie-4", devices=2)
+    with pytest.raises(baton.UsageError, match="a stage of --split"):
+        baton.simulate(small, split=[0, 4], **settings)
 
 
 def test_results_of_the_program_load(tmp_path):

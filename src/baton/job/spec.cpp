@@ -223,13 +223,15 @@ LossScaling parse_scaling(const FieldValue& value, const std::string& flag) {
   }
 }
 
+constexpr WholeRange stage_blocks{1, 1 << 20};
+constexpr const char* a_stage = "a stage of --split";
+
 std::vector<std::int64_t> parse_split(const FieldValue& value) {
-  constexpr WholeRange range{1, 1 << 20};
   std::vector<std::int64_t> blocks;
   if (!is_empty(value)) {
     const std::string text = text_of(value);
     for (const std::string_view part : split(text, ',')) {
-      blocks.push_back(range.take(std::string(part), "a stage of --split"));
+      blocks.push_back(stage_blocks.take(std::string(part), a_stage));
     }
   }
   return blocks;
@@ -277,10 +279,17 @@ JobField delay_field() {
 }
 
 JobField split_field() {
-  return field_of(
+  JobField field = field_of(
       "split", &JobSpec::split, "N,N,...", "blocks per pipeline stage, for example 3,3",
       [](const FieldValue& value, const std::string& /*flag*/) { return parse_split(value); },
       [](const std::vector<std::int64_t>& blocks) { return fmt::format("{}", fmt::join(blocks, ",")); });
+  field.set_list = [](JobSpec& spec, const std::vector<std::int64_t>& blocks) {
+    for (const std::int64_t count : blocks) {
+      stage_blocks.take(count, a_stage);
+    }
+    spec.split = blocks;
+  };
+  return field;
 }
 
 /// How the work is split over the devices.
@@ -482,16 +491,29 @@ const JobField* find_field(const std::vector<JobField>& fields, std::string_view
   return nullptr;
 }
 
-void set_field(JobSpec& spec, std::string_view name, const FieldValue& value) {
+namespace {
+
+const JobField& known_field(std::string_view name) {
   if (const JobField* field = find_field(fields(), name)) {
-    field->set(spec, value);
-    return;
+    return *field;
   }
   std::vector<std::string> names;
   for (const JobField& field : fields()) {
     names.push_back(field.name);
   }
   throw usage_error("a job has no '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
+}
+
+}  // namespace
+
+void set_field(JobSpec& spec, std::string_view name, const FieldValue& value) { known_field(name).set(spec, value); }
+
+void set_list_field(JobSpec& spec, std::string_view name, const std::vector<std::int64_t>& values) {
+  const JobField& field = known_field(name);
+  if (!field.set_list) {
+    throw usage_error("--{} takes one value, not a list of numbers", field.name);
+  }
+  field.set_list(spec, values);
 }
 
 std::string flags_of(const JobSpec& spec, const std::function<std::string(const std::string& text)>& quote,

@@ -128,6 +128,8 @@ struct JobField {
   bool numeric = false;                                        // takes numbers alone
   std::vector<std::string> also = {};                          // other spellings: a letter, or a name known from other programs
   std::function<std::vector<std::string>()> values = nullptr;  // the allowed names, if the value is one of a few names
+  /// Sets it from numbers, if its value is a list of whole numbers.
+  std::function<void(JobSpec& spec, const std::vector<std::int64_t>& values)> set_list = nullptr;
   /// Adds one more value, if the field may be given several times.
   std::function<void(JobSpec& spec, std::string_view value)> add = nullptr;
 
@@ -161,6 +163,8 @@ bool is_schedule_file(const std::string& name);
 const JobField* find_field(const std::vector<JobField>& fields, std::string_view name);
 /// Sets a field by any of its spellings; a usage error lists the names.
 void set_field(JobSpec& spec, std::string_view name, const FieldValue& value);
+/// The same for a field whose value is a list of whole numbers.
+void set_list_field(JobSpec& spec, std::string_view name, const std::vector<std::int64_t>& values);
 
 /// The flags that ask for this job: of the wanted fields, those that differ from their defaults: "--batch 128 --dp 2".
 /// `quote` quotes a text for a shell.

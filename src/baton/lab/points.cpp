@@ -164,6 +164,18 @@ void parse_axis_values(const std::string& text, AxisValues& values) {
   }
 }
 
+void set_axis_values(const std::string& axis, std::vector<job::FieldValue> list, AxisValues& values) {
+  if (axis.empty() || list.empty()) {
+    throw usage_error("the axis '{}' takes at least one value", axis);
+  }
+  for (job::FieldValue& value : list) {
+    if (const auto* text = std::get_if<std::string>(&value)) {
+      value = parse_value(std::string(*text));
+    }
+  }
+  values[set_name(axis)] = std::move(list);
+}
+
 AxisValues values_for(const Experiment& experiment, const AxisValues& values) {
   AxisValues own;
   for (const Axis& axis : experiment.axes) {

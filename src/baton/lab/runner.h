@@ -35,6 +35,8 @@ struct Result {
 using AxisValues = std::map<std::string, std::vector<job::FieldValue>>;
 /// Parses `axis=value,value`; numbers become numbers.
 void parse_axis_values(const std::string& text, AxisValues& values);
+/// Sets the values of an axis; texts that are numbers become numbers.
+void set_axis_values(const std::string& axis, std::vector<job::FieldValue> list, AxisValues& values);
 
 /// The values whose axis the experiment has.
 AxisValues values_for(const Experiment& experiment, const AxisValues& values);
