@@ -279,9 +279,9 @@ class RankEngine final : public exec::Engine {
   /// What all ranks do together between steps.
   template <typename Together>
   void gather(Together together) {
-    world_.progress()->come();
+    world_.progress()->arrive();
     together();
-    world_.progress()->go_on();
+    world_.progress()->leave();
   }
 
   void load(std::int64_t step) {
@@ -447,7 +447,7 @@ class RankEngine final : public exec::Engine {
       exchanges_[id.index()]->begin();
       return;
     }
-    stream_walk_.come(id, [this](TaskId member) { finish(lanes_[lane_of_[member.index()]], member); });
+    stream_walk_.arrive(id, [this](TaskId member) { finish(lanes_[lane_of_[member.index()]], member); });
   }
 
   /// All that the task does is in the stream.

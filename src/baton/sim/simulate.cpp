@@ -33,7 +33,7 @@ struct Node {
   Number waits = 0;      // for how many tasks it waits
   Number slot = 0;       // device · lanes + lane
   Number meeting = none;
-  Number engine = none;  // which serves it; none if lanes are apart
+  Number engine = none;  // which serves it; none if lanes are separate
   TaskType kind = TaskType::work;
   Nanoseconds issued;  // by its host, after its cell has begun
   Number cell = none;  // of the schedule, where hosts wait for messages
@@ -536,7 +536,7 @@ class Simulator::Walk {
 
   // ------------------------------------------------------------------------------------------------ tasks
 
-  /// All that it comes after has ended. Where lanes are apart it then starts; otherwise when its engine takes it up.
+  /// All that it comes after has ended. Where lanes are separate it then starts; otherwise when its engine takes it up.
   void become_ready(Number task) {
     const Node& node = nodes_[task];
     if (node.engine == none) {
@@ -557,7 +557,7 @@ class Simulator::Walk {
     }
   }
 
-  /// Where lanes are apart, a task's end is known as soon as it starts, even if that lies ahead of the clock. Only
+  /// Where lanes are separate, a task's end is known as soon as it starts, even if that lies ahead of the clock. Only
   /// meetings wait for the clock, since on the links they are in each other's way.
   void start_ready() {
     while (!starting_.empty()) {
