@@ -355,6 +355,7 @@ Json to_json(const lab::Result& result) {
   }
   return {{"id", experiment.id},
           {"part", experiment.part},
+          {"part_title", lab::part_title(experiment.part)},
           {"title", experiment.title},
           {"task", experiment.task},
           {key::trained.name, result.trained},

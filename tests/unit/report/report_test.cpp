@@ -276,6 +276,7 @@ TEST(Report, HasEveryExperimentWithItsColumnsAndRows) {
   EXPECT_EQ(report["environment"]["cpu"], "A CPU");
   const Json& experiment = report["experiments"][0];
   EXPECT_EQ(experiment["id"], "small");
+  EXPECT_EQ(experiment["part_title"], "Data parallelism");
   EXPECT_EQ(experiment["columns"][2].dump(), R"({"key":"time_per_step_ns","heading":"time/step","format":"time"})");
   EXPECT_EQ(experiment["rows"].size(), 3U);
   EXPECT_EQ(experiment["rows"][2]["reason"], "no room");
