@@ -897,7 +897,7 @@ class Simulator::Walk {
     }
   }
 
-  /// A task of an engine ends, unless its end has been put off since.
+  /// A task of an engine ends, unless it is now expected to end at another time.
   void end_task(TaskId id, std::uint32_t version) {
     const Node& node = nodes_[id.index()];
     if (node.kind == TaskType::work) {
@@ -912,7 +912,7 @@ class Simulator::Walk {
     end(id, now_);
   }
 
-  /// An engine has done its part of the copying of a meeting, unless the meeting has let it go before.
+  /// An engine has done its part of the copying of a meeting, unless all of it was done before.
   void end_part_of(EngineId id, std::uint32_t version) {
     if (const Engine& engine = engines_[id.index()]; engine.meeting.valid() && version == engine.version) {
       set_workers(engine.meeting, meetings_[engine.meeting.index()].workers - 1);
