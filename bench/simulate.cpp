@@ -64,8 +64,8 @@ void time_walk(const std::string& strategy, const model::Model& model, std::size
   fmt::print(
       "{{\"strategy\": \"{}\", \"model\": \"{}\", \"devices\": {}, \"lanes\": \"{}\", \"tasks\": {}, "
       "\"compile_s\": {:.3f}, \"prepare_s\": {:.3f}, \"walk_s\": {:.6f}, \"million_tasks_a_second\": {:.1f}}}\n",
-      strategy, model.name(), count, shared_lanes ? "shared" : "apart", plan.tasks().size(), compiled - start, prepared - compiled,
-      once, static_cast<double>(plan.tasks().size()) / once * 1e-6);
+      strategy, model.name(), count, shared_lanes ? "shared" : "separate", plan.tasks().size(), compiled - start,
+      prepared - compiled, once, static_cast<double>(plan.tasks().size()) / once * 1e-6);
 }
 
 }  // namespace

@@ -202,7 +202,7 @@ Json memory_json(const job::Scenario& scenario) {
                     {"states", one.states},
                     {"activations", one.activations + one.communication},
                     {"other", one.other},
-                    {"apart", std::max<std::int64_t>(0, scenario.laid().peak[d].count - one.sum())}});
+                    {"unshared", std::max<std::int64_t>(0, scenario.laid().peak[d].count - one.sum())}});
   }
   return list;
 }

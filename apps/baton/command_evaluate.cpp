@@ -43,39 +43,102 @@ std::string metadata_of(const checkpoint::TensorReader& source, const std::strin
   return found == source.metadata().end() ? "" : found->second;
 }
 
-void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
-  if (words.job.data.empty()) {
+void require_evaluable(const job::JobSpec& job) {
+  if (job.data.empty()) {
     throw usage_error("there is nothing to evaluate on: give some with --data");
   }
-  if (!words.job.cluster.empty() || words.job.what_if.changes()) {
+  if (!job.cluster.empty() || job.what_if.changes()) {
     throw usage_error("evaluate runs on this machine: leave out --cluster and --what-if");
   }
+}
+
+/// What the training was given counts where nothing else is said.
+void take_settings(const checkpoint::TensorReader& source, job::JobSpec& job) {
+  for (const char* name : {"model", "loss", "precision", "tokenizer", "token-type", "normalize"}) {
+    const job::JobField* field = training::find_field(name);
+    const std::string then = metadata_of(source, field->name == "model" ? "model" : "flag." + field->name);
+    if (!field->given(job) && !then.empty()) {
+      field->set(job, then);
+    }
+  }
+}
+
+/// The job has nothing to be trained on.
+training::Job job_without_data(job::JobSpec spec) {
+  for (const std::string& name : data_flags()) {
+    const job::JobField* field = training::find_field(name);
+    field->set(spec, field->text(job::JobSpec{}));
+  }
+  return training::Job(spec, cluster::probe(), &world());
+}
+
+data::Parts open_data(const EvaluateWords& words) {
+  const std::filesystem::path weights = words.checkpoint.empty() ? model::path_of(words.job.model)->path
+                                                                 : std::filesystem::path(words.checkpoint);
+  const std::filesystem::path folder = std::filesystem::is_directory(weights) ? weights : weights.parent_path() / ".";
+  return data::open(
+      words.job.data,
+      {.tokenizer = words.job.tokenizer, .given_tokenizer = data::tokenizer_beside(folder), .token_type = words.job.token_type});
+}
+
+/// Shows how far it is. nullopt if a signal ended it, which is told; `exit_code` is then the signal's.
+std::optional<training::Evaluation> evaluate_all(training::Forward& forward, const training::Job& job,
+                                                 const training::SampleFeed& feed, int& exit_code) {
+  const Interrupt interrupt;
+  ProgressBar bar("evaluating", feed.order().steps_per_epoch(), world().rank() == 0, "batches");
+  std::optional<training::Evaluation> evaluation = training::evaluate(forward, job, feed, [&](std::int64_t done, std::int64_t) {
+    bar.show(done);
+    return !world().alone() || !interrupt.asked();
+  });
+  bar.clear();
+  interrupt.begin_saving();
+  if (!evaluation) {
+    exit_code = interrupt.exit_code();
+    fmt::print(stderr, "baton: interrupted before all batches were evaluated\n");
+  }
+  return evaluation;
+}
+
+/// What was evaluated, and what came out.
+struct Evaluated {
+  std::string plan;
+  std::string model;
+  std::string data;  // its format
+  std::string step;  // of the checkpoint; empty if it does not say it
+  training::Evaluation result;
+};
+
+void print(const Evaluated& one) {
+  fmt::print("{}, on {}\n", one.plan, printable(one.data));
+  fmt::print("step {}, {} samples: {}\n", one.step.empty() ? "not known" : printable(one.step), one.result.samples,
+             evaluation_text(one.result));
+}
+
+lab::Json to_json(const Evaluated& one) {
+  const auto number = [](const std::optional<double>& value) { return value ? lab::Json(*value) : lab::Json(); };
+  return {{"command", command_line()},
+          {"model", one.model},
+          {"step",
+           one.step.empty() ? lab::Json() : lab::Json(parse_integer(one.step, "the checkpoint's step", 0, std::int64_t{1} << 48))},
+          {"data", one.data},
+          {"samples", one.result.samples},
+          {"eval_loss", one.result.loss},
+          {"eval_accuracy", number(one.result.accuracy)},
+          {"eval_perplexity", number(one.result.perplexity)},
+          {"time_ns", one.result.time.count}};
+}
+
+void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
+  require_evaluable(words.job);
   std::unique_ptr<checkpoint::TensorReader> archive;
   ranks::on_rank_0(world(), [&] {
     settle_outputs({&words.json});
     archive = open_weights(words);
   });
   const checkpoint::SharedReader source(world(), archive.get());
-  // What the training was given counts where nothing else is said.
-  for (const char* name : {"model", "loss", "precision", "tokenizer", "token-type", "normalize"}) {
-    const job::JobField* field = training::find_field(name);
-    const std::string then = metadata_of(source, field->name == "model" ? "model" : "flag." + field->name);
-    if (!field->given(words.job) && !then.empty()) {
-      field->set(words.job, then);
-    }
-  }
-  job::JobSpec without = words.job;  // the job has nothing to be trained on
-  for (const std::string& name : data_flags()) {
-    const job::JobField* field = training::find_field(name);
-    field->set(without, field->text(job::JobSpec{}));
-  }
-  const training::Job job(without, cluster::probe(), &world());
-  const std::filesystem::path weights = words.checkpoint.empty() ? model::path_of(words.job.model)->path
-                                                                 : std::filesystem::path(words.checkpoint);
-  const std::filesystem::path folder = std::filesystem::is_directory(weights) ? weights : weights.parent_path() / ".";
-  const data::Parts parts = data::open(
-      words.job.data,
-      {.tokenizer = words.job.tokenizer, .given_tokenizer = data::tokenizer_beside(folder), .token_type = words.job.token_type});
+  take_settings(source, words.job);
+  const training::Job job = job_without_data(words.job);
+  const data::Parts parts = open_data(words);
   words.job = training::with_pixel_scale(words.job, *parts.for_evaluation());
   const training::SampleFeed feed(parts.for_evaluation(), words.job, training::form_of(job.model(), job.request().step.loss),
                                   job.request().step.global_batch, 0, training::SampleFeed::Use::evaluation);
@@ -84,43 +147,20 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
   }
   training::Forward forward(job, feed);
   forward.take_weights(source);
-  const bool speaks = world().rank() == 0;
-  const Interrupt interrupt;
-  ProgressBar bar("evaluating", feed.order().steps_per_epoch(), speaks, "batches");
-  const std::optional<training::Evaluation> evaluation = training::evaluate(forward, job, feed,
-                                                                            [&](std::int64_t done, std::int64_t) {
-                                                                              bar.show(done);
-                                                                              return !world().alone() || !interrupt.asked();
-                                                                            });
-  bar.clear();
-  interrupt.begin_saving();
-  if (!evaluation) {
-    exit_code = interrupt.exit_code();
-    fmt::print(stderr, "baton: interrupted before all batches were evaluated\n");
+  const std::optional<training::Evaluation> evaluation = evaluate_all(forward, job, feed, exit_code);
+  if (!evaluation || world().rank() != 0) {
     return;
   }
-  training::Evaluation result = *evaluation;
-  const std::string step = metadata_of(source, "step");
-  if (speaks && words.json != "-") {
-    fmt::print("{}, on {}\n", forward.plan().title(), printable(feed.source().description().format));
-    fmt::print("step {}, {} samples: {}\n", step.empty() ? "not known" : printable(step), result.samples, evaluation_text(result));
+  const Evaluated evaluated{.plan = forward.plan().title(),
+                            .model = job.model().name(),
+                            .data = feed.source().description().format,
+                            .step = metadata_of(source, "step"),
+                            .result = *evaluation};
+  if (words.json != "-") {
+    print(evaluated);
   }
-  if (speaks && !words.json.empty()) {
-    const auto number = [](const std::optional<double>& value) { return value ? lab::Json(*value) : lab::Json(); };
-    write_output(
-        words.json,
-        lab::Json{{"command", command_line()},
-                  {"model", job.model().name()},
-                  {"step",
-                   step.empty() ? lab::Json() : lab::Json(parse_integer(step, "the checkpoint's step", 0, std::int64_t{1} << 48))},
-                  {"data", feed.source().description().format},
-                  {"samples", result.samples},
-                  {"eval_loss", result.loss},
-                  {"eval_accuracy", number(result.accuracy)},
-                  {"eval_perplexity", number(result.perplexity)},
-                  {"time_ns", result.time.count}}
-                .dump(2) +
-            "\n");
+  if (!words.json.empty()) {
+    write_output(words.json, to_json(evaluated).dump(2) + "\n");
   }
 }
 

@@ -62,7 +62,7 @@ void export_weights(const ExportWords& words) {
     fmt::print("{} is in {} as config.json and model.safetensors\n", printable(words.model), printable(words.to));
     return;
   }
-  const checkpoint::Found found = checkpoint::open_checkpoint(words.checkpoint);
+  const checkpoint::FoundCheckpoint found = checkpoint::open_checkpoint(words.checkpoint);
   if (!found.skipped.empty()) {
     fmt::print(stderr, "baton: {}; an older one is taken\n", printable(found.skipped));
   }

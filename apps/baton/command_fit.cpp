@@ -33,11 +33,11 @@ bool is_split(const job::JobSpec& spec) {
   return !job::flags_of(spec, {}, [](const job::JobField& field) { return is_of_split(field) && field.name != "balance"; }).empty();
 }
 
-const std::vector<std::string> causes{"parameters", "gradients", "states", "activations", "communication", "other", "apart"};
+const std::vector<std::string> causes{"parameters", "gradients", "states", "activations", "communication", "other", "unshared"};
 
 std::vector<std::int64_t> by_cause(const job::DeviceMemory& one) {
-  return {one.held.parameters,    one.held.gradients, one.held.states,  one.held.activations,
-          one.held.communication, one.held.other,     one.apart().count};
+  return {one.held.parameters,    one.held.gradients, one.held.states,     one.held.activations,
+          one.held.communication, one.held.other,     one.unshared().count};
 }
 
 Json to_json(const job::Fit& fit) {
@@ -72,7 +72,7 @@ Json to_json(const job::Fit& fit) {
 
 void print_devices(const job::Fit& fit) {
   report::Table table(
-      {"device", "memory", "bytes", "parameters", "gradients", "states", "activations", "communication", "other", "apart"});
+      {"device", "memory", "bytes", "parameters", "gradients", "states", "activations", "communication", "other", "unshared"});
   for (const job::DeviceMemory& one : fit.devices) {
     std::vector<std::string> row{one.device, to_text(one.peak), fmt::format("{}", one.peak.count)};
     for (const std::int64_t bytes : by_cause(one)) {
@@ -84,7 +84,7 @@ void print_devices(const job::Fit& fit) {
   if (fit.devices[0].copies > 1) {
     fmt::print("each row stands for {} identical devices\n", fit.devices[0].copies);
   }
-  fmt::print("apart: memory that cannot be shared because tasks run side by side, and gaps between buffers\n");
+  fmt::print("unshared: memory that cannot be shared because tasks run side by side, and gaps between buffers\n");
 }
 
 /// What the simulated program would take from the devices; printed only if its profile says how it allocates.
@@ -131,7 +131,7 @@ void print_rows(const std::vector<job::Fit>& list, std::size_t top) {
   report::Table table({"split", "memory", "parameters", "gradients", "states", "activations", "rest", "step (by formula)"});
   for (std::size_t i = 0; i < std::min(top, list.size()); ++i) {
     const job::DeviceMemory& one = list[i].fullest();
-    const std::int64_t rest = one.held.communication + one.held.other + one.apart().count;
+    const std::int64_t rest = one.held.communication + one.held.other + one.unshared().count;
     table.row({list[i].name, to_text(one.peak), to_text(Bytes(one.held.parameters)), to_text(Bytes(one.held.gradients)),
                to_text(Bytes(one.held.states)), to_text(Bytes(one.held.activations)), to_text(Bytes(rest)),
                to_text(Nanoseconds(static_cast<std::int64_t>(list[i].estimated_time)))});

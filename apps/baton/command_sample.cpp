@@ -51,7 +51,7 @@ Weights open_weights(const SampleWords& words) {
     training::require_token_model(model);
     return {checkpoint::open_pretrained(*path, model), model.name(), path->path};
   }
-  checkpoint::Found found = checkpoint::open_checkpoint(words.checkpoint);
+  checkpoint::FoundCheckpoint found = checkpoint::open_checkpoint(words.checkpoint);
   const model::Model model = checkpoint::model_of(*found.archive);
   training::require_token_model(model);
   return {std::move(found.archive), model.name(), found.path.parent_path() / "."};

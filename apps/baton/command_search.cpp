@@ -32,12 +32,12 @@ std::string command_of(const job::JobSpec& spec) {
          job::flags_of(spec, shell_word, [](const job::JobField& field) { return field.name != "fold"; });
 }
 
-std::vector<std::string> cells(const predict::Found& one) {
+std::vector<std::string> cells(const predict::RankedSplit& one) {
   const auto part = [&](Nanoseconds time) { return lab::percent(trace::share(time, one.step)); };
   return {one.name, to_text(one.step), to_text(one.memory), part(one.time.busy), part(one.time.exposed), part(one.time.waiting)};
 }
 
-Json to_json(const predict::Found& one, std::int64_t batch) {
+Json to_json(const predict::RankedSplit& one, std::int64_t batch) {
   Json programs = Json::object();
   for (const job::ProgramFlags& program : job::flags_for_programs(one.choice, batch)) {
     programs[program.program] = program.cannot.empty() ? Json{{"flags", program.flags}} : Json{{"cannot", program.cannot}};
@@ -50,7 +50,7 @@ Json to_json(const predict::Found& one, std::int64_t batch) {
 }
 
 /// How other programs are told to split the work so.
-void print_programs(const predict::Found& one, std::int64_t batch) {
+void print_programs(const predict::RankedSplit& one, std::int64_t batch) {
   fmt::print("\nOther programs for {}\n", one.name);
   for (const job::ProgramFlags& program : job::flags_for_programs(one.choice, batch)) {
     fmt::print("  {}: {}\n", program.program, program.cannot.empty() ? program.flags : "cannot: " + program.cannot);
@@ -86,7 +86,8 @@ void print_counts(const predict::SearchResult& result, const std::string& cluste
   if (reasons.size() > shown) {
     fmt::print("  {} more reasons of refusal are in --json\n", reasons.size() - shown);
   }
-  if (std::any_of(result.ranked.begin(), result.ranked.end(), [](const predict::Found& one) { return one.from_shorter_steps; })) {
+  if (std::any_of(result.ranked.begin(), result.ranked.end(),
+                  [](const predict::RankedSplit& one) { return one.from_shorter_steps; })) {
     fmt::print("  steps of many micro-batches: two shorter ones are simulated, the rest is in proportion\n");
   }
   fmt::print("\n");
@@ -143,7 +144,7 @@ void print_result(const predict::SearchResult& result, const SearchWords& words,
 
 Json to_json(const predict::SearchResult& result, const job::JobSpec& spec) {
   Json ranked = Json::array();
-  for (const predict::Found& one : result.ranked) {
+  for (const predict::RankedSplit& one : result.ranked) {
     ranked.push_back(to_json(one, spec.batch));
   }
   Json object{{"command", command_line()},

@@ -149,7 +149,7 @@ void open_guard(ranks::World& world, Nanoseconds patience) {
   });
   call_if_stopped([] {
     if (watch::Watch* here = told_watch) {
-      here->told_to_end();
+      here->end_all();
       usleep(last_breath_microseconds);  // the watch ends the process when all know
     }
   });

@@ -31,7 +31,7 @@ Saving::Saving(const TrainWords& words, training::Training& run) : run_(run) {
     log_ = (std::filesystem::path(words.checkpoint) / "log.jsonl").string();
   }
   run.make_room_for_checkpoints();
-  std::optional<checkpoint::Found> found;
+  std::optional<checkpoint::FoundCheckpoint> found;
   ranks::on_rank_0(world(), [&] { found = open_folder(words); });
   share_last();
   ranks::Blob best = ranks::to_blob(fmt::format("{}", best_));
@@ -43,7 +43,7 @@ Saving::Saving(const TrainWords& words, training::Training& run) : run_(run) {
   }
 }
 
-std::optional<checkpoint::Found> Saving::open_folder(const TrainWords& words) {
+std::optional<checkpoint::FoundCheckpoint> Saving::open_folder(const TrainWords& words) {
   if (const std::filesystem::path path(words.checkpoint); std::filesystem::is_regular_file(path)) {
     const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
     throw usage_error(
@@ -55,7 +55,7 @@ std::optional<checkpoint::Found> Saving::open_folder(const TrainWords& words) {
   if (!words.resume) {
     folder_->require_empty();
   }
-  std::optional<checkpoint::Found> found = words.resume ? folder_->newest() : std::nullopt;
+  std::optional<checkpoint::FoundCheckpoint> found = words.resume ? folder_->newest() : std::nullopt;
   keep_tokenizer(words.checkpoint, found.has_value());
   best_path_ = std::filesystem::path(words.checkpoint) / checkpoint::best_name;
   if (words.resume && words.keep_best && std::filesystem::exists(best_path_)) {

@@ -40,7 +40,7 @@ class Saving {
 
  private:
   /// At rank 0: opens the folder, and finds the newest checkpoint if the training is to continue.
-  std::optional<checkpoint::Found> open_folder(const TrainWords& words);
+  std::optional<checkpoint::FoundCheckpoint> open_folder(const TrainWords& words);
   /// Keeps the tokenizer of the data beside the checkpoints; a usage error if one that is continued had another.
   void keep_tokenizer(const std::string& folder, bool continues) const;
   /// The loss and the step of the best checkpoint of a training that is continued.

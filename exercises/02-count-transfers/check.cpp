@@ -52,10 +52,10 @@ std::string flaw_in_number(const char* what, std::int64_t got, std::int64_t want
 }  // namespace
 
 void check_count_transfers(Session& session) {
-  Part& messages = session.part("transfers are counted from each device to each other", 3);
-  Part& bytes = session.part("their bytes are counted", 3);
-  Part& collectives = session.part("each collective is counted once", 2);
-  Part& payloads = session.part("the bytes of collectives are counted", 2);
+  GradedPart& messages = session.part("transfers are counted from each device to each other", 3);
+  GradedPart& bytes = session.part("their bytes are counted", 3);
+  GradedPart& collectives = session.part("each collective is counted once", 2);
+  GradedPart& payloads = session.part("the bytes of collectives are counted", 2);
   const std::vector<std::string> strategies{"layers", "dp", "ddp", "1f1b", "gpipe", "tensor", "zero-1", "zero-3", "single"};
   for (std::size_t i = 0; i < 27; ++i) {
     strategy::Step step{.global_batch = 12 * session.draw(1, 4)};

@@ -100,10 +100,10 @@ std::string flaw_in_amount(const Traffic& traffic, std::size_t ranks, std::size_
 }  // namespace
 
 void check_ring_all_reduce(Session& session) {
-  Part& sums = session.part("every rank ends with the sums", 4);
-  Part& equal = session.part("all ranks end with the same bits", 2);
-  Part& neighbours = session.part("each rank sends to the next one only", 1);
-  Part& amount = session.part("each rank sends at most 2 (n - 1) messages of a part of the values", 3);
+  GradedPart& sums = session.part("every rank ends with the sums", 4);
+  GradedPart& equal = session.part("all ranks end with the same bits", 2);
+  GradedPart& neighbours = session.part("each rank sends to the next one only", 1);
+  GradedPart& amount = session.part("each rank sends at most 2 (n - 1) messages of a part of the values", 3);
   for (int i = 0; i < 24; ++i) {
     const Case drawn = draw_ring(session, i);
     std::vector<Writer> given(drawn.ranks());

@@ -81,10 +81,10 @@ std::string flaw_in_traffic(const plan::Plan& plan, const plan::Plan& wanted) {
 }  // namespace
 
 void check_ddp_out_of_passes(Session& session) {
-  Part& valid = session.part("the plan computes the step that was asked for, without a race, a deadlock or a wrong sum", 3);
-  Part& rows = session.part("every device has its rows of the batch", 2);
-  Part& losses = session.part("three steps give the losses of ddp, bit by bit", 2);
-  Part& traffic = session.part("gradients are summed in as many buckets, with as many bytes, as by ddp", 3);
+  GradedPart& valid = session.part("the plan computes the step that was asked for, without a race, a deadlock or a wrong sum", 3);
+  GradedPart& rows = session.part("every device has its rows of the batch", 2);
+  GradedPart& losses = session.part("three steps give the losses of ddp, bit by bit", 2);
+  GradedPart& traffic = session.part("gradients are summed in as many buckets, with as many bytes, as by ddp", 3);
   const auto backend = exec::make_reference_backend();
   for (int i = 0; i < 12; ++i) {
     const std::int64_t devices = session.draw(2, 4);
@@ -112,7 +112,7 @@ void check_ddp_out_of_passes(Session& session) {
       }
       valid.judge(flaw);
       if (!flaw.empty()) {
-        for (Part* part : {&rows, &losses, &traffic}) {
+        for (GradedPart* part : {&rows, &losses, &traffic}) {
           part->judge(flaw);
         }
         return;

@@ -47,9 +47,9 @@ std::string flaw_in_rows(const schedule::Grid& grid, std::int64_t devices, std::
 }  // namespace
 
 void check_one_forward_one_backward(Session& session) {
-  Part& runs = session.part("the schedule can run: each action once, none before what it needs, no deadlock", 3);
-  Part& time = session.part("a step takes 3 (m + p - 1), as 1F1B does", 3);
-  Part& memory = session.part("device d keeps at most p - d activations", 4);
+  GradedPart& runs = session.part("the schedule can run: each action once, none before what it needs, no deadlock", 3);
+  GradedPart& time = session.part("a step takes 3 (m + p - 1), as 1F1B does", 3);
+  GradedPart& memory = session.part("device d keeps at most p - d activations", 4);
   for (int i = 0; i < 40; ++i) {
     const std::int64_t devices = session.draw(1, 10);
     const std::int64_t micro_batches = session.draw_bool(0.3) ? session.draw(1, devices) : session.draw(devices, 40);

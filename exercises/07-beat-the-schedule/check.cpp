@@ -156,11 +156,12 @@ std::string flaw_of_memory(const schedule::Grid& grid, std::int64_t limit) {
 }  // namespace
 
 void check_beat_the_schedule(Session& session) {
-  Part& runs = session.part("the schedule can run: each action once, none before what it needs, no deadlock", 2);
-  Part& memory = session.part("no device keeps more activations than it may", 2);
-  Part& near = session.part("a step takes at most 10 % longer than with the best of Baton's schedules that keep the limit", 2);
-  Part& no_longer = session.part("a step takes no longer than with that schedule", 2);
-  Part& beaten = session.part("steps are at least 10 % shorter than with that schedule, on average over all cases", 2);
+  GradedPart& runs = session.part("the schedule can run: each action once, none before what it needs, no deadlock", 2);
+  GradedPart& memory = session.part("no device keeps more activations than it may", 2);
+  GradedPart& near = session.part("a step takes at most 10 % longer than with the best of Baton's schedules that keep the limit",
+                                  2);
+  GradedPart& no_longer = session.part("a step takes no longer than with that schedule", 2);
+  GradedPart& beaten = session.part("steps are at least 10 % shorter than with that schedule, on average over all cases", 2);
   double logarithms = 0;
   int beaten_cases = 0;
   std::string unfit;

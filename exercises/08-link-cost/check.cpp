@@ -41,10 +41,10 @@ std::string off(const char* what, double got, double wanted, double allowed) {
 }  // namespace
 
 void check_link_cost(Session& session) {
-  Part& latency = session.part("the latency is right to 6 %", 3);
-  Part& bandwidth = session.part("the bandwidth is right to 6 %", 2);
-  Part& prediction = session.part("times of other sizes are right to 8 %", 2);
-  Part& robust = session.part("all that holds as well if some measurements are far too long", 3);
+  GradedPart& latency = session.part("the latency is right to 6 %", 3);
+  GradedPart& bandwidth = session.part("the bandwidth is right to 6 %", 2);
+  GradedPart& prediction = session.part("times of other sizes are right to 8 %", 2);
+  GradedPart& robust = session.part("all that holds as well if some measurements are far too long", 3);
   for (int i = 0; i < 60; ++i) {
     const bool disturbed = i % 2 == 1;
     const Drawn link = draw_link(session, disturbed);

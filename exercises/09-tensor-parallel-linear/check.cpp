@@ -137,11 +137,11 @@ std::string flaw_in_part(const char* of, std::size_t rank, const Answered& got, 
 }  // namespace
 
 void check_tensor_parallel_linear(Session& session) {
-  Part& divided = session.part("each rank holds its columns of the first layer and its rows of the second", 2);
-  Part& forward = session.part("y is right on every rank", 3);
-  Part& gradient_x = session.part("the gradient of x is right on every rank", 2);
-  Part& gradients = session.part("each rank has the gradients of its part", 2);
-  Part& messages = session.part("there is one all_reduce of the size of y and one of the size of x, and nothing else", 1);
+  GradedPart& divided = session.part("each rank holds its columns of the first layer and its rows of the second", 2);
+  GradedPart& forward = session.part("y is right on every rank", 3);
+  GradedPart& gradient_x = session.part("the gradient of x is right on every rank", 2);
+  GradedPart& gradients = session.part("each rank has the gradients of its part", 2);
+  GradedPart& messages = session.part("there is one all_reduce of the size of y and one of the size of x, and nothing else", 1);
   for (int i = 0; i < 16; ++i) {
     const std::int64_t ranks = i == 0 ? 1 : session.draw(2, 6);
     const Sizes size{ranks, session.draw(1, 6), session.draw(1, 12), session.draw(ranks, 24), session.draw(1, 12)};

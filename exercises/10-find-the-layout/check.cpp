@@ -202,10 +202,10 @@ std::string mebibytes(double bytes) { return baton::to_text(Bytes(static_cast<st
 }  // namespace
 
 void check_find_the_layout(Session& session) {
-  Part& fits = session.part("the layout can be and fits in memory", 2);
-  Part& twice = session.part("a step takes at most twice as long as with the best layout of all", 2);
-  Part& near = session.part("it takes at most 25 % longer", 3);
-  Part& nearest = session.part("it takes at most 5 % longer", 3);
+  GradedPart& fits = session.part("the layout can be and fits in memory", 2);
+  GradedPart& twice = session.part("a step takes at most twice as long as with the best layout of all", 2);
+  GradedPart& near = session.part("it takes at most 25 % longer", 3);
+  GradedPart& nearest = session.part("it takes at most 5 % longer", 3);
   for (int i = 0; i < 6; ++i) {
     DrawnJob drawn = draw_job(session, i % 2 == 0);
     const std::string what = fmt::format("{}, batch {}, on {} devices of {}{}", drawn.spec.model, drawn.spec.batch, drawn.devices,

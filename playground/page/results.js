@@ -16,7 +16,7 @@ const timeParts = [
 const memoryParts = [
   {key: 'parameters', name: 'parameters', kind: 'forward'}, {key: 'gradients', name: 'gradients', kind: 'backward'},
   {key: 'states', name: 'optimizer states', kind: 'update'}, {key: 'activations', name: 'activations', kind: 'communication'},
-  {key: 'other', name: 'other', kind: 'other'}, {key: 'apart', name: 'held for parallel lanes, and gaps', kind: 'idle'}];
+  {key: 'other', name: 'other', kind: 'other'}, {key: 'unshared', name: 'held for parallel lanes, and gaps', kind: 'idle'}];
 
 /** The events of a timeline from their columns. */
 function timelineOf({columns, count, names, phases, ...rest}, numbers) {

@@ -186,19 +186,10 @@ py::list blocks_of(const model::Model& model) {
   return list;
 }
 
-void bind_builder(py::module_& module) {
-  py::class_<Blocks> builder(
-      module, "BlockBuilder",
-      "Puts a block together, op by op. Values are known by the numbers that its methods give; 0 is what the block is given.\n\n"
-      "Dimensions are pairs of a letter and an extent. By their letters strategies divide them: b is the batch, c the features of\n"
-      "the stream from block to block, f those within a block, h heads, v a vocabulary, t the positions of a sequence, which "
-      "stand\n"
-      "before the batch; images are b, c, y, x.");
+/// Linears and attention.
+void bind_products(py::class_<Blocks>& builder) {
   const auto bias_name = [](const std::string& name, bool bias) { return bias ? name + ".bias" : std::string(); };
   builder
-      .def(py::init<std::string, std::vector<NamedExtent>, bool>(), py::arg("name"), py::arg("input"), py::arg("integers") = false,
-           "A block of that name, and the dimensions of what it is given; `integers` if these are tokens.")
-      .def("dims", &Blocks::dims, py::arg("value"), "The dimensions of a value.")
       .def(
           "linear",
           [](Blocks& b, Index x, const std::string& name, const NamedExtent& out, bool bias) {
@@ -236,7 +227,12 @@ void bind_builder(py::module_& module) {
             return b.made(b.use().attention(q, k, v, causal), 1);
           },
           py::arg("q"), py::arg("k"), py::arg("v"), py::arg("causal") = true,
-          "Softmax attention of values with the dimensions t, b, h and the features of a head.")
+          "Softmax attention of values with the dimensions t, b, h and the features of a head.");
+}
+
+/// Functions of each element.
+void bind_activations(py::class_<Blocks>& builder) {
+  builder
       .def(
           "relu", [](Blocks& b, Index x) { return b.made(b.use().relu(b.value(x))); }, py::arg("x"), "max(0, x).")
       .def(
@@ -252,7 +248,12 @@ void bind_builder(py::module_& module) {
             b.value(x), b.value(gated);
             return b.made(b.use().apply(op::SiluGate{}, {x, gated}, {}, b.use().dims(x)));
           },
-          py::arg("x"), py::arg("gated"), "silu(x) · gated.")
+          py::arg("x"), py::arg("gated"), "silu(x) · gated.");
+}
+
+/// Norms over the last dimension.
+void bind_norms(py::class_<Blocks>& builder) {
+  builder
       .def(
           "layer_norm",
           [](Blocks& b, Index x, const std::string& name, double epsilon) {
@@ -266,7 +267,12 @@ void bind_builder(py::module_& module) {
             b.features(x), require_epsilon(epsilon);
             return b.made(b.use().rms_norm(x, name + ".weight", epsilon));
           },
-          py::arg("x"), py::arg("name"), py::arg("epsilon") = 1e-6, "x / √(mean of x² + epsilon) · gain, over the last dimension.")
+          py::arg("x"), py::arg("name"), py::arg("epsilon") = 1e-6, "x / √(mean of x² + epsilon) · gain, over the last dimension.");
+}
+
+/// What enters the stream from block to block, and what is added to it.
+void bind_stream(py::class_<Blocks>& builder) {
+  builder
       .def(
           "embed",
           [](Blocks& b, Index ids, const std::string& name, std::int64_t vocabulary, const NamedExtent& out) {
@@ -305,7 +311,12 @@ void bind_builder(py::module_& module) {
             require_share(rate);
             return rate == 0 ? b.value(x) : b.made(b.use().dropout(b.value(x), rate));
           },
-          py::arg("x"), py::arg("rate"), "Zeroes a share of about `rate` of the elements, and scales the others up.")
+          py::arg("x"), py::arg("rate"), "Zeroes a share of about `rate` of the elements, and scales the others up.");
+}
+
+/// What reads images.
+void bind_images(py::class_<Blocks>& builder) {
+  builder
       .def(
           "conv2d",
           [](Blocks& b, Index x, const std::string& name, std::int64_t channels, std::int64_t size, std::int64_t stride,
@@ -345,8 +356,28 @@ void bind_builder(py::module_& module) {
             b.value(x, 2);
             return b.made(b.use().flatten(x, to_dim({name, 1}).name));
           },
-          py::arg("x"), py::arg("name") = "c", "The elements of each sample in one dimension of that name.")
-      .def("finish", &Blocks::finish, py::arg("out"), "The block, which gives this value to the next. The builder is then done.");
+          py::arg("x"), py::arg("name") = "c", "The elements of each sample in one dimension of that name.");
+}
+
+void bind_builder(py::module_& module) {
+  py::class_<Blocks> builder(
+      module, "BlockBuilder",
+      "Puts a block together, op by op. Values are known by the numbers that its methods give; 0 is what the block is given.\n\n"
+      "Dimensions are pairs of a letter and an extent. By their letters strategies divide them: b is the batch, c the features of\n"
+      "the stream from block to block, f those within a block, h heads, v a vocabulary, t the positions of a sequence, which "
+      "stand\n"
+      "before the batch; images are b, c, y, x.");
+  builder
+      .def(py::init<std::string, std::vector<NamedExtent>, bool>(), py::arg("name"), py::arg("input"), py::arg("integers") = false,
+           "A block of that name, and the dimensions of what it is given; `integers` if these are tokens.")
+      .def("dims", &Blocks::dims, py::arg("value"), "The dimensions of a value.");
+  bind_products(builder);
+  bind_activations(builder);
+  bind_norms(builder);
+  bind_stream(builder);
+  bind_images(builder);
+  builder.def("finish", &Blocks::finish, py::arg("out"),
+              "The block, which gives this value to the next. The builder is then done.");
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 using lab::Json;
 
 /// What the search chose, by the names of the flags.
-Json found_json(const predict::Found& one) {
+Json found_json(const predict::RankedSplit& one) {
   Json json = predict::to_record(one).json();
   Json settings;
   for (const job::JobField& field : training::job_fields()) {
@@ -31,7 +31,7 @@ std::string search(const Setup& setup, const py::object& progress) {
     const predict::SearchResult result = predict::search(setup.spec, machine(), told ? tell : predict::SearchProgress(),
                                                          setup.overrides);
     Json ranked = Json::array();
-    for (const predict::Found& one : result.ranked) {
+    for (const predict::RankedSplit& one : result.ranked) {
       ranked.push_back(found_json(one));
     }
     return Json{{"ranked", ranked},

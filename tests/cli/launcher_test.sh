@@ -71,6 +71,7 @@ if(BATON_TESTS)
   enable_testing()
   add_custom_target(test_build ALL COMMAND ${CMAKE_COMMAND} -E touch ${CMAKE_BINARY_DIR}/tests-built)
   add_test(NAME passes COMMAND ${CMAKE_COMMAND} -E echo passing)
+  set_tests_properties(passes PROPERTIES LABELS slow)
   add_test(NAME fails COMMAND ${CMAKE_COMMAND} -E false)
   add_test(NAME docs.Layers.AreDrawn COMMAND sh -c "echo bless=$BATON_BLESS > layers.txt")
   add_test(NAME golden.plan COMMAND sh -c "echo bless=$BATON_BLESS > golden.txt")
@@ -275,6 +276,10 @@ tests_are_run() {
   check 'test exits with the code of ctest' equal "$status" 8
   check 'test builds everything' test -e "$tree/build/release/tests-built"
   check 'test shows the summary of ctest' contains "$scratch/out" '75% tests passed, 1 tests failed out of 4'
+  check 'a table says what each suite took' \
+    equal "$(sed -n '/^suite/,$ { s/  *[0-9.]*$//; p }' "$scratch/out" | sort)" \
+    $'docs                      1\nfails                     1\ngolden                    1\npasses                    1\nsuite                 tests   seconds'
+  check 'and ctest no second one' equal "$(grep -c 'Label Time Summary' "$scratch/out")" 0
   stamp=$(stat -c %y "$tree/build/release/.built")
   call 0
   check 'a run after test builds nothing' equal "$(stat -c %y "$tree/build/release/.built")" "$stamp"
@@ -282,6 +287,11 @@ tests_are_run() {
   call test -R passes
   check 'test hands its arguments to ctest' contains "$scratch/out" '100% tests passed, 0 tests failed out of 1'
   check 'test succeeds when tests do' equal "$status" 0
+  check 'the table has the suites that ran' equal "$(sed '1,/^suite/d; s/ .*//' "$scratch/out")" passes
+  call test -R no-such-test
+  check 'without tests there is no table' equal "$(grep -c '^suite' "$scratch/out") $((status != 0))" '0 1'
+  call test -N
+  check 'nor if they are only listed' equal "$(grep -c '^suite' "$scratch/out") $status" '0 0'
   call test -R golden
   check 'test does not bless unasked' equal "$(<"$tree/build/release/golden.txt")" 'bless='
   call test --sanitize -R passes

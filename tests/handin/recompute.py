@@ -165,7 +165,7 @@ def ratio_interval(a, b, confidence=0.99, least=0.005):
     (mean_a, var_a, f_a), (mean_b, var_b, f_b) = sample(a), sample(b)
     drift = 0.0
     if a.get("batch_name") != b.get("batch_name"):
-        speed = math.log(a["pulse_gflops"] / b["pulse_gflops"])
+        speed = math.log(a["core_peak_gflops"] / b["core_peak_gflops"])
         others = a.get("others_share", 0) - b.get("others_share", 0)
         drift = math.hypot(a.get("drift", 0), b.get("drift", 0), speed, others) ** 2
     variance = var_a + var_b + drift

@@ -136,7 +136,7 @@ TEST_P(Folder, ComesOutOfATrainingAsItWentIn) {
   Training run(spec, test::small_machine());
   run.make_room_for_checkpoints();
   save(run, own.folder_ / "step.safetensors");
-  const checkpoint::Found found = checkpoint::open_checkpoint(own.folder_ / "step.safetensors");
+  const checkpoint::FoundCheckpoint found = checkpoint::open_checkpoint(own.folder_ / "step.safetensors");
   checkpoint::export_folder(*found.archive, checkpoint::model_of(*found.archive), own.folder_ / "out");
 
   // The same model, whatever type its configuration was of.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh SOURCE BUILD MPI [FLAG...]: fails, with what it finds, where clang-tidy 16 finds something in the sources of src/, apps/, bench/
-# and tests/ or in a header that they include. Left out: kernels, benchmarks and tests of the CUDA backend, what takes the place of the C
-# library's functions in tests/faults, and wrong answers to exercises. Code that calls CUDA is read if BATON_CUDA_FOLDERS names the
+# and tests/ or in a header that they include. Left out: kernels of the CUDA backend, what takes the place of the C library's functions in
+# tests/faults, and wrong answers to exercises. Code that calls CUDA, also in bench/ and tests/, is read if BATON_CUDA_FOLDERS names the
 # folders of its headers, separated by colons. MPI is true where it is there, FLAGs are the compiler's. Without clang-tidy 16 skipped, and
 # with CI=true failed.
 #
@@ -68,6 +68,8 @@ if [[ -n ${BATON_CUDA_FOLDERS-} ]]; then
     include "$file"
     for name in Functions load library; do printf '#undef %s\n' "$name"; done
   done >>"$work/cuda.cpp"
+  for file in bench/cuda/*.cpp; do include "$file" >"$work/bench_${file##*/}"; done  # each has a main and classes of the same names
+  for file in tests/cuda/*.cpp; do include_test "$file"; done >"$work/cuda_tests.cpp"
 fi
 # Where a layer's tests have a namespace `test` too, it does not hide the common one.
 for file in "$work"/*_tests.cpp; do

@@ -152,6 +152,11 @@ test('tasks and commands are there as they were written; details are folded and 
   assert.equal(await page.title(), report.title);
 }));
 
+test('experiments stand under the titles of their parts, which the report says', () => onReadPage(async (page) => {
+  const titles = await page.locator('section.part > h2').evaluateAll((list) => list.map((one) => one.textContent));
+  assert.deepEqual(titles, ['AData parallelism', 'BSplitting the model', 'CDevices']);
+}));
+
 test('answers come before the table, the table before plots and timeline, details last', () => onReadPage(async (page) => {
   const tops = await page.locator('#experiment-strong-scaling').evaluate((section) =>
     ['.answers', '.table-place', '.plots', 'figure.timeline', 'details.more', '.reproduce'].map((name) => section.querySelector(name).getBoundingClientRect().top));

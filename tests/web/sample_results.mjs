@@ -92,7 +92,7 @@ function scalingRow(devices, time, parts, more = {}) {
   const alone = 10.24 * ms;
   const speedup = alone / time;
   return {devices, time_per_step_ns: time, time_low_ns: Math.round(time * 0.975), time_high_ns: Math.round(time * 1.04), speedup, efficiency: speedup / devices,
-    busy_ns: parts[0], exposed_ns: parts[1], waiting_ns: parts[2], rest_ns: time - parts[0] - parts[1] - parts[2], origin: 'measured', pulse_gflops: 61 + 0.1 * devices, ...more};
+    busy_ns: parts[0], exposed_ns: parts[1], waiting_ns: parts[2], rest_ns: time - parts[0] - parts[1] - parts[2], origin: 'measured', core_peak_gflops: 61 + 0.1 * devices, ...more};
 }
 
 const strongScaling = {

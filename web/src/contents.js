@@ -1,7 +1,5 @@
 import {h} from './dom.js';
 
-const partTitles = {A: 'Data parallelism', B: 'Splitting the model', C: 'Devices'};
-
 /** Experiments by part, in the order the report has them: [{part, title, experiments}]. */
 export function partsOf(experiments) {
   const parts = new Map();
@@ -10,7 +8,7 @@ export function partsOf(experiments) {
     if (!parts.has(part)) parts.set(part, []);
     parts.get(part).push(experiment);
   }
-  return [...parts].map(([part, members]) => ({part, title: partTitles[part] ?? (part ? `Part ${part}` : 'Experiments'), experiments: members}));
+  return [...parts].map(([part, members]) => ({part, title: members[0].part_title || 'Experiments', experiments: members}));
 }
 
 export function tableOfContents(parts) {

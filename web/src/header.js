@@ -18,7 +18,7 @@ function when(created) {
 
 /** How fast the same computation ran beside every point: each time, or where it ran often, between which bounds. */
 function speedsOf(noise) {
-  const rates = noise?.pulse_gflops ?? [];
+  const rates = noise?.core_peak_gflops ?? [];
   if (rates.length === 0) return null;
   const written = (rate) => formatValue(rate, 'rate');
   return rates.length <= 4 ? `${rates.map(written).join(', ')} GFLOP/s`

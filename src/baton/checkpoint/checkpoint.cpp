@@ -368,12 +368,12 @@ void Folder::require_empty() const {
   }
 }
 
-std::optional<Found> newest_in(const fs::path& folder) {
+std::optional<FoundCheckpoint> newest_in(const fs::path& folder) {
   std::vector<fs::path> all = files_in(folder);
   std::string skipped;
   for (auto path = all.rbegin(); path != all.rend(); ++path) {
     try {
-      return Found{*path, std::make_unique<ArchiveReader>(*path), skipped};
+      return FoundCheckpoint{*path, std::make_unique<ArchiveReader>(*path), skipped};
     } catch (const Error& error) {
       skipped += (skipped.empty() ? "" : "; ") + std::string(error.what());
     }

@@ -65,14 +65,14 @@ void copy_weights(const plan::Plan& from, const exec::Executor& source, const pl
 /// The file name of the best checkpoint of a folder, by the loss of evaluations.
 inline constexpr const char* best_name = "best.safetensors";
 
-struct Found {
+struct FoundCheckpoint {
   std::filesystem::path path;
   std::unique_ptr<ArchiveReader> archive;
   std::string skipped;  // what was wrong with newer ones; empty: nothing
 };
 /// The newest complete checkpoint in a folder; nullopt if there is none. A usage error if there are some but all are
 /// damaged.
-std::optional<Found> newest_in(const std::filesystem::path& folder);
+std::optional<FoundCheckpoint> newest_in(const std::filesystem::path& folder);
 
 /// A folder of checkpoints, of which the last few are kept. One run at a time may use it: it holds a lock that ends with the
 /// process.
@@ -91,7 +91,7 @@ class Folder {
   /// one because they are damaged.
   std::filesystem::path finish(ArchiveWriter& writer) const;
 
-  std::optional<Found> newest() const { return newest_in(path_); }
+  std::optional<FoundCheckpoint> newest() const { return newest_in(path_); }
 
  private:
   std::filesystem::path path_;

@@ -316,10 +316,10 @@ void load_pretrained(const model::ModelPath& path, const model::Model& model, co
   restore_weights(plan, executor, SharedReader(*world, source.get()), room);
 }
 
-Found open_checkpoint(const fs::path& path) {
+FoundCheckpoint open_checkpoint(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
-    if (std::optional<Found> found = newest_in(path)) {
+    if (std::optional<FoundCheckpoint> found = newest_in(path)) {
       return std::move(*found);
     }
     throw usage_error("there is no checkpoint in {}", path.string());

@@ -24,7 +24,7 @@ void load_pretrained(const model::ModelPath& path, const model::Model& model, co
                      ranks::World* world);
 
 /// A checkpoint: a file, or the newest one in a folder. A usage error if there is none.
-Found open_checkpoint(const std::filesystem::path& path);
+FoundCheckpoint open_checkpoint(const std::filesystem::path& path);
 /// The model that it was saved of.
 model::Model model_of(const TensorReader& checkpoint);
 /// The name under which a checkpoint has a model: an ONNX file by its whole path, so that it is found from every folder.

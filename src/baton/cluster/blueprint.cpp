@@ -169,8 +169,8 @@ Device read_device(const toml::table& root, const std::string& name, std::int64_
   in_node = section.get("count", std::int64_t{1}, count_of);
   device.memory = section.get("memory", Bytes(std::int64_t{1} << 50), parse_bytes);
   device.shared_lanes = section.get("lanes", false, [](const std::string& text, const std::string& what) {
-    if (text != "apart" && text != "shared") {
-      throw usage_error("{} is '{}': choose apart or shared", what, text);
+    if (text != "separate" && text != "apart" && text != "shared") {  // apart: the old word for separate
+      throw usage_error("{} is '{}': choose separate or shared", what, text);
     }
     return text == "shared";
   });

@@ -12,7 +12,7 @@ namespace baton::cluster {
 /// The content of a cluster file: nodes of equal devices. With a network there are as many nodes as the user asks for.
 ///
 ///   summary = "what it is"
-///   [device]          name, count (in a node), lanes = "apart" or "shared", memory, memory_bandwidth, launch,
+///   [device]          name, count (in a node), lanes = "separate" or "shared", memory, memory_bandwidth, launch,
 ///                     efficiency, half_extent, memory_efficiency, multiprocessors
 ///   [device.rates]    f32 = "19.5TFLOP/s", and the same for other types; a step that computes in one that is missing is refused
 ///   [port]            bandwidth, latency: of each device, each direction; core = 0.2: the share of a core that messages take of

@@ -19,18 +19,18 @@ std::int64_t rounded(std::int64_t bytes, std::int64_t multiple) { return (bytes 
 
 }  // namespace
 
-std::size_t CachingAllocator::add(Piece piece) {
+std::size_t CachingAllocator::add(Block block) {
   if (unused_.empty()) {
-    pieces_.push_back(piece);
-    return pieces_.size() - 1;
+    blocks_.push_back(block);
+    return blocks_.size() - 1;
   }
   const std::size_t at = unused_.back();
   unused_.pop_back();
-  pieces_[at] = piece;
+  blocks_[at] = block;
   return at;
 }
 
-CachingAllocator::Block CachingAllocator::take(std::int64_t bytes, int stream) {
+CachingAllocator::BlockId CachingAllocator::take(std::int64_t bytes, int stream) {
   const std::int64_t size = rounded(std::max<std::int64_t>(bytes, 1), unit);
   const bool small = size <= most_small;
   Free& list = free_[{stream, small}];
@@ -47,55 +47,55 @@ CachingAllocator::Block CachingAllocator::take(std::int64_t bytes, int stream) {
     most_reserved_ = std::max(most_reserved_, reserved_);
     at = add({.bytes = segment, .stream = stream, .small = small});
   }
-  pieces_[at].free = false;
-  const std::int64_t rest = pieces_[at].bytes - size;
+  blocks_[at].free = false;
+  const std::int64_t rest = blocks_[at].bytes - size;
   if (small ? rest >= unit : rest > most_small) {
-    const std::size_t behind = pieces_[at].behind;
-    const std::size_t left = add({.bytes = rest, .before = at, .behind = behind, .stream = stream, .small = small, .free = true});
-    pieces_[at].bytes = size;
-    pieces_[at].behind = left;
-    if (behind != none) {
-      pieces_[behind].before = left;
+    const std::size_t after = blocks_[at].after;
+    const std::size_t left = add({.bytes = rest, .before = at, .after = after, .stream = stream, .small = small, .free = true});
+    blocks_[at].bytes = size;
+    blocks_[at].after = left;
+    if (after != none) {
+      blocks_[after].before = left;
     }
     list.emplace(rest, left);
   }
-  used_ += pieces_[at].bytes;
+  used_ += blocks_[at].bytes;
   return at;
 }
 
-void CachingAllocator::give(Block block) {
-  check(block < pieces_.size() && !pieces_[block].free, "memory that is given back twice");
-  used_ -= pieces_[block].bytes;
-  Free& list = free_of(pieces_[block]);
-  std::size_t at = block;
+void CachingAllocator::give(BlockId id) {
+  check(id < blocks_.size() && !blocks_[id].free, "memory that is given back twice");
+  used_ -= blocks_[id].bytes;
+  Free& list = free_of(blocks_[id]);
+  std::size_t at = id;
   const auto join = [&](std::size_t first, std::size_t second) {
-    pieces_[first].bytes += pieces_[second].bytes;
-    pieces_[first].behind = pieces_[second].behind;
-    if (pieces_[second].behind != none) {
-      pieces_[pieces_[second].behind].before = first;
+    blocks_[first].bytes += blocks_[second].bytes;
+    blocks_[first].after = blocks_[second].after;
+    if (blocks_[second].after != none) {
+      blocks_[blocks_[second].after].before = first;
     }
     unused_.push_back(second);
-    pieces_[second].free = true;
+    blocks_[second].free = true;
   };
-  if (const std::size_t behind = pieces_[at].behind; behind != none && pieces_[behind].free) {
-    list.erase({pieces_[behind].bytes, behind});
-    join(at, behind);
+  if (const std::size_t after = blocks_[at].after; after != none && blocks_[after].free) {
+    list.erase({blocks_[after].bytes, after});
+    join(at, after);
   }
-  if (const std::size_t before = pieces_[at].before; before != none && pieces_[before].free) {
-    list.erase({pieces_[before].bytes, before});
+  if (const std::size_t before = blocks_[at].before; before != none && blocks_[before].free) {
+    list.erase({blocks_[before].bytes, before});
     join(before, at);
     at = before;
   }
-  pieces_[at].free = true;
-  list.emplace(pieces_[at].bytes, at);
+  blocks_[at].free = true;
+  list.emplace(blocks_[at].bytes, at);
 }
 
 void CachingAllocator::give_back_segments() {
   for (auto& [key, list] : free_) {
     for (auto one = list.begin(); one != list.end();) {
-      const Piece& piece = pieces_[one->second];
-      if (piece.before == none && piece.behind == none) {
-        reserved_ -= piece.bytes;
+      const Block& block = blocks_[one->second];
+      if (block.before == none && block.after == none) {
+        reserved_ -= block.bytes;
         unused_.push_back(one->second);
         one = list.erase(one);
       } else {

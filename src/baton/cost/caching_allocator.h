@@ -15,13 +15,13 @@ namespace baton::cost {
 /// is the sum of the segments.
 class CachingAllocator {
  public:
-  using Block = std::size_t;
+  using BlockId = std::size_t;
 
   /// An allocator on a device with this many bytes. When they are used up, segments that are all free are given back first.
   explicit CachingAllocator(std::int64_t capacity) : capacity_(capacity) {}
 
-  Block take(std::int64_t bytes, int stream);
-  void give(Block block);
+  BlockId take(std::int64_t bytes, int stream);
+  void give(BlockId id);
 
   std::int64_t reserved() const { return reserved_; }
   std::int64_t used() const { return used_; }
@@ -31,26 +31,26 @@ class CachingAllocator {
 
  private:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
-  struct Piece {
+  struct Block {
     std::int64_t bytes = 0;
     std::size_t before = none;  // neighbours in the segment
-    std::size_t behind = none;
+    std::size_t after = none;
     int stream = 0;
     bool small = false;
     bool free = false;
   };
   using Free = std::set<std::pair<std::int64_t, std::size_t>>;  // by size
 
-  Free& free_of(const Piece& piece) { return free_[{piece.stream, piece.small}]; }
-  std::size_t add(Piece piece);
+  Free& free_of(const Block& block) { return free_[{block.stream, block.small}]; }
+  std::size_t add(Block block);
   void give_back_segments();
 
   std::int64_t capacity_;
   std::int64_t reserved_ = 0;
   std::int64_t used_ = 0;
   std::int64_t most_reserved_ = 0;
-  std::vector<Piece> pieces_;
-  std::vector<std::size_t> unused_;  // entries of pieces_
+  std::vector<Block> blocks_;
+  std::vector<std::size_t> unused_;  // entries of blocks_
   std::map<std::pair<int, bool>, Free> free_;
 };
 

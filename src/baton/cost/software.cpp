@@ -48,11 +48,12 @@ class Entries {
     }
   }
   void done() const {
-    for (std::size_t i = 0; table_ != nullptr && i < 1; ++i) {
-      for (const auto& [key, node] : *table_) {
-        if (!node.is_table() && std::find(known_.begin(), known_.end(), key.str()) == known_.end()) {
-          throw usage_error("{} has '{}', but takes {}", where_, key.str(), either(known_));
-        }
+    if (table_ == nullptr) {
+      return;
+    }
+    for (const auto& [key, node] : *table_) {
+      if (!node.is_table() && std::find(known_.begin(), known_.end(), key.str()) == known_.end()) {
+        throw usage_error("{} has '{}', but takes {}", where_, key.str(), either(known_));
       }
     }
   }
@@ -78,19 +79,18 @@ void read_kernels(const toml::table* table, const std::string& where, Kernels& k
   entries.done();
 }
 
-}  // namespace
+/// A profile's tables, and how messages name them.
+struct Profile {
+  const toml::table& root;
+  const std::string& what;
 
-const Kernels& Software::on(std::string_view product) const {
-  const auto found = kernels_of.find(product);
-  return found == kernels_of.end() ? kernels : found->second;
-}
+  /// nullptr if there is none.
+  const toml::table* table(const char* key) const { return root.contains(key) ? root.get(key)->as_table() : nullptr; }
+  std::string where(const char* key) const { return fmt::format("[{}] of {}", key, what); }
+  Entries entries(const char* key) const { return {table(key), where(key)}; }
+};
 
-Software parse_software(std::string_view text, std::string name) {
-  const std::string what = "the software profile " + name;
-  const toml::table root = parse_toml(text, what);
-  Software software;
-  software.name = std::move(name);
-  software.summary = root["summary"].value_or(std::string());
+void require_known(const toml::table& root, const std::string& what) {
   const std::vector<std::string> known{"summary", "job", "host", "kernels", "memory", "scores", "model", "products", "reserved"};
   for (const auto& [key, node] : root) {
     if (std::find(known.begin(), known.end(), key.str()) == known.end()) {
@@ -100,18 +100,24 @@ Software parse_software(std::string_view text, std::string name) {
       throw usage_error("'{}' of {} must be a table: [{}]", key.str(), what, key.str());
     }
   }
-  const auto table = [&](const char* key) { return root.contains(key) ? root.get(key)->as_table() : nullptr; };
-  const auto where = [&](const char* key) { return fmt::format("[{}] of {}", key, what); };
-  if (const toml::table* job = table("job")) {
-    for (const auto& [key, node] : *job) {
-      const auto word = node.value_exact<std::string>();
-      if (!word) {
-        throw usage_error("'{}' in {} must be text, as on the command line", key.str(), where("job"));
-      }
-      software.job.emplace_back(std::string(key.str()), *word);
-    }
+}
+
+void read_job(const Profile& profile, Software& software) {
+  const toml::table* job = profile.table("job");
+  if (job == nullptr) {
+    return;
   }
-  Entries host(table("host"), where("host"));
+  for (const auto& [key, node] : *job) {
+    const auto word = node.value_exact<std::string>();
+    if (!word) {
+      throw usage_error("'{}' in {} must be text, as on the command line", key.str(), profile.where("job"));
+    }
+    software.job.emplace_back(std::string(key.str()), *word);
+  }
+}
+
+void read_host(const Profile& profile, Software& software) {
+  Entries host = profile.entries("host");
   host.time("forward", software.host_forward);
   software.host_recompute = software.host_forward;
   software.host_backward = software.host_forward;
@@ -124,18 +130,26 @@ Software parse_software(std::string_view text, std::string name) {
   host.flag("waits", software.waits);
   host.flag("streams", software.streams);
   host.done();
-  const toml::table* kernels = table("kernels");
-  read_kernels(kernels, where("kernels"), software.kernels);
-  for (std::size_t i = 0; kernels != nullptr && i < 1; ++i) {
-    for (const auto& [key, node] : *kernels) {
-      if (const toml::table* own = node.as_table()) {
-        Kernels of_device = software.kernels;
-        read_kernels(own, fmt::format("[kernels.{}] of {}", key.str(), what), of_device);
-        software.kernels_of.emplace(std::string(key.str()), of_device);
-      }
+}
+
+/// Those of all devices, then what [kernels.DEVICE] says of one.
+void read_kernels(const Profile& profile, Software& software) {
+  const toml::table* kernels = profile.table("kernels");
+  read_kernels(kernels, profile.where("kernels"), software.kernels);
+  if (kernels == nullptr) {
+    return;
+  }
+  for (const auto& [key, node] : *kernels) {
+    if (const toml::table* own = node.as_table()) {
+      Kernels of_device = software.kernels;
+      read_kernels(own, fmt::format("[kernels.{}] of {}", key.str(), profile.what), of_device);
+      software.kernels_of.emplace(std::string(key.str()), of_device);
     }
   }
-  Entries memory(table("memory"), where("memory"));
+}
+
+void read_memory(const Profile& profile, Software& software) {
+  Entries memory = profile.entries("memory");
   memory.number("elementwise", software.elementwise, 100);
   memory.number("norms", software.norms, 100);
   software.norm_gradients = software.norms;
@@ -143,26 +157,38 @@ Software parse_software(std::string_view text, std::string name) {
   memory.number("loss", software.loss_bytes, 1000);
   memory.number("update", software.update_passes, 100);
   memory.done();
-  Entries scores(table("scores"), where("scores"));
+}
+
+void read_scores(const Profile& profile, Software& software) {
+  Entries scores = profile.entries("scores");
   scores.number("forward", software.scores_forward, 100);
   scores.number("backward", software.scores_backward, 100);
   scores.whole("multiple", software.scores_multiple);
   scores.number("ops", software.unfused_ops, 100);
   scores.number("passes", software.unfused_passes, 100);
   scores.done();
-  Entries model(table("model"), where("model"));
+}
+
+void read_model(const Profile& profile, Software& software) {
+  Entries model = profile.entries("model");
   model.flag("joined_projections", software.joined_projections);
   model.flag("narrow_stream", software.narrow_stream);
   model.whole("vocabulary", software.vocabulary);
   model.flag("pads_alone", software.pads_alone);
   model.done();
-  Entries products(table("products"), where("products"));
+}
+
+void read_products(const Profile& profile, Software& software) {
+  Entries products = profile.entries("products");
   products.number("recomputed", software.recomputed_products, 1);
   products.flag("fp8", software.fp8);
   products.number("casts", software.casts, 100);
   products.done();
-  software.reserves.counted = root.contains("reserved");
-  Entries reserved(table("reserved"), where("reserved"));
+}
+
+void read_reserved(const Profile& profile, Software& software) {
+  software.reserves.counted = profile.root.contains("reserved");
+  Entries reserved = profile.entries("reserved");
   reserved.flag("unread", software.reserves.unread);
   reserved.flag("last_stage", software.reserves.last_stage);
   reserved.number("loss_gradients", software.reserves.loss_gradients, 100);
@@ -170,6 +196,31 @@ Software parse_software(std::string_view text, std::string name) {
   reserved.number("loss_gradients_divided", software.reserves.loss_gradients_divided, 100);
   reserved.number("update_copies", software.reserves.update_copies, 100);
   reserved.done();
+}
+
+}  // namespace
+
+const Kernels& Software::on(std::string_view product) const {
+  const auto found = kernels_of.find(product);
+  return found == kernels_of.end() ? kernels : found->second;
+}
+
+Software parse_software(std::string_view text, std::string name) {
+  const std::string what = "the software profile " + name;
+  const toml::table root = parse_toml(text, what);
+  require_known(root, what);
+  Software software;
+  software.name = std::move(name);
+  software.summary = root["summary"].value_or(std::string());
+  const Profile profile{root, what};
+  read_job(profile, software);
+  read_host(profile, software);
+  read_kernels(profile, software);
+  read_memory(profile, software);
+  read_scores(profile, software);
+  read_model(profile, software);
+  read_products(profile, software);
+  read_reserved(profile, software);
   return software;
 }
 

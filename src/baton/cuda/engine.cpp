@@ -82,13 +82,13 @@ class CudaEngine final : public exec::Engine {
         ordering_(assignment.ordering),
         data_(assignment.data),
         slice_(assignment, 0, capability),
-        enqueued_anew_(enqueues_tasks(plan_, slice_.places().size())),
+        enqueues_each_step_(enqueues_tasks(plan_, slice_.places().size())),
         meetings_(plan_, slice_.addresses(), slice_.places(), assignment.cluster.emulated_link()),
         walk_(slice_, meetings_) {
     make_events();
     open_slots();
     enter_origin();
-    if (!enqueued_anew_) {
+    if (!enqueues_each_step_) {
       step_ = capture(false);
     }
   }
@@ -255,21 +255,21 @@ class CudaEngine final : public exec::Engine {
         enter(lane.device);
         lanes_[0].event->wait(lane.stream);
         if (traced && lane.start) {
-          enqueued_anew_ ? lane.start->record(lane.stream) : lane.start->record_in_graph(lane.stream);
+          enqueues_each_step_ ? lane.start->record(lane.stream) : lane.start->record_in_graph(lane.stream);
         }
       }
     }
     slice_.count_step();
     walk_.begin_step();
-    const auto times = !traced          ? StreamWalk::Times::none
-                       : enqueued_anew_ ? StreamWalk::Times::recorded
-                                        : StreamWalk::Times::in_graph;
+    const auto times = !traced               ? StreamWalk::Times::none
+                       : enqueues_each_step_ ? StreamWalk::Times::recorded
+                                             : StreamWalk::Times::in_graph;
     for (const TaskId id : ordering_.sequence) {
       const Task& task = plan_[id];
       enter(task.device);
       walk_.begin(id, times);
       if (plan::meeting_of(task).valid()) {
-        walk_.come(id, [this, times](TaskId member) { walk_.finish(member, times); });
+        walk_.arrive(id, [this, times](TaskId member) { walk_.finish(member, times); });
       } else {
         slice_.launch(id);
         walk_.finish(id, times);
@@ -294,7 +294,7 @@ class CudaEngine final : public exec::Engine {
     copy_filled(data_.loaded, one.inputs);
     one.start.record(origin());
     const Nanoseconds launched = now();
-    if (enqueued_anew_) {
+    if (enqueues_each_step_) {
       enqueue_step(traced);
       enter_origin();
     } else {
@@ -424,7 +424,7 @@ class CudaEngine final : public exec::Engine {
         lane.start = std::make_unique<Event>(Event::Purpose::timed);
       }
     }
-    if (!enqueued_anew_) {
+    if (!enqueues_each_step_) {
       traced_step_ = capture(true);
     }
   }
@@ -452,7 +452,7 @@ class CudaEngine final : public exec::Engine {
   plan::Ordering ordering_;
   exec::StepData data_;
   Slice slice_;
-  bool enqueued_anew_;  // every step, and not launched as a graph
+  bool enqueues_each_step_;  // every step, and not launched as a graph
   Meetings meetings_;
   StreamWalk walk_;
   std::vector<LaneEnd> lanes_;

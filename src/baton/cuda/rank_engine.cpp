@@ -78,107 +78,27 @@ class RankEngine final : public exec::Engine {
   }
 
   exec::RunResult run(const exec::RunOptions& options, const exec::Progress& progress) override {
-    exec::RunResult result = exec::open_result(options.steps);
-    const TracedSteps traced(options);
-    std::vector<Monitor> monitors = slice_.monitors();
-    std::vector<Nanoseconds> starts;
-    std::int64_t done = 0;
-    bool given_up = false;
+    Run run{exec::open_result(options.steps), TracedSteps(options), slice_.monitors()};
     const std::vector<ranks::ClockReading> clocks_before = ranks::read_clocks(world_);
     world_.progress()->show(progress_entry_);
     world_.progress()->set(ranks::Activity::training);
     try {
-      bool enough = false;
-      Nanoseconds reported = now();
-      Nanoseconds sampled = now();
-      if (!data_.ahead.empty() && std::exchange(loaded_for_, -1) != steps_before_) {
-        fill(data_.ahead, steps_before_);
-        copy_filled(data_.ahead);
-      }
-      gather([&] { world_.barrier(); });
-      for (std::int64_t step = 0; step < options.steps && !enough; ++step) {
-        load(step);
-        const bool traces = traced.contains(step);
-        if (traces) {
-          read_start_times();
-        }
-        std::exception_ptr unread;
-        std::jthread loader;  // fills the rows of the next step while this one runs
-        if (!data_.ahead.empty()) {
-          loader = std::jthread([&] {
-            try {
-              fill(data_.ahead, steps_before_ + step + 1);
-            } catch (...) {
-              unread = std::current_exception();
-            }
-          });
-        }
-        const Nanoseconds start = now();
-        const bool whole = walk(traces);
-        const Nanoseconds walked = now();
-        Nanoseconds data_wait(0);
-        if (loader.joinable()) {
-          loader.join();
-          if (unread) {
-            std::rethrow_exception(unread);
-          }
-          if (whole) {
-            copy_filled(data_.ahead);
-            data_wait = now() - walked;
-          }
-        }
-        const Nanoseconds duration = now() - start;
-        if (whole && traces) {
-          starts.push_back(start);
-          result.trace.steps.push_back(trace(start, duration));
-        }
-        if (whole) {
-          read_losses();
-        } else {
-          leave_step();
-        }
-        exec::StepReport::Summary summary;
-        const bool asked = wants_no_more_ || (options.keep_result && asked_to_stop());
-        gather([&] {
-          summary = report_.share({.duration = duration, .enough = asked, .given_up = !whole, .changed = changed_},
-                                  [this](BufferId id) { return rows(id); });
-        });
-        if (summary.given_up) {
-          if (!options.keep_result || summary.changed || step == 0) {
-            throw Stopped();
-          }
-          given_up = true;
-          starts.resize(std::min(starts.size(), traced.before(step)));
-          result.trace.steps.resize(starts.size());
-          break;
-        }
-        exec::add_step(result, summary.loss, summary.duration, data_wait);
-        enough = summary.enough || (options.keep_result && !std::isfinite(summary.loss));
-        done = step + 1;
-        if (now() - sampled > between_samples || done == options.steps) {
-          sampled = now();
-          std::for_each(monitors.begin(), monitors.end(), [](Monitor& monitor) { monitor.sample(); });
-        }
-        if (progress && (now() - reported > between_reports || done == 1)) {
-          reported = now();
-          wants_no_more_ = !progress(done, result);
-        }
-      }
+      run_steps(options, progress, run);
     } catch (...) {
       leave_step();
-      steps_before_ += done;
+      steps_before_ += run.done;
       world_.progress()->set(ranks::Activity::between);
       throw;
     }
     wants_no_more_ = false;
     world_.progress()->set(ranks::Activity::between);
-    for (const Monitor& monitor : monitors) {
-      result.gpus.push_back(monitor.reading());
+    for (const Monitor& monitor : run.monitors) {
+      run.result.gpus.push_back(monitor.reading());
     }
-    steps_before_ += done;
-    loaded_for_ = given_up ? -1 : steps_before_;
-    exec::gather_result(world_, plan_, run_by_, clocks_before, starts, result);
-    return result;
+    steps_before_ += run.done;
+    loaded_for_ = run.given_up ? -1 : steps_before_;
+    exec::gather_result(world_, plan_, run_by_, clocks_before, run.starts, run.result);
+    return std::move(run.result);
   }
 
   void read(BufferId id, std::size_t begin, std::span<std::byte> into) const override {
@@ -201,6 +121,106 @@ class RankEngine final : public exec::Engine {
   }
 
  private:
+  /// What a run has found so far.
+  struct Run {
+    exec::RunResult result;
+    TracedSteps traced;
+    std::vector<Monitor> monitors;
+    std::vector<Nanoseconds> starts = {};  // of the traced steps
+    std::int64_t done = 0;
+    bool given_up = false;
+  };
+
+  void run_steps(const exec::RunOptions& options, const exec::Progress& progress, Run& run) {
+    bool enough = false;
+    Nanoseconds reported = now();
+    Nanoseconds sampled = now();
+    if (!data_.ahead.empty() && std::exchange(loaded_for_, -1) != steps_before_) {
+      fill(data_.ahead, steps_before_);
+      copy_filled(data_.ahead);
+    }
+    gather([&] { world_.barrier(); });
+    for (std::int64_t step = 0; step < options.steps && !enough; ++step) {
+      load(step);
+      const bool traces = run.traced.contains(step);
+      if (traces) {
+        read_start_times();
+      }
+      const WalkedStep walked = walk_and_fill(step, traces);
+      if (walked.whole && traces) {
+        run.starts.push_back(walked.start);
+        run.result.trace.steps.push_back(trace(walked.start, walked.duration));
+      }
+      if (walked.whole) {
+        read_losses();
+      } else {
+        leave_step();
+      }
+      exec::StepReport::Summary summary;
+      const bool asked = wants_no_more_ || (options.keep_result && asked_to_stop());
+      gather([&] {
+        summary = report_.share({.duration = walked.duration, .enough = asked, .given_up = !walked.whole, .changed = changed_},
+                                [this](BufferId id) { return rows(id); });
+      });
+      if (summary.given_up) {
+        if (!options.keep_result || summary.changed || step == 0) {
+          throw Stopped();
+        }
+        run.given_up = true;
+        run.starts.resize(std::min(run.starts.size(), run.traced.before(step)));
+        run.result.trace.steps.resize(run.starts.size());
+        break;
+      }
+      exec::add_step(run.result, summary.loss, summary.duration, walked.data_wait);
+      enough = summary.enough || (options.keep_result && !std::isfinite(summary.loss));
+      run.done = step + 1;
+      if (now() - sampled > between_samples || run.done == options.steps) {
+        sampled = now();
+        std::for_each(run.monitors.begin(), run.monitors.end(), [](Monitor& monitor) { monitor.sample(); });
+      }
+      if (progress && (now() - reported > between_reports || run.done == 1)) {
+        reported = now();
+        wants_no_more_ = !progress(run.done, run.result);
+      }
+    }
+  }
+
+  struct WalkedStep {
+    bool whole = false;  // not given up
+    Nanoseconds start;
+    Nanoseconds duration;
+    Nanoseconds data_wait;
+  };
+
+  /// Runs the tasks of a step, while a thread fills the rows of the next one.
+  WalkedStep walk_and_fill(std::int64_t step, bool traces) {
+    std::exception_ptr unread;
+    std::jthread loader;  // fills the rows of the next step while this one runs
+    if (!data_.ahead.empty()) {
+      loader = std::jthread([&] {
+        try {
+          fill(data_.ahead, steps_before_ + step + 1);
+        } catch (...) {
+          unread = std::current_exception();
+        }
+      });
+    }
+    const Nanoseconds start = now();
+    const bool whole = walk(traces);
+    const Nanoseconds walked = now();
+    Nanoseconds data_wait(0);
+    if (loader.joinable()) {
+      loader.join();
+      if (unread) {
+        std::rethrow_exception(unread);
+      }
+      if (whole) {
+        copy_filled(data_.ahead);
+        data_wait = now() - walked;
+      }
+    }
+    return {.whole = whole, .start = start, .duration = now() - start, .data_wait = data_wait};
+  }
   void open_transports() {
     const StreamTransportContext context{slice_, ordering_, routes_, run_by_, link_, world_};
     const auto has = [&](exec::MeetingRoute route) { return std::find(routes_.begin(), routes_.end(), route) != routes_.end(); };
@@ -279,9 +299,9 @@ class RankEngine final : public exec::Engine {
   /// What all ranks do together between steps.
   template <typename Together>
   void gather(Together together) {
-    world_.progress()->come();
+    world_.progress()->arrive();
     together();
-    world_.progress()->go_on();
+    world_.progress()->leave();
   }
 
   void load(std::int64_t step) {
@@ -447,7 +467,7 @@ class RankEngine final : public exec::Engine {
       exchanges_[id.index()]->begin();
       return;
     }
-    stream_walk_.come(id, [this](TaskId member) { finish(lanes_[lane_of_[member.index()]], member); });
+    stream_walk_.arrive(id, [this](TaskId member) { finish(lanes_[lane_of_[member.index()]], member); });
   }
 
   /// All that the task does is in the stream.

@@ -62,7 +62,7 @@ void StreamWalk::finish(TaskId id, Times times) const {
   events.done->record(slice_.stream(plan_[id]));
 }
 
-void StreamWalk::come(TaskId id, const std::function<void(TaskId member)>& finished) {
+void StreamWalk::arrive(TaskId id, const std::function<void(TaskId member)>& finished) {
   const MeetingId meeting = plan::meeting_of(plan_[id]);
   events_[id.index()].come->record(slice_.stream(plan_[id]));
   if (--missing_[meeting.index()] != 0) {

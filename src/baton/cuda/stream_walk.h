@@ -50,7 +50,7 @@ class StreamWalk {
   void finish(TaskId id, Times times) const;
   /// A member of a meeting of this process alone has come. After the last has, each does its part, and when all are done,
   /// `finished` is called with each member, its place entered.
-  void come(TaskId id, const std::function<void(TaskId member)>& finished);
+  void arrive(TaskId id, const std::function<void(TaskId member)>& finished);
 
  private:
   void wait_for_others(TaskId member) const;

@@ -125,14 +125,15 @@ void Bpe::merge_long(std::vector<std::int32_t>& symbols) const {
   std::erase(symbols, gone);
 }
 
-void Bpe::encode_piece(std::string_view piece, std::vector<std::int32_t>& out) const {
+void Bpe::encode_pre_token(std::string_view pre_token, std::vector<std::int32_t>& out) const {
   constexpr std::size_t longest_short = 40;
-  if (const auto found = whole_.find(piece); found != whole_.end()) {
+  if (const auto found = whole_.find(pre_token); found != whole_.end()) {
     out.push_back(found->second);
     return;
   }
-  std::vector<std::int32_t> symbols(piece.size());
-  std::transform(piece.begin(), piece.end(), symbols.begin(), [&](char c) { return bytes_[static_cast<unsigned char>(c)]; });
+  std::vector<std::int32_t> symbols(pre_token.size());
+  std::transform(pre_token.begin(), pre_token.end(), symbols.begin(),
+                 [&](char c) { return bytes_[static_cast<unsigned char>(c)]; });
   if (symbols.size() <= longest_short) {
     merge_short(symbols);
   } else {
@@ -179,7 +180,7 @@ void Bpe::encode(std::string_view text, std::vector<std::int32_t>& out) const {
 }
 
 void Bpe::encode_between(std::string_view text, std::vector<std::int32_t>& out) const {
-  // Words come again and again: what a piece becomes is remembered, as a place in `out`.
+  // Words come again and again: what a pre-token becomes is remembered, as a place in `out`.
   struct TokenRun {
     std::size_t begin;
     std::size_t count;
@@ -188,10 +189,10 @@ void Bpe::encode_between(std::string_view text, std::vector<std::int32_t>& out) 
   constexpr std::size_t longest_remembered = 64;
   std::unordered_map<std::string_view, TokenRun> known;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = end_of_piece(text, at, parts_.splitting);
-    const std::string_view piece = text.substr(at, end - at);
+    const std::size_t end = end_of_pre_token(text, at, parts_.splitting);
+    const std::string_view pre_token = text.substr(at, end - at);
     at = end;
-    if (const auto found = known.find(piece); found != known.end()) {
+    if (const auto found = known.find(pre_token); found != known.end()) {
       for (std::size_t i = 0; i < found->second.count; ++i) {
         const std::int32_t token = out[found->second.begin + i];
         out.push_back(token);
@@ -199,9 +200,9 @@ void Bpe::encode_between(std::string_view text, std::vector<std::int32_t>& out) 
       continue;
     }
     const std::size_t begin = out.size();
-    encode_piece(piece, out);
-    if (piece.size() <= longest_remembered && known.size() < most_remembered) {
-      known.emplace(piece, TokenRun{begin, out.size() - begin});
+    encode_pre_token(pre_token, out);
+    if (pre_token.size() <= longest_remembered && known.size() < most_remembered) {
+      known.emplace(pre_token, TokenRun{begin, out.size() - begin});
     }
   }
 }
@@ -221,7 +222,7 @@ std::optional<std::int32_t> Bpe::end_of_text() const {
   return std::nullopt;
 }
 
-/// Before a blank between two letters no rule lets a piece go on.
+/// Before a blank between two letters no rule lets a pre-token go on.
 std::size_t Bpe::safe_cut(std::string_view text) const {
   for (std::size_t at = text.size() < 2 ? 0 : text.size() - 2; at > 0; --at) {
     if (text[at] == ' ' && is_ascii_letter(text[at - 1]) && is_ascii_letter(text[at + 1]) && !is_in_plain(text, at)) {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "baton/data/pieces.h"
+#include "baton/data/pre_tokens.h"
 #include "baton/data/tokenizer.h"
 
 namespace baton::data {
@@ -18,7 +18,7 @@ namespace baton::data {
 /// What byte-pair encoding is made of.
 struct BpeParts {
   Splitting splitting = Splitting::gpt2;
-  bool whole_first = false;         // a piece that is a token is taken as it is, whatever the merges say
+  bool whole_first = false;         // a pre-token that is a token is taken as it is, whatever the merges say
   std::vector<std::string> tokens;  // by token: its bytes; empty if there is no such token
   /// Two tokens and what they become.
   struct Merge {
@@ -68,14 +68,14 @@ class Bpe final : public Tokenizer {
   /// Whether one of them may lie around a blank in the text.
   bool is_in_plain(std::string_view text, std::size_t blank) const;
   void encode_between(std::string_view text, std::vector<std::int32_t>& out) const;
-  void encode_piece(std::string_view piece, std::vector<std::int32_t>& out) const;
+  void encode_pre_token(std::string_view pre_token, std::vector<std::int32_t>& out) const;
   void merge_short(std::vector<std::int32_t>& symbols) const;
   void merge_long(std::vector<std::int32_t>& symbols) const;
 
   BpeParts parts_;
   std::array<std::int32_t, 256> bytes_{};
   std::unordered_map<std::uint64_t, Merged> pairs_;
-  std::unordered_map<std::string_view, std::int32_t> whole_;  // into the tokens, if whole pieces are looked for
+  std::unordered_map<std::string_view, std::int32_t> whole_;  // into the tokens, if whole pre-tokens are looked for
   std::unordered_map<std::string_view, std::int32_t> plain_;  // into `plain`
   std::array<std::vector<std::size_t>, 256> plain_lengths_;   // by the first byte, the longest first
 };

@@ -31,7 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Where there are both a validation and a test part, the validation part is evaluated on.
-enum class Part : std::uint8_t { train, test, validation };
+enum class DataPart : std::uint8_t { train, test, validation };
 using Paths = std::vector<fs::path>;
 
 /// The words of a name: `x_test.npy` has x, test and npy.
@@ -49,21 +49,21 @@ std::vector<std::string> words_in(std::string_view name) {
 }
 
 /// What a name says, as in `train-images-idx3-ubyte`, `x_test.npy`, `fineweb_val_000000.bin`; nullopt if it says nothing.
-std::optional<Part> part_in(std::string_view name) {
+std::optional<DataPart> part_in(std::string_view name) {
   struct Known {
     std::string_view word;
-    Part part;
+    DataPart part;
   };
-  constexpr std::array<Known, 10> known{{{"train", Part::train},
-                                         {"training", Part::train},
-                                         {"test", Part::test},
-                                         {"testing", Part::test},
-                                         {"t10k", Part::test},
-                                         {"val", Part::validation},
-                                         {"valid", Part::validation},
-                                         {"validation", Part::validation},
-                                         {"eval", Part::validation},
-                                         {"dev", Part::validation}}};
+  constexpr std::array<Known, 10> known{{{"train", DataPart::train},
+                                         {"training", DataPart::train},
+                                         {"test", DataPart::test},
+                                         {"testing", DataPart::test},
+                                         {"t10k", DataPart::test},
+                                         {"val", DataPart::validation},
+                                         {"valid", DataPart::validation},
+                                         {"validation", DataPart::validation},
+                                         {"eval", DataPart::validation},
+                                         {"dev", DataPart::validation}}};
   for (const std::string& word : words_in(name)) {
     const std::string_view letters = std::string_view(word).substr(0, word.find_last_not_of("0123456789") + 1);  // train1
     for (const Known& one : known) {
@@ -75,8 +75,8 @@ std::optional<Part> part_in(std::string_view name) {
   return std::nullopt;
 }
 /// What says nothing is for training.
-Part part_named(std::string_view name) { return part_in(name).value_or(Part::train); }
-Part part_of(const fs::path& path) { return part_named(path.filename().string()); }
+DataPart part_named(std::string_view name) { return part_in(name).value_or(DataPart::train); }
+DataPart part_of(const fs::path& path) { return part_named(path.filename().string()); }
 
 /// What a folder holds, in the order of the names, without hidden files.
 struct Listing {
@@ -248,11 +248,11 @@ bool is_named(std::string_view name, const Names& names) {
 /// A tensor, with what its name says.
 struct NamedArray {
   std::string name;  // of the tensor, or of its file
-  Part part = Part::train;
+  DataPart part = DataPart::train;
   Array array;
 };
 
-std::shared_ptr<const Source> pair_up(const fs::path& path, Part part, const std::vector<NamedArray>& list) {
+std::shared_ptr<const Source> pair_up(const fs::path& path, DataPart part, const std::vector<NamedArray>& list) {
   std::vector<const NamedArray*> inputs;
   std::vector<Array> targets;
   for (const NamedArray& one : list) {
@@ -271,16 +271,16 @@ std::shared_ptr<const Source> pair_up(const fs::path& path, Part part, const std
   if (inputs.size() != 1 || targets.size() > 1) {
     throw unusable(
         path, fmt::format("it has {} arrays of inputs and {} of targets for {}: name the inputs {} and the targets {}",
-                          inputs.size(), targets.size(), part == Part::train ? "training" : "evaluation",
+                          inputs.size(), targets.size(), part == DataPart::train ? "training" : "evaluation",
                           either({input_names.begin(), input_names.end()}), either({target_names.begin(), target_names.end()})));
   }
   return arrays_source(inputs[0]->array, std::move(targets));
 }
 
 Parts open_arrays(const fs::path& path, const std::vector<NamedArray>& list) {
-  Parts parts{.train = pair_up(path, Part::train, list), .test = pair_up(path, Part::validation, list)};
+  Parts parts{.train = pair_up(path, DataPart::train, list), .test = pair_up(path, DataPart::validation, list)};
   if (!parts.test) {
-    parts.test = pair_up(path, Part::test, list);
+    parts.test = pair_up(path, DataPart::test, list);
   }
   if (!parts.train && !parts.test) {
     throw unusable(

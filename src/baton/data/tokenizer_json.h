@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "baton/data/pieces.h"
+#include "baton/data/pre_tokens.h"
 
 namespace baton::data {
 

@@ -59,7 +59,7 @@ StepReport::StepReport(ranks::World& world, const plan::Plan& plan, const std::v
                        const std::vector<BufferId>& losses)
     : world_(world), sizes_(report_sizes(plan, rank_of, losses, world.size())) {
   for (const BufferId id : losses) {
-    parts_.push_back({id, rank_of[plan[id].device.index()], static_cast<std::size_t>(plan[id].shape.elements())});
+    loss_rows_.push_back({id, rank_of[plan[id].device.index()], static_cast<std::size_t>(plan[id].shape.elements())});
   }
   std::size_t total = 0;
   for (const std::size_t size : sizes_) {
@@ -76,10 +76,10 @@ StepReport::StepReport(ranks::World& world, const plan::Plan& plan, const std::v
 StepReport::Summary StepReport::share(const Outcome& own, const std::function<const double*(BufferId)>& rows) {
   std::memcpy(mine_.data(), &own, sizeof own);
   std::size_t at = sizeof own;
-  for (const Part& part : parts_) {
-    if (part.rank == world_.rank()) {
-      std::memcpy(mine_.data() + at, rows(part.buffer), part.rows * sizeof(double));
-      at += part.rows * sizeof(double);
+  for (const LossRows& one : loss_rows_) {
+    if (one.rank == world_.rank()) {
+      std::memcpy(mine_.data() + at, rows(one.buffer), one.rows * sizeof(double));
+      at += one.rows * sizeof(double);
     }
   }
   world_.all_gather(mine_, all_, sizes_);
@@ -95,11 +95,11 @@ StepReport::Summary StepReport::share(const Outcome& own, const std::function<co
   std::transform(begins_.begin(), begins_.end(), next_.begin(),
                  [](std::size_t begin) { return begin + sizeof(StepReport::Outcome); });
   double* next = rows_.data();
-  for (const Part& part : parts_) {
-    std::size_t& place = next_[static_cast<std::size_t>(part.rank)];
-    std::memcpy(next, all_.data() + place, part.rows * sizeof(double));
-    place += part.rows * sizeof(double);
-    next += part.rows;
+  for (const LossRows& one : loss_rows_) {
+    std::size_t& place = next_[static_cast<std::size_t>(one.rank)];
+    std::memcpy(next, all_.data() + place, one.rows * sizeof(double));
+    place += one.rows * sizeof(double);
+    next += one.rows;
   }
   for (const std::size_t row : order_) {
     summary.loss += rows_[row];

@@ -40,15 +40,15 @@ class StepReport {
   Summary share(const Outcome& own, const std::function<const double*(BufferId)>& rows);
 
  private:
-  struct Part {
+  struct LossRows {
     BufferId buffer;
     int rank;
     std::size_t rows;
   };
 
   ranks::World& world_;
-  std::vector<Part> parts_;         // in the order of the batch
-  std::vector<std::size_t> sizes_;  // by rank, in bytes
+  std::vector<LossRows> loss_rows_;  // in the order of the batch
+  std::vector<std::size_t> sizes_;   // by rank, in bytes
   std::vector<std::size_t> begins_;
   std::vector<std::size_t> next_;
   ranks::Blob mine_;

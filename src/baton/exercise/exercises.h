@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,7 +17,7 @@ struct Exercise {
   std::string name;   // of its folder: 03-ring-all-reduce
   std::string title;  // what is to be done, in a line
   bool uses_baton;    // whether the file to fill may use Baton's library up to the simulator
-  void (*check)(Session& session);
+  std::function<void(Session& session)> check;
 };
 
 /// All, in order.

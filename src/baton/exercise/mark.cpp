@@ -45,7 +45,7 @@ class BuildFolder {
 };
 
 /// Of what several parts have wrong together the first one says what it is.
-std::string sentence_of(const Part& part, const std::string& told) {
+std::string sentence_of(const GradedPart& part, const std::string& told) {
   if (part.cases() == 0) {
     return fmt::format("Not judged: {}, because no case got that far.", part.statement());
   }
@@ -121,7 +121,7 @@ Verdict mark(const Submission& submission, std::uint64_t seed, const Limits& lim
   verdict.cases = session.cases();
   verdict.printed = session.printed();
   std::string told;
-  for (const Part& part : session.parts()) {
+  for (const GradedPart& part : session.parts()) {
     verdict.parts.push_back({part.statement(), part.points(), part.earned(), sentence_of(part, told)});
     told = part.flaw().empty() ? told : part.flaw();
   }

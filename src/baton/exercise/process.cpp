@@ -75,7 +75,8 @@ Clock::time_point after(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-Ended run_command(const std::vector<std::string>& words, double seconds, std::int64_t memory, bool (*given_up)()) {
+Ended run_command(const std::vector<std::string>& words, double seconds, std::int64_t memory,
+                  const std::function<bool()>& given_up) {
   const Descriptor output = nameless_file();
   std::vector<char*> arguments;
   for (const std::string& word : words) {
@@ -103,7 +104,7 @@ Ended run_command(const std::vector<std::string>& words, double seconds, std::in
   const auto deadline = after(seconds);
   int status = 0;
   for (int pause = 1; waitpid(pid, &status, WNOHANG) == 0; pause = std::min(pause * 2, 20)) {
-    if (Clock::now() > deadline || (given_up != nullptr && given_up())) {
+    if (Clock::now() > deadline || (given_up && given_up())) {
       ended.late = true;
       kill(-pid, SIGKILL);
       waitpid(pid, &status, 0);

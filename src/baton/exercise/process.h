@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,7 +26,8 @@ struct Ended {
 /// Runs a command with these limits of time and memory (0: none), in a process group of its own, of which nothing is left.
 /// It is not confined further: compilers write files and start processes. If `given_up` says so while it runs, it is ended as if it
 /// were late.
-Ended run_command(const std::vector<std::string>& words, double seconds, std::int64_t memory, bool (*given_up)() = nullptr);
+Ended run_command(const std::vector<std::string>& words, double seconds, std::int64_t memory,
+                  const std::function<bool()>& given_up = {});
 
 /// A checked program while it runs: confined, in a process of its own. It is told cases and heard over the channel; what it prints
 /// is kept aside. It ends with this value.

@@ -168,7 +168,7 @@ class Ranks {
 
 }  // namespace
 
-void Part::judge(const std::string& flaw) {
+void GradedPart::judge(const std::string& flaw) {
   ++cases_;
   if (!flaw.empty()) {
     flaw_ = failed_ == 0 ? flaw : flaw_;
@@ -185,7 +185,7 @@ Session::Session(std::filesystem::path program, std::uint64_t seed, const Limits
 
 Session::~Session() = default;
 
-Part& Session::part(const std::string& statement, int points) { return parts_.emplace_back(statement, points); }
+GradedPart& Session::part(const std::string& statement, int points) { return parts_.emplace_back(statement, points); }
 
 std::int64_t Session::draw(std::int64_t least, std::int64_t most) {
   return least + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(most - least + 1));
@@ -205,7 +205,7 @@ double Session::draw_normal() {
 bool Session::draw_bool(double probability) { return draw_real(0, 1) < probability; }
 
 void Session::fail_all(const std::string& flaw) {
-  for (Part& part : parts_) {
+  for (GradedPart& part : parts_) {
     part.judge(flaw);
   }
 }

@@ -15,9 +15,9 @@
 namespace baton::exercise {
 
 /// One thing that an exercise asks for. Its points are given if it holds in every case.
-class Part {
+class GradedPart {
  public:
-  Part(std::string statement, int points) : statement_(std::move(statement)), points_(points) {}
+  GradedPart(std::string statement, int points) : statement_(std::move(statement)), points_(points) {}
 
   /// What must hold, as a sentence without its full stop.
   const std::string& statement() const { return statement_; }
@@ -59,8 +59,8 @@ class Session {
   ~Session();
 
   /// Adds a part of the exercise; all of them are there before the first case.
-  Part& part(const std::string& statement, int points);
-  const std::list<Part>& parts() const { return parts_; }
+  GradedPart& part(const std::string& statement, int points);
+  const std::list<GradedPart>& parts() const { return parts_; }
 
   /// Whole numbers from `least` to `most`, both included, uniformly distributed.
   std::int64_t draw(std::int64_t least, std::int64_t most);
@@ -99,7 +99,7 @@ class Session {
   std::filesystem::path program_;
   Limits limits_;
   std::mt19937_64 random_;
-  std::list<Part> parts_;
+  std::list<GradedPart> parts_;
   std::unique_ptr<Process> process_;  // that answers one case after the other
   Clock::duration left_;              // of the time for all cases: what the checker itself computes does not count
   std::int64_t case_ = 0;

@@ -18,7 +18,7 @@ struct DeviceMemory {
   Bytes peak;               // what the plan lays out: what `plan` and `simulate` show
   MemoryByPurpose held;     // of that, by cause, at the moment when most is alive
   /// The rest of the peak: memory that cannot be shared because lanes run side by side, and gaps between buffers.
-  Bytes apart() const { return Bytes(peak.count - held.sum()); }
+  Bytes unshared() const { return Bytes(peak.count - held.sum()); }
 };
 
 /// The memory that a split of a job needs, and whether it fits.

@@ -103,7 +103,7 @@ inline constexpr Text reason{"reason"};
 inline constexpr Text stopped{"stopped"};
 inline constexpr Text batch_name{"batch_name"};
 inline constexpr Real drift{"drift"};
-inline constexpr Real pulse_gflops{"pulse_gflops"};
+inline constexpr Real core_peak_gflops{"core_peak_gflops"};
 inline constexpr Real others_share{"others_share"};
 
 // What was trained (`trained`, and the result of train).
@@ -196,7 +196,7 @@ inline constexpr Size gradients_bytes{"gradients_bytes"};
 inline constexpr Size states_bytes{"states_bytes"};
 inline constexpr Size activations_bytes{"activations_bytes"};
 inline constexpr Size other_bytes{"other_bytes"};
-inline constexpr Size apart_bytes{"apart_bytes"};
+inline constexpr Size unshared_bytes{"unshared_bytes"};
 inline constexpr Whole balanced_batch{"balanced_batch"};
 inline constexpr Time balanced_ns{"balanced_ns"};
 inline constexpr Real balanced_gflops{"balanced_gflops"};

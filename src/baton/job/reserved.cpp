@@ -24,9 +24,9 @@ class Ledger {
  public:
   explicit Ledger(std::int64_t capacity) : allocator_(capacity) {}
 
-  class Piece {
+  class Entry {
    public:
-    Piece(Ledger& ledger, std::int64_t bytes, Cause cause, Stream stream) : ledger_(ledger), bytes_(bytes), cause_(cause) {
+    Entry(Ledger& ledger, std::int64_t bytes, Cause cause, Stream stream) : ledger_(ledger), bytes_(bytes), cause_(cause) {
       block_ = ledger.allocator_.take(bytes, stream);
       ledger.now_[cause] += bytes;
       if (ledger.allocator_.used() > ledger.most_used_) {
@@ -34,23 +34,23 @@ class Ledger {
         ledger.fullest_ = ledger.now_;
       }
     }
-    ~Piece() {
+    ~Entry() {
       ledger_.allocator_.give(block_);
       ledger_.now_[cause_] -= bytes_;
     }
-    Piece(const Piece&) = delete;
-    Piece& operator=(const Piece&) = delete;
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
 
    private:
     Ledger& ledger_;
     std::int64_t bytes_;
     Cause cause_;
-    cost::CachingAllocator::Block block_;
+    cost::CachingAllocator::BlockId block_;
   };
-  using Allocation = std::shared_ptr<Piece>;
+  using Allocation = std::shared_ptr<Entry>;
 
   Allocation take(std::int64_t bytes, Cause cause, Stream stream = compute) {
-    return std::make_shared<Piece>(*this, bytes, cause, stream);
+    return std::make_shared<Entry>(*this, bytes, cause, stream);
   }
   void forget_the_most() {
     allocator_.forget_the_most();

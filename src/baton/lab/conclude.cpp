@@ -241,7 +241,7 @@ bool is_sound(const Record& record) {
   const auto is_object_or_null = [](const Json& value) { return value.is_null() || value.is_object(); };
   return suits(key::reason, is_text) && suits(key::origin, is_text) && suits(key::oversubscribed, is_truth) &&
          suits(key::emulated, is_truth) && suits(key::emulated_products, is_text) && suits(key::arithmetic, is_text) &&
-         suits(key::pulse_gflops, is_number) && suits(key::others_share, is_number) && suits(key::instances, is_number) &&
+         suits(key::core_peak_gflops, is_number) && suits(key::others_share, is_number) && suits(key::instances, is_number) &&
          suits(key::instance_times_ns, is_list) && suits(key::drift, is_number) && suits(key::batch_name, is_text) &&
          suits(key::timeline, is_object_or_null) && suits(key::trained, is_object_or_null);
 }

@@ -56,6 +56,10 @@ std::string axis_name(std::string_view text) {
   return name;
 }
 
+std::string_view part_title(std::string_view part) {
+  return part == "A" ? "Data parallelism" : part == "B" ? "Splitting the model" : part == "C" ? "Devices" : "";
+}
+
 const Experiment& experiment_by_id(std::string_view id) {
   const std::string wanted = canonical(id);
   std::vector<std::string> ids;

@@ -127,7 +127,7 @@ struct Question {
 /// hold several that share a measurement.
 struct Experiment {
   std::string id;
-  std::string part;  // of the course
+  std::string part;  // of the course: A, B or C; empty if it belongs to none
   std::string title;
   std::string task;  // {axis} stands for the values that the axis has in a run
   std::vector<Question> questions;
@@ -148,6 +148,9 @@ struct Experiment {
   /// True if it trains models: then fields of a job can be set beside its axes.
   bool trains = true;
 };
+
+/// The title of a part of the course; empty if there is no such part.
+std::string_view part_title(std::string_view part);
 
 /// Every experiment, in the order of the course.
 const std::vector<Experiment>& experiments();

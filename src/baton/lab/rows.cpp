@@ -106,8 +106,8 @@ double shift_between(const Record& a, const Record& b) {
   if (on_gpus(a) || on_gpus(b)) {
     return 0;
   }
-  const double speed_a = number(a, key::pulse_gflops, 0.0);
-  const double speed_b = number(b, key::pulse_gflops, 0.0);
+  const double speed_a = number(a, key::core_peak_gflops, 0.0);
+  const double speed_b = number(b, key::core_peak_gflops, 0.0);
   const double speed = speed_a > 0 && speed_b > 0 ? std::log(speed_a / speed_b) : 0;
   return std::hypot(speed, number(a, key::others_share, 0.0) - number(b, key::others_share, 0.0));
 }
@@ -151,11 +151,11 @@ findings::Difference difference_among(const Record& a, const Record& b, const st
   return compare_rows(a, b, pairs_among(rows.size()), findings::usual_scatter(samples));
 }
 
-double unsureness(const findings::Interval& interval) {
+double relative_uncertainty(const findings::Interval& interval) {
   return interval.low > 0 ? std::sqrt(interval.high / interval.low) - 1 : std::numeric_limits<double>::infinity();
 }
 
-double unsureness(const Record& row) { return unsureness(findings::interval(sample_of_row(row), 0.99)); }
+double relative_uncertainty(const Record& row) { return relative_uncertainty(findings::interval(sample_of_row(row), 0.99)); }
 
 std::string noise_text(const findings::Difference& difference) {
   if (difference.differ) {

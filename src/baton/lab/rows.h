@@ -82,9 +82,9 @@ findings::Difference difference_of_speedups(const Record& a, const Record& base_
 /// "beyond the noise", or "within the noise at the 1 % level (a difference of 3.1 % would have been seen)".
 std::string noise_text(const findings::Difference& difference);
 /// How far a value in the middle of an interval may be off, relative: 1 if by a factor of two. Infinite if nothing is known.
-double unsureness(const findings::Interval& interval);
+double relative_uncertainty(const findings::Interval& interval);
 /// How far a row's time may be off, relative, with 99 % confidence.
-double unsureness(const Record& row);
+double relative_uncertainty(const Record& row);
 /// "0.91 to 5.52 with 99 % confidence": the interval of the ratio that the verdict rests on.
 std::string tested_text(const findings::Difference& difference);
 /// After the ratio of two times: empty if they differ, else ", within the noise (0.91 to 5.52 with 99 % confidence)".

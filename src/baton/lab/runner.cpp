@@ -62,7 +62,7 @@ void measure_instance(const Experiment& experiment, const Point& point, Settings
   }
   entry.merged = merge_instances(entry.records);
   if (settings.cluster.empty()) {  // what is simulated does not depend on this machine's speed
-    entry.merged.set(key::pulse_gflops, measure::core_peak_gflops());
+    entry.merged.set(key::core_peak_gflops, measure::core_peak_gflops());
     if (const std::optional<double> share = entry.core_time.share()) {
       entry.merged.set(key::others_share, *share);
     }

@@ -138,6 +138,23 @@ std::size_t Store::keep(const std::string& id, const Point& point, const Record&
 
 namespace {
 
+/// Keys that had other names when the record was stored.
+Json with_current_keys(Json record) {
+  struct Renamed {
+    const char* before;
+    const char* now;
+  };
+  const std::array<Renamed, 2> renamed{{{"pulse_gflops", key::core_peak_gflops.name}, {"apart_bytes", key::unshared_bytes.name}}};
+  for (const Renamed& one : renamed) {
+    if (const auto found = record.find(one.before); found != record.end() && !record.contains(one.now)) {
+      Json value = std::move(*found);
+      record.erase(one.before);
+      record[one.now] = std::move(value);
+    }
+  }
+  return record;
+}
+
 /// The latest record of each point, as lines come.
 class Latest {
  public:
@@ -170,7 +187,7 @@ class Latest {
     }
     Kept& one = kept_[line["point"].dump()];
     bytes_ += text.size() - one.bytes;
-    one = {Record(std::move(line["record"])), text.size()};
+    one = {Record(with_current_keys(std::move(line["record"]))), text.size()};
     if (bytes_ > static_cast<std::size_t>(most_records.count)) {
       throw usage_error("{} holds more than {} of records, which is more than a report is made from", name_, to_text(most_records));
     }

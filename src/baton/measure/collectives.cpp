@@ -352,7 +352,7 @@ std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks
   }
   std::string out = fmt::format("summary = \"{}\"\n\n[device]\nname = \"{}\"\ncount = {}\nmemory = \"{}\"\nlanes = \"{}\"\n",
                                 summary, device.product, cluster.size(), device.memory.count,
-                                device.shared_lanes ? "shared" : "apart");
+                                device.shared_lanes ? "shared" : "separate");
   if (!device.gpu) {
     out += fmt::format("\n[device.rates]  # multiply-adds in registers, on each of its cores\nf32 = \"{:.1f}GFLOP/s\"\n",
                        core_peak_gflops(0.01) * static_cast<double>(device.cores.size()));

@@ -13,14 +13,14 @@ namespace baton::model {
 
 /// A tensor of a file, made of one parameter or of several: matrices of outputs × inputs, joined along the outputs.
 struct StoredTensor {
-  struct Part {
+  struct JoinedParameter {
     std::string parameter;
     std::int64_t first;  // of the outputs
   };
 
   std::string name;
   Shape shape;
-  std::vector<Part> parts;
+  std::vector<JoinedParameter> parts;
   std::int64_t outputs = 1;
   std::int64_t inputs = 1;
   bool transposed = false;  // inputs first, as GPT-2 has them

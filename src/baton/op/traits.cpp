@@ -46,10 +46,10 @@ Op for_part(Op op, std::int64_t first, std::int64_t of) {
   return op;
 }
 
-Part part_of(const Op& op) {
+DimensionPart part_of(const Op& op) {
   Op copy = op;
   const std::int64_t* first = attribute<std::int64_t>(copy, "first");
-  return first == nullptr ? Part{} : Part{*first, *attribute<std::int64_t>(copy, "of")};
+  return first == nullptr ? DimensionPart{} : DimensionPart{*first, *attribute<std::int64_t>(copy, "of")};
 }
 
 bool can_accumulate(const Op& op) {

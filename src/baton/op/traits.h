@@ -25,11 +25,11 @@ std::optional<MergedLoss> merged(const Op& loss, std::int64_t parts);
 /// are returned unchanged.
 Op for_part(Op op, std::int64_t first, std::int64_t of);
 /// The arguments with which `for_part` made an op. `of` is 0 if it holds all indices, or their numbers do not matter.
-struct Part {
+struct DimensionPart {
   std::int64_t first = 0;
   std::int64_t of = 0;
 };
-Part part_of(const Op& op);
+DimensionPart part_of(const Op& op);
 
 /// True if it can add to what it writes instead of setting it, and so read it after its other operands. All ops that give
 /// gradients of parameters can.

@@ -33,6 +33,23 @@ std::vector<bool> inputs_with_gradient(const op::Op& op, std::size_t inputs) {
   return has;
 }
 
+/// What `second` computes in one op with each of `firsts` that can be joined with it; these write the first tensor that it reads.
+std::vector<Derivation> joined(const std::vector<Derivation>& firsts, const Derivation& second) {
+  std::vector<Derivation> list;
+  for (const Derivation& first : firsts) {
+    const std::optional<op::Joined> both = op::joined(first.op, second.op);
+    if (!both || first.writes.size() != 1) {
+      continue;
+    }
+    Derivation joint{plain(both->op), first.reads, second.writes, second.use};
+    for (const std::size_t operand : both->reads) {
+      joint.reads.push_back(second.reads[operand]);
+    }
+    list.push_back(std::move(joint));
+  }
+  return list;
+}
+
 }  // namespace
 
 op::Op plain(op::Op op) {
@@ -206,17 +223,8 @@ void Derivations::join_forward() {
       if (second.reads.empty() || second.reads[0].kind != Tensor::value) {
         continue;
       }
-      for (const Derivation& first : values_[second.reads[0].id]) {
-        const std::optional<op::Joined> both = op::joined(first.op, second.op);
-        if (!both || first.writes.size() != 1) {
-          continue;
-        }
-        Derivation joint{plain(both->op), first.reads, second.writes, second.use};
-        for (const std::size_t operand : both->reads) {
-          joint.reads.push_back(second.reads[operand]);
-        }
-        values_[v].push_back(std::move(joint));
-      }
+      const std::vector<Derivation> joints = joined(values_[second.reads[0].id], second);
+      values_[v].insert(values_[v].end(), joints.begin(), joints.end());
     }
   }
 }
@@ -229,17 +237,8 @@ void Derivations::join_backward() {
       if (second.reads.empty() || second.reads[0].kind != Tensor::gradient || uses(second.reads[0]) != 1) {
         continue;
       }
-      for (const Derivation& first : gradients_[second.reads[0].id]) {
-        const std::optional<op::Joined> both = op::joined(first.op, second.op);
-        if (!both || first.writes.size() != 1) {
-          continue;
-        }
-        Derivation joint{plain(both->op), first.reads, second.writes, second.use};
-        for (const std::size_t operand : both->reads) {
-          joint.reads.push_back(second.reads[operand]);
-        }
-        gradients_[v].push_back(std::move(joint));
-      }
+      const std::vector<Derivation> joints = joined(gradients_[second.reads[0].id], second);
+      gradients_[v].insert(gradients_[v].end(), joints.begin(), joints.end());
     }
   }
 }

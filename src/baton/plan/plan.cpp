@@ -17,11 +17,11 @@ BufferId Draft::add(Buffer buffer) {
   return BufferId(buffers.size() - 1);
 }
 
-void Draft::rearrange(const std::vector<bool>& dropped, std::vector<std::vector<Task>> behind) {
-  check(dropped.size() == tasks.size() && behind.size() == tasks.size() + 1, "{} marks and {} places for {} tasks", dropped.size(),
-        behind.size(), tasks.size());
+void Draft::rearrange(const std::vector<bool>& dropped, std::vector<std::vector<Task>> insertions) {
+  check(dropped.size() == tasks.size() && insertions.size() == tasks.size() + 1, "{} marks and {} places for {} tasks",
+        dropped.size(), insertions.size(), tasks.size());
   std::size_t added = 0;
-  for (const std::vector<Task>& list : behind) {
+  for (const std::vector<Task>& list : insertions) {
     added += list.size();
   }
   if (added == 0 && std::find(dropped.begin(), dropped.end(), true) == dropped.end()) {
@@ -42,7 +42,7 @@ void Draft::rearrange(const std::vector<bool>& dropped, std::vector<std::vector<
     std::erase_if(task.after, [](TaskId id) { return !id.valid(); });
     latest_of(task) = TaskId(count++);
   };
-  for (Task& task : behind.front()) {
+  for (Task& task : insertions.front()) {
     settle(task, 0);
   }
   for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -50,7 +50,7 @@ void Draft::rearrange(const std::vector<bool>& dropped, std::vector<std::vector<
       settle(tasks[i], i);
     }
     place[i] = latest_of(tasks[i]);
-    for (Task& task : behind[i + 1]) {
+    for (Task& task : insertions[i + 1]) {
       settle(task, i + 1);
     }
   }
@@ -70,7 +70,7 @@ void Draft::rearrange(const std::vector<bool>& dropped, std::vector<std::vector<
   tasks.resize(count);
   std::size_t free = count;  // from here on all is in place
   for (std::size_t i = before + 1; i-- > 0 && free > kept;) {
-    for (auto task = behind[i].rbegin(); task != behind[i].rend(); ++task) {
+    for (auto task = insertions[i].rbegin(); task != insertions[i].rend(); ++task) {
       tasks[--free] = std::move(*task);
     }
     if (i > 0 && !dropped[i - 1]) {

@@ -24,9 +24,10 @@ struct Draft {
   std::uint32_t meetings = 0;
 
   BufferId add(Buffer buffer);
-  /// Drops tasks, and inserts others after those that remain: `behind[0]` before everything, `behind[i + 1]` after task i; these
-  /// refer to tasks by their current index. A task that came after a dropped one comes after that one's predecessor in its lane.
-  void rearrange(const std::vector<bool>& dropped, std::vector<std::vector<Task>> behind);
+  /// Drops tasks, and inserts others after those that remain: `insertions[0]` before everything, `insertions[i + 1]` after task i;
+  /// these refer to tasks by their current index. A task that came after a dropped one comes after that one's predecessor in its
+  /// lane.
+  void rearrange(const std::vector<bool>& dropped, std::vector<std::vector<Task>> insertions);
   MeetingId new_meeting() { return MeetingId(meetings++); }
   const Buffer& operator[](BufferId id) const { return buffers[id.index()]; }
 };

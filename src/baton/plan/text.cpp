@@ -371,21 +371,100 @@ ValuePart parse_value_part(Line& line, const Shape& shape, std::size_t values) {
   return part;
 }
 
+Role parse_role(const Line& line, std::string_view word) {
+  const auto found = std::find(role_names.begin(), role_names.end(), word);
+  if (found == role_names.end()) {
+    line.fail(fmt::format("has an unknown role or type: {} {}", word, line.word(4)));
+  }
+  return static_cast<Role>(found - role_names.begin());
+}
+
+DType parse_type(const Line& line, std::string_view word) {
+  const std::optional<DType> type = dtype_by_name(word);
+  if (!type) {
+    line.fail(fmt::format("has an unknown role or type: {} {}", line.word(3), word));
+  }
+  return *type;
+}
+
+BatchRows parse_batch_rows(Line& line, std::string_view rows, const Shape& shape, std::size_t values) {
+  const auto [begin, end] = line.range(rows);
+  BatchRows content{begin, end};
+  if (const auto axis = line.take("axis")) {
+    content.axis = line.number<std::uint32_t>(*axis);
+    content.first = line.number(line.need("first"));
+  }
+  if (content.axis > 1 || content.axis >= shape.rank() || end - begin != shape[content.axis]) {
+    line.fail(fmt::format("holds rows {} in a buffer of {}", rows, to_text(shape)));
+  }
+  if (const auto value = line.take("value")) {
+    content.value = line.id<ValueId>(*value, 'v', values);
+  }
+  return content;
+}
+
+ParameterPart parse_parameter_part(Line& line, const std::string& name, const Shape& shape) {
+  ParameterPart part{.name = name, .whole = shape, .end = shape[0]};
+  part.ordinal = line.number<std::uint32_t>(line.need("ordinal"));
+  part.fan_in = line.number(line.need("fan_in"));
+  if (const auto whole = line.take("whole")) {
+    part.whole = line.shape(*whole);
+    part.axis = line.number<std::uint32_t>(line.need("axis"));
+    std::tie(part.begin, part.end) = line.range(line.need("range"));
+  }
+  if (part.axis >= part.whole.rank() || part.end > part.whole[part.axis]) {
+    line.fail("is a part that its parameter does not have");
+  }
+  if (const auto piece = line.take("piece")) {
+    std::tie(part.piece_begin, part.piece_end) = line.range(*piece);
+    if (part.piece_end - part.piece_begin != shape.elements() || part.piece_end > part.shape().elements()) {
+      line.fail("is a piece that its part does not have");
+    }
+  }
+  if (const auto slot = line.take("slot")) {
+    part.slot = line.number<std::uint32_t>(*slot);
+  }
+  return part;
+}
+
+/// What a buffer of that shape holds; nothing if the line does not say it.
+Content parse_content(Line& line, const Shape& shape, std::size_t values) {
+  const auto require_one = [&](std::string_view name, const std::string& value) {
+    if (value != "1") {
+      line.fail(fmt::format("has {} with a value other than 1", name));
+    }
+  };
+  if (const auto rows = line.take("rows")) {
+    return parse_batch_rows(line, *rows, shape, values);
+  }
+  if (const auto name = line.take("of")) {
+    return parse_parameter_part(line, *name, shape);
+  }
+  if (const auto scale = line.take("initial_scale")) {
+    return LossScaler{line.number<double>(*scale)};
+  }
+  if (line.has("value") || line.has("gradient")) {
+    return parse_value_part(line, shape, values);
+  }
+  if (line.has("terms_of")) {
+    return parse_loss_terms(line, shape, values);
+  }
+  if (const auto flag = line.take("non_finite")) {
+    require_one("non_finite", *flag);
+    return NonFiniteCount{};
+  }
+  if (const auto norm = line.take("squared_norm")) {
+    require_one("squared_norm", *norm);
+    return SquaredNorm{};
+  }
+  return {};
+}
+
 Buffer parse_buffer(Line& line, std::size_t devices, std::size_t values) {
   Buffer buffer;
   buffer.device = line.id<DeviceId>(line.word(2), 'd', devices);
-  bool known = false;
-  for (std::size_t i = 0; i < role_names.size(); ++i) {
-    if (role_names[i] == line.word(3)) {
-      buffer.role = static_cast<Role>(i);
-      known = true;
-    }
-  }
-  const std::optional<DType> type = dtype_by_name(line.word(4));
-  if (!known || !type) {
-    line.fail(fmt::format("has an unknown role or type: {} {}", line.word(3), line.word(4)));
-  }
-  buffer.dtype = *type;
+  buffer.role = parse_role(line, line.word(3));
+  buffer.dtype = parse_type(line, line.word(4));
   buffer.shape = line.shape(line.word(5));
   std::size_t words = 6;
   if (line.word_count() > words && is_layout_name(line.word(words))) {
@@ -396,59 +475,7 @@ Buffer parse_buffer(Line& line, std::size_t devices, std::size_t values) {
     buffer.persistent = true;
     ++words;
   }
-  if (const auto rows = line.take("rows")) {
-    const auto [begin, end] = line.range(*rows);
-    BatchRows content{begin, end};
-    if (const auto axis = line.take("axis")) {
-      content.axis = line.number<std::uint32_t>(*axis);
-      content.first = line.number(line.need("first"));
-    }
-    if (content.axis > 1 || content.axis >= buffer.shape.rank() || end - begin != buffer.shape[content.axis]) {
-      line.fail(fmt::format("holds rows {} in a buffer of {}", *rows, to_text(buffer.shape)));
-    }
-    if (const auto value = line.take("value")) {
-      content.value = line.id<ValueId>(*value, 'v', values);
-    }
-    buffer.content = content;
-  } else if (const auto name = line.take("of")) {
-    ParameterPart part{.name = *name, .whole = buffer.shape, .end = buffer.shape[0]};
-    part.ordinal = line.number<std::uint32_t>(line.need("ordinal"));
-    part.fan_in = line.number(line.need("fan_in"));
-    if (const auto whole = line.take("whole")) {
-      part.whole = line.shape(*whole);
-      part.axis = line.number<std::uint32_t>(line.need("axis"));
-      std::tie(part.begin, part.end) = line.range(line.need("range"));
-    }
-    if (part.axis >= part.whole.rank() || part.end > part.whole[part.axis]) {
-      line.fail("is a part that its parameter does not have");
-    }
-    if (const auto piece = line.take("piece")) {
-      std::tie(part.piece_begin, part.piece_end) = line.range(*piece);
-      if (part.piece_end - part.piece_begin != buffer.shape.elements() || part.piece_end > part.shape().elements()) {
-        line.fail("is a piece that its part does not have");
-      }
-    }
-    if (const auto slot = line.take("slot")) {
-      part.slot = line.number<std::uint32_t>(*slot);
-    }
-    buffer.content = part;
-  } else if (const auto scale = line.take("initial_scale")) {
-    buffer.content = LossScaler{line.number<double>(*scale)};
-  } else if (line.has("value") || line.has("gradient")) {
-    buffer.content = parse_value_part(line, buffer.shape, values);
-  } else if (line.has("terms_of")) {
-    buffer.content = parse_loss_terms(line, buffer.shape, values);
-  } else if (const auto flag = line.take("non_finite")) {
-    if (*flag != "1") {
-      line.fail("has non_finite with a value other than 1");
-    }
-    buffer.content = NonFiniteCount{};
-  } else if (const auto norm = line.take("squared_norm")) {
-    if (*norm != "1") {
-      line.fail("has squared_norm with a value other than 1");
-    }
-    buffer.content = SquaredNorm{};
-  }
+  buffer.content = parse_content(line, buffer.shape, values);
   if (!buffer.layout.empty() && !std::holds_alternative<ParameterPart>(buffer.content)) {
     line.fail(fmt::format("has the memory layout {}, but is no part of a parameter", buffer.layout));
   }

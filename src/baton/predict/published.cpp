@@ -446,105 +446,169 @@ bool says_recomputed(const Reader& row, double seconds, double batch, double seq
   return std::abs(done / twice - 1) < 0.02;
 }
 
-/// A training step.
-void read_training(const Reader& row, const PublishedDefaults& defaults, PublishedCase& one) {
-  const bool foundry = row.has({"sharding_strategy"}) && row.has({"gradaccum"});
-  const bool images = row.has(image_rate_names) || row.has({"images_per_s_per_gpu"});
-  refuse_unknown_axes(row);
-  job::JobSpec spec;
-  spec.cluster = cluster_for(row, defaults);
-  spec.software = software_for(row, defaults, spec.cluster, foundry);
-  bool fp8 = false;
-  spec.precision = strategy::precision_by_name(
-      precision_of(row.text({"precision", "dtype", "data_type"}), spec.software, spec.cluster, fp8));
-  const std::int64_t devices = row.needed(gpu_count_names);
-  const std::int64_t tp = row.count({"tp", "tensor_parallel", "tensor_parallel_size", "t"}, 1);
-  const std::int64_t pp = row.count({"pp", "pipeline_parallel", "pipeline_parallel_size", "p"}, 1);
-  const std::int64_t sharded = row.count({"fsdp", "dp_shard"}, 0);
-  const std::int64_t dp = row.count({"dp", "data_parallel", "data_parallel_size", "d"},
-                                    sharded > 0 ? sharded : std::max<std::int64_t>(1, devices / (tp * pp)));
-  if (dp * tp * pp != devices) {
-    throw usage_error("dp {} x pp {} x tp {} is not its {} GPUs", dp, pp, tp, devices);
+/// Reads the row of a training step: each part of the job from the parts before it.
+class TrainingReader {
+ public:
+  explicit TrainingReader(const Reader& row)
+      : row_(row),
+        foundry_(row.has({"sharding_strategy"}) && row.has({"gradaccum"})),
+        images_(row.has(image_rate_names) || row.has({"images_per_s_per_gpu"})) {}
+
+  void read(const PublishedDefaults& defaults, PublishedCase& one) {
+    refuse_unknown_axes(row_);
+    read_program(defaults);
+    read_mesh();
+    read_model();
+    read_batch();
+    one.seconds = seconds_per_step(row_, static_cast<double>(batch_), static_cast<double>(sequence_),
+                                   static_cast<double>(devices_));
+    one.memory = row_.number({"memory_gib", "peak_memory_gib", "memory_gb"});
+    if (batch_ % dp_ != 0) {
+      throw usage_error("a batch of {} cannot be divided over {} replicas", batch_, dp_);
+    }
+    spec_.fold = job::Fold::always;
+    read_sharding();
+    read_recompute(one.seconds);
+    spec_.software += fp8_ ? "+fp8" : "";
+    if (pp_ > 1) {
+      read_schedule();
+    }
+    one.job = jobs();
+    one.what = what();
   }
-  const std::int64_t sequence = images ? 1 : row.count(sequence_names, 2048);
-  std::int64_t layers = 0;
-  const cost::Software software = cost::software_by_name(spec.software);
-  spec.model = images ? "resnet50:group=1"
-                      : model_of(row, sequence, foundry,
-                                 tp == 1 && !software.pads_alone ? 1 : software.vocabulary * (software.vocabulary > 1 ? tp : 1),
-                                 layers);
-  const std::int64_t micro = row.count(micro_names, 0);
-  std::int64_t parts = row.count(parts_names, 0);
-  const std::int64_t batch = row.count(batch_names, micro * std::max<std::int64_t>(1, parts) * dp);
-  if (batch == 0) {
-    throw usage_error("no column says how large the batch is");
+
+ private:
+  void read_program(const PublishedDefaults& defaults) {
+    spec_.cluster = cluster_for(row_, defaults);
+    spec_.software = software_for(row_, defaults, spec_.cluster, foundry_);
+    spec_.precision = strategy::precision_by_name(
+        precision_of(row_.text({"precision", "dtype", "data_type"}), spec_.software, spec_.cluster, fp8_));
   }
-  one.seconds = seconds_per_step(row, static_cast<double>(batch), static_cast<double>(sequence), static_cast<double>(devices));
-  one.memory = row.number({"memory_gib", "peak_memory_gib", "memory_gb"});
-  if (batch % dp != 0) {
-    throw usage_error("a batch of {} cannot be divided over {} replicas", batch, dp);
+
+  void read_mesh() {
+    devices_ = row_.needed(gpu_count_names);
+    tp_ = row_.count({"tp", "tensor_parallel", "tensor_parallel_size", "t"}, 1);
+    pp_ = row_.count({"pp", "pipeline_parallel", "pipeline_parallel_size", "p"}, 1);
+    sharded_ = row_.count({"fsdp", "dp_shard"}, 0);
+    dp_ = row_.count({"dp", "data_parallel", "data_parallel_size", "d"},
+                     sharded_ > 0 ? sharded_ : std::max<std::int64_t>(1, devices_ / (tp_ * pp_)));
+    if (dp_ * tp_ * pp_ != devices_) {
+      throw usage_error("dp {} x pp {} x tp {} is not its {} GPUs", dp_, pp_, tp_, devices_);
+    }
+    spec_.devices = devices_;
+    spec_.dp = dp_;
+    spec_.pp = pp_;
+    spec_.tp = tp_;
   }
-  spec.devices = devices;
-  spec.batch = batch;
-  spec.dp = dp;
-  spec.pp = pp;
-  spec.tp = tp;
-  spec.fold = job::Fold::always;
-  const std::string sharding = canonical(row.text({"sharding_strategy", "zero"}));
-  if (sharding == "shard-grad-op" || sharding == "2") {
-    spec.zero = 2;
-  } else if (sharding == "full-shard" || sharding == "3" || sharded > 0) {
-    spec.zero = 3;
-  } else if (sharding == "1") {
-    spec.zero = 1;
+
+  void read_model() {
+    sequence_ = images_ ? 1 : row_.count(sequence_names, 2048);
+    program_ = cost::software_by_name(spec_.software);
+    const std::int64_t multiple = tp_ == 1 && !program_.pads_alone ? 1 : program_.vocabulary * (program_.vocabulary > 1 ? tp_ : 1);
+    spec_.model = images_ ? "resnet50:group=1" : model_of(row_, sequence_, foundry_, multiple, layers_);
   }
-  const std::string recompute = canonical(row.text({"recompute", "activation_checkpointing", "recomputation", "ac"}));
-  const bool twice = recompute.empty() && says_recomputed(row, one.seconds, static_cast<double>(batch),
-                                                          static_cast<double>(sequence), static_cast<double>(devices));
-  spec.recompute = is_full(recompute) || twice ? strategy::Recompute::full : spec.recompute;
-  if (!recompute.starts_with("selective") && contains(spec.software, "torchtitan")) {
-    spec.software += "+keep";  // what it computes twice is said by `recompute` alone
+
+  void read_batch() {
+    micro_ = row_.count(micro_names, 0);
+    parts_ = row_.count(parts_names, 0);
+    batch_ = row_.count(batch_names, micro_ * std::max<std::int64_t>(1, parts_) * dp_);
+    if (batch_ == 0) {
+      throw usage_error("no column says how large the batch is");
+    }
+    spec_.batch = batch_;
   }
-  if (tp > 1 && (contains(spec.software, "torchtitan") || is_yes(row.text({"sp", "sequence_parallel"})))) {
-    spec.sp = true;  // torchtitan's parallelize_llama.py: norms are SequenceParallel wherever tensors are divided
+
+  void read_sharding() {
+    const std::string sharding = canonical(row_.text({"sharding_strategy", "zero"}));
+    if (sharding == "shard-grad-op" || sharding == "2") {
+      spec_.zero = 2;
+    } else if (sharding == "full-shard" || sharding == "3" || sharded_ > 0) {
+      spec_.zero = 3;
+    } else if (sharding == "1") {
+      spec_.zero = 1;
+    }
   }
-  if (recompute.starts_with("selective") && software.scores_forward > 0) {
-    spec.software += "+scores";  // Megatron-LM: the attention of a layer, from its queries, keys and values on
+
+  void read_recompute(double seconds) {
+    const std::string recompute = canonical(row_.text({"recompute", "activation_checkpointing", "recomputation", "ac"}));
+    const bool twice = recompute.empty() && says_recomputed(row_, seconds, static_cast<double>(batch_),
+                                                            static_cast<double>(sequence_), static_cast<double>(devices_));
+    spec_.recompute = is_full(recompute) || twice ? strategy::Recompute::full : spec_.recompute;
+    if (!recompute.starts_with("selective") && contains(spec_.software, "torchtitan")) {
+      spec_.software += "+keep";  // what it computes twice is said by `recompute` alone
+    }
+    if (tp_ > 1 && (contains(spec_.software, "torchtitan") || is_yes(row_.text({"sp", "sequence_parallel"})))) {
+      spec_.sp = true;  // torchtitan's parallelize_llama.py: norms are SequenceParallel wherever tensors are divided
+    }
+    if (recompute.starts_with("selective") && program_.scores_forward > 0) {
+      spec_.software += "+scores";  // Megatron-LM: the attention of a layer, from its queries, keys and values on
+    }
   }
-  spec.software += fp8 ? "+fp8" : "";
-  if (pp > 1) {
-    const std::string schedule = canonical(row.text({"schedule", "pipeline_schedule"}));
-    const std::int64_t chunks = row.count(
+
+  void read_schedule() {
+    const std::string schedule = canonical(row_.text({"schedule", "pipeline_schedule"}));
+    const std::int64_t chunks = row_.count(
         {"chunks", "vp", "vpp", "virtual_pipeline", "virtual_stages", "interleave", "chunks_per_stage"},
         schedule.starts_with("interleaved") ? 2 : 1);
-    spec.schedule = chunks > 1 ? "interleaved" : schedule.empty() ? "1f1b" : schedule;
-    spec.chunks = chunks > 1 ? std::optional(chunks) : std::nullopt;
-    spec.split = split_of(layers, pp * chunks);
+    spec_.schedule = chunks > 1 ? "interleaved" : schedule.empty() ? "1f1b" : schedule;
+    spec_.chunks = chunks > 1 ? std::optional(chunks) : std::nullopt;
+    spec_.split = split_of(layers_, pp_ * chunks);
   }
-  const std::int64_t of_replica = batch / dp;
-  PublishedJobs jobs;
-  if (micro > 0 || parts > 0) {
-    const std::int64_t each = micro > 0 ? micro : of_replica / parts;
-    if (each == 0 || of_replica % each != 0) {
-      throw usage_error("the {} samples of a replica cannot be divided into micro-batches of {}", of_replica, each);
+
+  /// Of the job, or of several if the table does not say how large a micro-batch is.
+  PublishedJobs jobs() const {
+    const std::int64_t of_replica = batch_ / dp_;
+    const auto with_micro_batches = [&](std::int64_t count) {
+      job::JobSpec spec = spec_;
+      spec.micro_batches = count;
+      return spec;
+    };
+    if (micro_ > 0 || parts_ > 0) {
+      const std::int64_t each = micro_ > 0 ? micro_ : of_replica / parts_;
+      if (each == 0 || of_replica % each != 0) {
+        throw usage_error("the {} samples of a replica cannot be divided into micro-batches of {}", of_replica, each);
+      }
+      return {with_micro_batches(of_replica / each)};
     }
-    spec.micro_batches = of_replica / each;
-    jobs.push_back(spec);
-  } else if (images) {
-    spec.micro_batches = 1;
-    jobs.push_back(spec);
-  } else {
-    const std::int64_t largest = pp > 1 ? std::max<std::int64_t>(1, of_replica / (4 * pp)) : 16;  // so that few stages idle
+    if (images_) {
+      return {with_micro_batches(1)};
+    }
+    PublishedJobs jobs;
+    const std::int64_t largest = pp_ > 1 ? std::max<std::int64_t>(1, of_replica / (4 * pp_)) : 16;  // so that few stages idle
     for (std::int64_t each = 1; each <= largest && of_replica % each == 0; each *= 2) {
-      spec.micro_batches = of_replica / each;
-      jobs.push_back(spec);
+      jobs.push_back(with_micro_batches(of_replica / each));
     }
+    return jobs;
   }
-  one.what = fmt::format(
-      "{}{} on {} {}, dp {} pp {} tp {}, batch {}{}{}", spec.model, fp8 ? " fp8" : "", devices, spec.cluster, dp, pp, tp, batch,
-      micro > 0 ? fmt::format(", micro-batch {}", micro) : "",
-      spec.recompute == strategy::Recompute::none ? "" : fmt::format(", recompute {}", strategy::to_text(spec.recompute)));
-  one.job = std::move(jobs);
+
+  std::string what() const {
+    return fmt::format(
+        "{}{} on {} {}, dp {} pp {} tp {}, batch {}{}{}", spec_.model, fp8_ ? " fp8" : "", devices_, spec_.cluster, dp_, pp_, tp_,
+        batch_, micro_ > 0 ? fmt::format(", micro-batch {}", micro_) : "",
+        spec_.recompute == strategy::Recompute::none ? "" : fmt::format(", recompute {}", strategy::to_text(spec_.recompute)));
+  }
+
+  const Reader& row_;
+  bool foundry_;  // a table of LLM Foundry
+  bool images_;
+  job::JobSpec spec_;
+  bool fp8_ = false;
+  cost::Software program_;
+  std::int64_t devices_ = 1;
+  std::int64_t tp_ = 1;
+  std::int64_t pp_ = 1;
+  std::int64_t dp_ = 1;
+  std::int64_t sharded_ = 0;
+  std::int64_t sequence_ = 1;
+  std::int64_t layers_ = 0;
+  std::int64_t micro_ = 0;  // samples of a micro-batch; 0 if no column says it
+  std::int64_t parts_ = 0;  // micro-batches of a step, likewise
+  std::int64_t batch_ = 0;
+};
+
+/// A training step.
+void read_training(const Reader& row, const PublishedDefaults& defaults, PublishedCase& one) {
+  TrainingReader(row).read(defaults, one);
 }
 
 void read_all_reduce(const Reader& row, const PublishedDefaults& defaults, PublishedCase& one) {

@@ -143,7 +143,7 @@ class Candidates {
       known.time = usual_;
     }
   }
-  void learn(const Candidate& one, const Found& found) {
+  void learn(const Candidate& one, const RankedSplit& found) {
     Known& known = known_[one.group];
     known.simulated = true;
     known.time = static_cast<double>(found.step.count) / std::max(1.0, one.price.time);
@@ -188,8 +188,8 @@ class Candidates {
 };
 
 /// On devices that hold anything: whether the memory it takes is there is asked afterwards.
-Found simulate_all(const job::JobSpec& shown, const cluster::Machine& machine, const training::JobOverrides& overrides,
-                   job::Unfolded unfolded) {
+RankedSplit simulate_all(const job::JobSpec& shown, const cluster::Machine& machine, const training::JobOverrides& overrides,
+                         job::Unfolded unfolded) {
   job::JobSpec spec = shown;
   spec.memory = job::ample_memory;
   const training::Job job(spec, machine, nullptr, overrides);
@@ -215,8 +215,8 @@ T extended(T at_few, T at_more, double factor) {
 }
 
 /// Of a step of very many micro-batches two with fewer are simulated: from one full pipeline on each further one adds the same.
-Found simulate(const Candidate& candidate, const job::JobSpec& shared, const cluster::Machine& machine,
-               const training::JobOverrides& overrides) {
+RankedSplit simulate(const Candidate& candidate, const job::JobSpec& shared, const cluster::Machine& machine,
+                     const training::JobOverrides& overrides) {
   const Choice& choice = candidate.choice;
   job::JobSpec spec = job::spec_of(choice, shared);
   spec.fold = job::Fold::always;
@@ -232,8 +232,8 @@ Found simulate(const Candidate& candidate, const job::JobSpec& shared, const clu
     fewer.batch = shared.batch / choice.micro_batches * count;
     return simulate_all(fewer, machine, overrides, unfolded);
   };
-  const Found few = step_of(shorter->first);
-  Found found = step_of(shorter->second);
+  const RankedSplit few = step_of(shorter->first);
+  RankedSplit found = step_of(shorter->second);
   const double factor = static_cast<double>(choice.micro_batches - shorter->second) /
                         static_cast<double>(shorter->second - shorter->first);
   found.spec = spec;
@@ -253,7 +253,7 @@ Found simulate(const Candidate& candidate, const job::JobSpec& shared, const clu
 }
 
 /// True if the second is the first with recomputation, which here saves nothing: a stage of one block frees nothing.
-bool same_but_recomputing(const Found& plain, const Found& recomputing) {
+bool same_but_recomputing(const RankedSplit& plain, const RankedSplit& recomputing) {
   job::JobSpec spec = recomputing.spec;
   spec.recompute = strategy::Recompute::none;
   return plain.spec == spec && recomputing.spec.recompute != strategy::Recompute::none && recomputing.memory >= plain.memory &&
@@ -285,7 +285,7 @@ class Trials {
       result_.complete = false;
       return false;
     }
-    std::vector<std::future<Found>> futures;
+    std::vector<std::future<RankedSplit>> futures;
     const auto policy = overrides_.duration ? std::launch::deferred
                                             : std::launch::async;  // a user's own code may not expect threads
     for (Candidate* one : list) {
@@ -313,7 +313,7 @@ class Trials {
   double fastest() const { return fastest_; }
 
  private:
-  void take(const Candidate& one, Found found) {
+  void take(const Candidate& one, RankedSplit found) {
     found.choice = one.choice;
     ++result_.tried;
     work_ += one.price.tasks;
@@ -435,12 +435,13 @@ SearchResult search(const job::JobSpec& shared, const cluster::Machine& machine,
   } catch (const Stopped&) {
     result.complete = false;
   }
-  const std::vector<Found> all = result.ranked;
-  std::erase_if(result.ranked, [&](const Found& one) {
-    return std::any_of(all.begin(), all.end(), [&](const Found& other) { return same_but_recomputing(other, one); });
+  const std::vector<RankedSplit> all = result.ranked;
+  std::erase_if(result.ranked, [&](const RankedSplit& one) {
+    return std::any_of(all.begin(), all.end(), [&](const RankedSplit& other) { return same_but_recomputing(other, one); });
   });
-  std::stable_sort(result.ranked.begin(), result.ranked.end(),
-                   [](const Found& a, const Found& b) { return std::pair(a.step, a.memory) < std::pair(b.step, b.memory); });
+  std::stable_sort(result.ranked.begin(), result.ranked.end(), [](const RankedSplit& a, const RankedSplit& b) {
+    return std::pair(a.step, a.memory) < std::pair(b.step, b.memory);
+  });
   for (std::size_t i = 0; i < result.ranked.size(); ++i) {
     if (result.frontier.empty() || result.ranked[i].memory < result.ranked[result.frontier.back()].memory) {
       result.frontier.push_back(i);
@@ -453,8 +454,8 @@ std::string against_all_devices(const SearchResult& result) {
   if (result.ranked.empty() || result.devices == 1) {
     return "";
   }
-  const auto takes_all = [&](const Found& one) { return one.choice.devices() == result.devices; };
-  const Found& best = result.ranked[0];
+  const auto takes_all = [&](const RankedSplit& one) { return one.choice.devices() == result.devices; };
+  const RankedSplit& best = result.ranked[0];
   const auto all = std::find_if(result.ranked.begin(), result.ranked.end(), takes_all);
   if (all == result.ranked.end()) {
     return fmt::format("No split over all {} devices that was simulated fits; {} devices are fastest.", result.devices,
@@ -473,13 +474,13 @@ std::string against_one_device(const SearchResult& result) {
   if (!result.one_device || result.ranked.empty()) {
     return "";
   }
-  const Found& alone = *result.one_device;
-  const Found& best = result.ranked[0];
+  const RankedSplit& alone = *result.one_device;
+  const RankedSplit& best = result.ranked[0];
   if (alone.memory > result.device_memory) {
     return fmt::format("One device cannot hold the job: it needs {} and has {}.", to_text(alone.memory),
                        to_text(result.device_memory));
   }
-  const auto several = [](const Found& one) { return one.choice.devices() > 1; };
+  const auto several = [](const RankedSplit& one) { return one.choice.devices() > 1; };
   const auto split = std::find_if(result.ranked.begin(), result.ranked.end(), several);
   if (split == result.ranked.end()) {
     return fmt::format("No split over several devices works; one device takes {}.", to_text(alone.step));
@@ -491,7 +492,7 @@ std::string against_one_device(const SearchResult& result) {
                            to_text(alone.step), split->name, to_text(split->step));
 }
 
-job::Record to_record(const Found& found) {
+job::Record to_record(const RankedSplit& found) {
   namespace key = job::key;
   return {key::name(found.name),
           key::time_per_step_ns(found.step),
@@ -502,24 +503,24 @@ job::Record to_record(const Found& found) {
           key::rest_ns(found.time.rest())};
 }
 
-std::string why_not(const Found& best, const Found& second) {
-  struct Part {
+std::string why_not(const RankedSplit& best, const RankedSplit& second) {
+  struct TimeShare {
     std::string_view name;
     std::int64_t more;
   };
-  const std::array<Part, 4> parts{{{"computing", (second.time.busy - best.time.busy).count},
-                                   {"exposed communication", (second.time.exposed - best.time.exposed).count},
-                                   {"waiting for other devices", (second.time.waiting - best.time.waiting).count},
-                                   {"having nothing to do", (second.time.rest() - best.time.rest()).count}}};
+  const std::array<TimeShare, 4> shares{{{"computing", (second.time.busy - best.time.busy).count},
+                                         {"exposed communication", (second.time.exposed - best.time.exposed).count},
+                                         {"waiting for other devices", (second.time.waiting - best.time.waiting).count},
+                                         {"having nothing to do", (second.time.rest() - best.time.rest()).count}}};
   const double step = static_cast<double>(best.step.count);
   std::string text = fmt::format("{} takes {} longer ({} for {})", second.name,
                                  lab::percent(static_cast<double>((second.step - best.step).count) / step), to_text(second.step),
                                  to_text(best.step));
   std::string_view joint = ": of the faster step, ";
-  for (const Part& part : parts) {
-    const double share = static_cast<double>(part.more) / step;
+  for (const TimeShare& one : shares) {
+    const double share = static_cast<double>(one.more) / step;
     if (std::abs(share) >= 0.0005) {  // what is shown as nothing is not named
-      text += fmt::format("{}{} {} goes into {}", joint, lab::percent(std::abs(share)), share > 0 ? "more" : "less", part.name);
+      text += fmt::format("{}{} {} goes into {}", joint, lab::percent(std::abs(share)), share > 0 ? "more" : "less", one.name);
       joint = ", ";
     }
   }

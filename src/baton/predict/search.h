@@ -14,7 +14,7 @@
 namespace baton::predict {
 
 /// A way of splitting a job over a cluster, and what a simulated step of it costs.
-struct Found {
+struct RankedSplit {
   job::JobSpec spec;
   job::Choice choice = {};
   std::string name;  // as plans are described, "dp 4 × pp 2, 1f1b, 8 micro-batches", and whether it recomputes
@@ -25,10 +25,10 @@ struct Found {
 };
 
 /// Its name, the times of its step and its memory, by the keys of records.
-job::Record to_record(const Found& found);
+job::Record to_record(const RankedSplit& found);
 
 struct SearchResult {
-  std::vector<Found> ranked;                   // the fastest first
+  std::vector<RankedSplit> ranked;             // the fastest first
   std::vector<std::size_t> frontier;           // into `ranked`: none that was simulated is both faster and smaller
   std::size_t considered = 0;                  // all splits: each is in one of the next five, or simulated and refused or too large
   std::size_t tried = 0;                       // simulated
@@ -39,7 +39,7 @@ struct SearchResult {
   Bytes least_too_large;                       // of which the smallest needs no less than this
   std::size_t refused = 0;                     // that the model or the batch does not allow,
   std::map<std::string, std::size_t> reasons;  // how many for which reason
-  std::optional<Found> one_device;             // without micro-batches, whether it fits or not; nothing if it was not reached
+  std::optional<RankedSplit> one_device;       // without micro-batches, whether it fits or not; nothing if it was not reached
   std::int64_t devices = 1;                    // that there are
   Bytes device_memory;
   bool complete = true;
@@ -65,6 +65,6 @@ std::string against_one_device(const SearchResult& result);
 std::string against_all_devices(const SearchResult& result);
 
 /// Why the second lost: how much of the difference lies in computing, in exposed communication, in waiting and in the rest.
-std::string why_not(const Found& best, const Found& second);
+std::string why_not(const RankedSplit& best, const RankedSplit& second);
 
 }  // namespace baton::predict

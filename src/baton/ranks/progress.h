@@ -74,8 +74,8 @@ class RankProgress {
 
   void set(Activity activity) { activity_.store(activity, std::memory_order_relaxed); }
   /// The rank arrives at the gathering between steps; it leaves it.
-  void come() { gatherings_.fetch_add(1, std::memory_order_relaxed); }
-  void go_on() { gatherings_.fetch_add(1, std::memory_order_relaxed); }
+  void arrive() { gatherings_.fetch_add(1, std::memory_order_relaxed); }
+  void leave() { gatherings_.fetch_add(1, std::memory_order_relaxed); }
 
   /// The rank waits for others as a whole, and polls.
   void look() { looks_.store(looks_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }

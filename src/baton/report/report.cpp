@@ -157,7 +157,7 @@ Json noise_json(std::vector<double> rates) {
   }
   std::sort(rates.begin(), rates.end());
   const double spread = (rates[rates.size() * 9 / 10] - rates[rates.size() / 10]) / findings::median(rates);
-  return {{key::pulse_gflops.name, rates},
+  return {{key::core_peak_gflops.name, rates},
           {"spread", spread},
           {"sentence", fmt::format("{}: the same computation, timed beside every point, varied by {:.1f} % (10th to 90th "
                                    "percentile){}.",
@@ -355,6 +355,7 @@ Json to_json(const lab::Result& result) {
   }
   return {{"id", experiment.id},
           {"part", experiment.part},
+          {"part_title", lab::part_title(experiment.part)},
           {"title", experiment.title},
           {"task", experiment.task},
           {key::trained.name, result.trained},
@@ -371,13 +372,13 @@ Json to_json(const lab::Result& result) {
 
 Json to_report(const std::vector<lab::Result>& results, const lab::RunSpec& kept) {
   Json experiments = Json::array();
-  std::vector<double> pulses;
+  std::vector<double> core_peaks;
   bool oversubscribed = false;
   for (const lab::Result& result : results) {
     for (const Record& row : result.rows) {
       oversubscribed = oversubscribed || row.value(key::oversubscribed, false);
-      if (row.has(key::pulse_gflops)) {
-        pulses.push_back(row[key::pulse_gflops]);
+      if (row.has(key::core_peak_gflops)) {
+        core_peaks.push_back(row[key::core_peak_gflops]);
       }
     }
     experiments.push_back(to_json(result));
@@ -389,7 +390,7 @@ Json to_report(const std::vector<lab::Result>& results, const lab::RunSpec& kept
           {"command", kept.run_command},
           {"preset", lab::to_text(results.empty() ? lab::Preset::quick : results.front().preset)},
           {"environment", machine},
-          {"noise", noise_json(std::move(pulses))},
+          {"noise", noise_json(std::move(core_peaks))},
           {"headline", headline(results)},
           {"experiments", experiments}};
 }

@@ -257,6 +257,192 @@ std::string delays_of(const std::vector<strategy::DelayRequest>& delays) {
   return "[" + list + "]";
 }
 
+/// The job is checked as one of a machine that has all kinds of devices, whatever there is here.
+training::Job checked_job(job::JobSpec spec, const std::string& kind, std::optional<std::int64_t> count) {
+  spec.cluster = "dgx-a100";
+  spec.devices = kind == "single" ? 1 : count.value_or(1);
+  return training::Job(spec, {});
+}
+
+/// Lines of a script that set its constants.
+class Settings {
+ public:
+  void say(std::string_view name, const std::string& value, std::string_view remark = "") {
+    text_ += fmt::format("{} = {}{}{}\n", name, value, remark.empty() ? "" : "  # ", remark);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_ = "\n# What `baton train` was told.\n";
+};
+
+/// A job of which there is a twin.
+struct TwinJob {
+  /// A usage error says why there is none.
+  explicit TwinJob(const job::JobSpec& of)
+      : spec(of), kind(kind_of(of)), devices(counted_devices(of, kind)), job(checked_job(of, kind, devices)) {
+    strategy::compile(request());
+    if (model::is_path(name())) {
+      throw usage_error("there is no PyTorch twin of {}: it is a file, not a model of Baton's", name());
+    }
+    recipe = model::recipe_of(name());
+    graph = reads_tokens(recipe.kind) || reads_images(recipe.kind);
+    require_script();
+    widths = graph ? std::vector<std::int64_t>() : widths_of(job.model());
+    optimizer = optimizer_of(request().step.optimizer);
+    precision = strategy::to_text(request().step.precision);
+    loss = strategy::to_text(request().step.loss);
+    micro_batches = std::max<std::int64_t>(1, request().layout.micro_batches);
+  }
+
+  const std::string& name() const { return job.model().name(); }
+  const strategy::Request& request() const { return job.request(); }
+
+  /// What the templates ask for.
+  Conditions conditions() const {
+    Conditions conditions{kind, optimizer.kind, loss, precision};
+    const auto set = [&](const char* condition, bool holds) {
+      if (holds) {
+        conditions.insert(condition);
+      }
+    };
+    set("cross-entropy", loss == "cross-entropy" || loss == "cross_entropy");
+    set("graph", graph);
+    set("tokens", reads_tokens(recipe.kind));
+    set("images", reads_images(recipe.kind));
+    set("mlp", !graph);
+    set("stack", !graph && std::adjacent_find(widths.begin(), widths.end(), std::not_equal_to<>()) == widths.end());
+    set("micro", micro_batches > 1);
+    set("smooth", request().step.label_smoothing > 0);
+    set("scheduled", optimizer.schedule != op::RateSchedule{});
+    set("matrices", optimizer.decay_matrices);
+    set("dropped", recipe.arguments.find("dropout=") != std::string::npos);
+    set("clipped", op::clip_of(request().step.optimizer) > 0);
+    set("delay", !request().delays.empty());
+    set("split", !request().layout.split.empty());
+    set("mixed", precision == "bf16" || precision == "fp16");
+    set("scaled", precision == "fp16");
+    return conditions;
+  }
+
+  std::string settings(const TwinRun& run, const Conditions& conditions) const {
+    Settings settings;
+    say_model(settings);
+    say_step(settings);
+    say_optimizer(settings, conditions);
+    say_precision(settings, conditions);
+    say_split(settings, conditions);
+    settings.say("SEED", std::to_string(job.seed()));
+    settings.say("STEPS", std::to_string(run.steps), "the first ones included,");
+    settings.say("WARMUP", std::to_string(run.warmup), "the number of these steps that are not timed");
+    settings.say("TWIN_OF", told(spec));
+    return settings.text() + "\n\n";
+  }
+
+  const job::JobSpec& spec;
+  std::string kind;
+  std::optional<std::int64_t> devices;  // nullopt: all GPUs there are
+  training::Job job;
+  model::Recipe recipe;
+  bool graph = false;  // of more than Linear + ReLU
+  std::vector<std::int64_t> widths;
+  Optimizer optimizer;
+  std::string precision;
+  std::string loss;
+  std::int64_t micro_batches = 1;
+
+ private:
+  static std::optional<std::int64_t> counted_devices(const job::JobSpec& spec, const std::string& kind) {
+    require_twin(spec, kind);
+    return device_count(spec.devices);
+  }
+
+  /// The scripts do not have everything for every kind of model.
+  void require_script() const {
+    if (graph && (kind == "layers" || kind == "dp")) {
+      throw usage_error("there is a PyTorch twin of {} for stacks of Linear+ReLU blocks, but none for {}: try single, ddp or fsdp",
+                        kind, name());
+    }
+    if (graph && request().step.loss != strategy::Loss::cross_entropy) {
+      throw usage_error("the PyTorch twin of {} has cross-entropy as its loss", name());
+    }
+    if (graph) {
+      refuse_other_settings(recipe);
+    }
+    if (recipe.arguments.find("group=") != std::string::npos) {
+      throw usage_error("PyTorch's BatchNorm has no groups of samples: leave out group=N");
+    }
+  }
+
+  void say_model(Settings& settings) const {
+    settings.say("MODEL", quoted(name()));
+    if (graph) {
+      for (const auto& [size, value] : sizes_of(recipe)) {
+        settings.say(size, value);
+      }
+    } else {
+      settings.say("WIDTHS", python_list(widths), "of the input, and of what each block of Linear + ReLU gives");
+    }
+    settings.say("PARAMETERS", std::to_string(job.model().parameter_count()));
+  }
+
+  void say_step(Settings& settings) const {
+    settings.say("STRATEGY", quoted(kind));
+    if (kind == "layers") {
+      settings.say("DEVICES", devices ? std::to_string(*devices) : "None", "at most this many; None: all GPUs there are");
+    } else {
+      settings.say("DEVICES", devices ? std::to_string(*devices) : "torch.cuda.device_count()");
+    }
+    settings.say("BATCH", std::to_string(request().step.global_batch), "global: over all devices");
+    settings.say("SAMPLES", std::to_string(job.samples()), "in the data set; 0: the same batch at every step");
+    settings.say("LOSS", quoted(loss));
+    if (request().step.label_smoothing > 0) {
+      settings.say("LABEL_SMOOTHING", fmt::format("{}", request().step.label_smoothing));
+    }
+  }
+
+  void say_optimizer(Settings& settings, const Conditions& conditions) const {
+    settings.say("OPTIMIZER", quoted(spec.optimizer));
+    settings.say("LEARNING_RATE", fmt::format("{}", optimizer.rate));
+    if (optimizer.kind == "sgd") {
+      settings.say("MOMENTUM", fmt::format("{}", optimizer.momentum));
+    }
+    if (op::clip_of(request().step.optimizer) > 0) {
+      settings.say("CLIP", fmt::format("{}", op::clip_of(request().step.optimizer)), "the largest norm of all gradients together");
+    }
+    settings.say("WEIGHT_DECAY", fmt::format("{}", optimizer.weight_decay), optimizer.decay_matrices ? "of matrices only" : "");
+    if (conditions.contains("scheduled")) {
+      settings.say("RATE_FACTOR", "lambda step: " + factor_of(optimizer.schedule),
+                   "of the learning rate; steps are numbered from 1");
+    }
+  }
+
+  void say_precision(Settings& settings, const Conditions& conditions) const {
+    settings.say("PRECISION", quoted(precision));
+    if (conditions.contains("mixed")) {
+      settings.say("AUTOCAST", precision == "bf16" ? "torch.bfloat16" : "torch.float16", "of products; weights stay in float32");
+    }
+    if (conditions.contains("scaled")) {
+      settings.say("SCALER", "torch.cuda.amp.GradScaler()", "keeps small gradients from becoming zero in 16 bits");
+    }
+  }
+
+  void say_split(Settings& settings, const Conditions& conditions) const {
+    if (micro_batches > 1 || kind == "layers") {
+      settings.say("MICRO_BATCHES", std::to_string(micro_batches));
+    }
+    if (kind == "ddp") {
+      settings.say("BUCKET_MB", training::find_field("bucket-mb")->text(spec));
+    }
+    if (conditions.contains("split")) {
+      settings.say("SPLIT", python_list(request().layout.split), "blocks per device");
+    }
+    if (conditions.contains("delay")) {
+      settings.say("DELAYS", delays_of(request().delays), "before which phase, on which rank, how many seconds");
+    }
+  }
+};
+
 }  // namespace
 
 std::string twin_launch(const job::JobSpec& spec, const std::string& file) {
@@ -278,131 +464,14 @@ const std::vector<std::string>& fields_without_twin() {
 }
 
 std::string training_twin(const job::JobSpec& spec, const TwinRun& run) {
-  const std::string kind = kind_of(spec);
-  require_twin(spec, kind);
-  const std::optional<std::int64_t> count = device_count(spec.devices);
-  // The job is checked as one of a machine that has all kinds of devices, whatever there is here.
-  job::JobSpec checked = spec;
-  checked.cluster = "dgx-a100";
-  checked.devices = kind == "single" ? 1 : count.value_or(1);
-  const training::Job job(checked, {});
-  const strategy::Request& request = job.request();
-  strategy::compile(request);
-
-  if (model::is_path(job.model().name())) {
-    throw usage_error("there is no PyTorch twin of {}: it is a file, not a model of Baton's", job.model().name());
-  }
-  const model::Recipe recipe = model::recipe_of(job.model().name());
-  const bool graph = reads_tokens(recipe.kind) || reads_images(recipe.kind);
-  if (graph && (kind == "layers" || kind == "dp")) {
-    throw usage_error("there is a PyTorch twin of {} for stacks of Linear+ReLU blocks, but none for {}: try single, ddp or fsdp",
-                      kind, job.model().name());
-  }
-  if (graph && request.step.loss != strategy::Loss::cross_entropy) {
-    throw usage_error("the PyTorch twin of {} has cross-entropy as its loss", job.model().name());
-  }
-  if (graph) {
-    refuse_other_settings(recipe);
-  }
-  if (recipe.arguments.find("group=") != std::string::npos) {
-    throw usage_error("PyTorch's BatchNorm has no groups of samples: leave out group=N");
-  }
-  const std::vector<std::int64_t> widths = graph ? std::vector<std::int64_t>() : widths_of(job.model());
-  const Optimizer optimizer = optimizer_of(request.step.optimizer);
-  const std::string precision(strategy::to_text(request.step.precision));
-  const std::string loss(strategy::to_text(request.step.loss));
-  const std::int64_t micro = std::max<std::int64_t>(1, request.layout.micro_batches);
-  Conditions conditions{kind, optimizer.kind, loss, precision};
-  const auto set = [&](const char* name, bool holds) {
-    if (holds) {
-      conditions.insert(name);
-    }
-  };
-  set("cross-entropy", loss == "cross-entropy" || loss == "cross_entropy");
-  set("graph", graph);
-  set("tokens", reads_tokens(recipe.kind));
-  set("images", reads_images(recipe.kind));
-  set("mlp", !graph);
-  set("stack", !graph && std::adjacent_find(widths.begin(), widths.end(), std::not_equal_to<>()) == widths.end());
-  set("micro", micro > 1);
-  set("smooth", request.step.label_smoothing > 0);
-  set("scheduled", optimizer.schedule != op::RateSchedule{});
-  set("matrices", optimizer.decay_matrices);
-  set("dropped", recipe.arguments.find("dropout=") != std::string::npos);
-  set("clipped", op::clip_of(request.step.optimizer) > 0);
-  set("delay", !request.delays.empty());
-  set("split", !request.layout.split.empty());
-  set("mixed", precision == "bf16" || precision == "fp16");
-  set("scaled", precision == "fp16");
-
-  std::string settings = "\n# What `baton train` was told.\n";
-  const auto say = [&](std::string_view name, const std::string& value, std::string_view remark = "") {
-    settings += fmt::format("{} = {}{}{}\n", name, value, remark.empty() ? "" : "  # ", remark);
-  };
-  say("MODEL", quoted(job.model().name()));
-  if (graph) {
-    for (const auto& [name, value] : sizes_of(recipe)) {
-      say(name, value);
-    }
-  } else {
-    say("WIDTHS", python_list(widths), "of the input, and of what each block of Linear + ReLU gives");
-  }
-  say("PARAMETERS", std::to_string(job.model().parameter_count()));
-  say("STRATEGY", quoted(kind));
-  if (kind == "layers") {
-    say("DEVICES", count ? std::to_string(*count) : "None", "at most this many; None: all GPUs there are");
-  } else {
-    say("DEVICES", count ? std::to_string(*count) : "torch.cuda.device_count()");
-  }
-  say("BATCH", std::to_string(request.step.global_batch), "global: over all devices");
-  say("SAMPLES", std::to_string(job.samples()), "in the data set; 0: the same batch at every step");
-  say("LOSS", quoted(loss));
-  if (request.step.label_smoothing > 0) {
-    say("LABEL_SMOOTHING", fmt::format("{}", request.step.label_smoothing));
-  }
-  say("OPTIMIZER", quoted(spec.optimizer));
-  say("LEARNING_RATE", fmt::format("{}", optimizer.rate));
-  if (optimizer.kind == "sgd") {
-    say("MOMENTUM", fmt::format("{}", optimizer.momentum));
-  }
-  if (op::clip_of(request.step.optimizer) > 0) {
-    say("CLIP", fmt::format("{}", op::clip_of(request.step.optimizer)), "the largest norm of all gradients together");
-  }
-  say("WEIGHT_DECAY", fmt::format("{}", optimizer.weight_decay), optimizer.decay_matrices ? "of matrices only" : "");
-  if (conditions.contains("scheduled")) {
-    say("RATE_FACTOR", "lambda step: " + factor_of(optimizer.schedule), "of the learning rate; steps are numbered from 1");
-  }
-  say("PRECISION", quoted(precision));
-  if (conditions.contains("mixed")) {
-    say("AUTOCAST", precision == "bf16" ? "torch.bfloat16" : "torch.float16", "of products; weights stay in float32");
-  }
-  if (conditions.contains("scaled")) {
-    say("SCALER", "torch.cuda.amp.GradScaler()", "keeps small gradients from becoming zero in 16 bits");
-  }
-  if (micro > 1 || kind == "layers") {
-    say("MICRO_BATCHES", std::to_string(micro));
-  }
-  if (kind == "ddp") {
-    say("BUCKET_MB", training::find_field("bucket-mb")->text(spec));
-  }
-  if (conditions.contains("split")) {
-    say("SPLIT", python_list(request.layout.split), "blocks per device");
-  }
-  if (conditions.contains("delay")) {
-    say("DELAYS", delays_of(request.delays), "before which phase, on which rank, how many seconds");
-  }
-  say("SEED", std::to_string(job.seed()));
-  say("STEPS", std::to_string(run.steps), "the first ones included,");
-  say("WARMUP", std::to_string(run.warmup), "the number of these steps that are not timed");
-  say("TWIN_OF", told(spec));
-  settings += "\n\n";
-
-  const std::string file = kind == "fsdp" ? "ddp" : kind;
+  const TwinJob twin(spec);
+  const Conditions conditions = twin.conditions();
+  const std::string file = twin.kind == "fsdp" ? "ddp" : twin.kind;
   std::string script = fmt::format(
-      "\"\"\"{} of {} in PyTorch, the twin of\n\n    {}\n\nRun it with\n\n    {} [--start DIR] [--json FILE]\n{}\"\"\"\n\n", kind,
-      job.model().name(), run.command, twin_launch(spec, run.file.empty() ? kind + ".py" : run.file),
+      "\"\"\"{} of {} in PyTorch, the twin of\n\n    {}\n\nRun it with\n\n    {} [--start DIR] [--json FILE]\n{}\"\"\"\n\n",
+      twin.kind, twin.name(), run.command, twin_launch(spec, run.file.empty() ? twin.kind + ".py" : run.file),
       run.table.empty() ? "" : fmt::format("\nThe whole table:\n\n    {}\n", run.table));
-  script += Template(conditions, settings, graph ? recipe.kind : "mlp").fill(text_of(file));
+  script += Template(conditions, twin.settings(run, conditions), twin.graph ? twin.recipe.kind : "mlp").fill(text_of(file));
   return script;
 }
 

@@ -28,27 +28,27 @@ class LegWriter {
 
   /// This many bytes, in as many messages one after the other as there are `rounds`. Where messages of that size reach less
   /// than the link's bandwidth, they count for more bytes.
-  void send(DeviceId from, DeviceId to, double bytes, std::int64_t rounds, double dearer = 1) {
+  void send(DeviceId from, DeviceId to, double bytes, std::int64_t rounds, double load_factor = 1) {
     const Path path = links_.path(from, to);
     if (path.kind == nullptr) {
       return;
     }
     const cluster::Link::SizeRange piece = path.kind->at(bytes / static_cast<double>(std::max<std::int64_t>(1, rounds)));
     latency_ = std::max(latency_, piece.latency * rounds);
-    const double slower = dearer * (piece.bandwidth > 0 ? path.kind->bandwidth / piece.bandwidth : 1) *
+    const double slower = load_factor * (piece.bandwidth > 0 ? path.kind->bandwidth / piece.bandwidth : 1) *
                           (links_.forwards(from, to) ? forwarding_ : 1);
     for (const std::uint32_t link : path.through()) {
       loads_.push_back({link, bytes * slower});
     }
   }
   /// Each to the next, the last to the first; in a mesh by as many rings as it has, each with its share.
-  void ring(const Members& members, double bytes, std::int64_t rounds, double dearer = 1) {
+  void ring(const Members& members, double bytes, std::int64_t rounds, double load_factor = 1) {
     const std::vector<Members> rings = links_.rings(members);
     for (std::size_t r = 0; r < std::max<std::size_t>(1, rings.size()); ++r) {
       const Members& order = rings.empty() ? members : rings[r];
       const double share = bytes / static_cast<double>(std::max<std::size_t>(1, rings.size()));
       for (std::size_t i = 0; i < order.size(); ++i) {
-        send(order[i], order[(i + 1) % order.size()], share, rounds, dearer);
+        send(order[i], order[(i + 1) % order.size()], share, rounds, load_factor);
       }
     }
   }
@@ -117,13 +117,13 @@ class Expansion {
     const auto members = static_cast<double>(nodes[0].size());
     const auto levels = static_cast<std::int64_t>(std::bit_width(nodes.size()) - 1);
     writer.wait(wiring_.start + wiring_.tree_level * (2 * levels));
-    const double dearer = 1 / wiring_.tree_share;
+    const double load_factor = 1 / wiring_.tree_share;
     for (const Members& node : nodes) {
       if (in_switch) {
         writer.ring(node, bytes_ * wiring_.port.bandwidth / wiring_.switch_sums, 0);
       } else if (node.size() > 1) {
         writer.wait_at_least(wiring_.tree_member * (2 * (static_cast<std::int64_t>(node.size()) - 1)));
-        writer.ring(node, 2 * bytes_ * (members - 1) / members, 0, dearer);
+        writer.ring(node, 2 * bytes_ * (members - 1) / members, 0, load_factor);
       }
     }
     std::vector<Members> columns(nodes[0].size());
@@ -133,7 +133,7 @@ class Expansion {
       }
     }
     for (const Members& column : columns) {
-      writer.ring(column, 2 * bytes_ / members, 0, dearer);
+      writer.ring(column, 2 * bytes_ / members, 0, load_factor);
     }
     legs_.push_back(writer.leg());
   }

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "baton/base/error.h"
+#include "baton/base/ids.h"
 #include "baton/base/stop.h"
 #include "baton/cost/link_time.h"
 #include "baton/sim/expand.h"
@@ -19,9 +20,13 @@ namespace {
 using plan::Lane;
 using plan::lane_count;
 using trace::Event;
-using Number = std::uint32_t;
+using EngineId = Id<struct EngineTag>;
+using CellId = Id<struct CellTag>;
+/// A lane of a device: device · lanes + lane.
+using SlotId = Id<struct SlotTag>;
 
-constexpr Number none = 0xffffffffU;
+SlotId slot_of(DeviceId device, std::size_t lane) { return SlotId(device.index() * lane_count + lane); }
+
 /// Of computing, however much of a core messages take.
 constexpr double least_pace = 0.01;
 
@@ -29,26 +34,26 @@ enum class TaskType : std::uint8_t { work, delay, member };
 
 /// A task as the walk sees it.
 struct Node {
-  Nanoseconds duration;  // of a member: its part of the copying
-  Number waits = 0;      // for how many tasks it waits
-  Number slot = 0;       // device · lanes + lane
-  Number meeting = none;
-  Number engine = none;  // which serves it; none if lanes are apart
+  Nanoseconds duration;     // of a member: its part of the copying
+  std::uint32_t waits = 0;  // for how many tasks it waits
+  SlotId slot;
+  MeetingId meeting;
+  EngineId engine;  // which serves it; none if lanes are separate
   TaskType kind = TaskType::work;
   Nanoseconds issued;  // by its host, after its cell has begun
-  Number cell = none;  // of the schedule, where hosts wait for messages
+  CellId cell;         // of the schedule, where hosts wait for messages
 };
 
 /// What a device computes for one micro-batch of one stage, in a row. Where hosts wait for messages, it begins when those before
 /// it have been sent and received.
 struct Cell {
   plan::Labels labels;
-  Number first = none;
-  Number last = none;
-  bool waits = false;    // for messages
-  Number before = none;  // the cell of the device before it
-  Nanoseconds issuing;   // of all its tasks
-  Nanoseconds begun;     // of the step under way: when its host issues the first
+  TaskId first;
+  TaskId last;
+  bool waits = false;   // for messages
+  CellId before;        // the cell of the device before it
+  Nanoseconds issuing;  // of all its tasks
+  Nanoseconds begun;    // of the step under way: when its host issues the first
 };
 
 /// What is to happen at some time. Of one time, in the order of their kinds and then of numbers.
@@ -64,8 +69,8 @@ enum class ClockEventKind : std::uint8_t {
 struct ClockEvent {
   Nanoseconds time;
   ClockEventKind kind = ClockEventKind::task_ends;
-  Number number = 0;   // of the task, the meeting or the engine
-  Number version = 0;  // the latest counts
+  std::uint32_t number = 0;   // of the task, the meeting or the engine
+  std::uint32_t version = 0;  // the latest counts
 
   auto operator<=>(const ClockEvent&) const = default;
 };
@@ -79,17 +84,17 @@ struct Meeting {
   double core = 0;      // the share of a core that its messages take while they are under way
 
   // Of the step under way.
-  Number arrived = 0;
-  Number leg = 0;
-  Number parts = 0;  // still under way: copying, links, the least time
-  Number wires = 0;  // of those, all but copying
+  std::uint32_t arrived = 0;
+  std::uint32_t leg = 0;
+  std::uint32_t parts = 0;  // still under way: copying, links, the least time
+  std::uint32_t wires = 0;  // of those, all but copying
   bool begun = false;
   bool over = false;
   Nanoseconds met;
   Nanoseconds left;  // of the copying, at `since`
   Nanoseconds since;
-  Number workers = 0;  // engines at it
-  Number version = 0;  // of its end
+  std::uint32_t workers = 0;  // engines at it
+  std::uint32_t version = 0;  // of its end
 };
 
 struct MeetingKind {
@@ -111,28 +116,28 @@ struct Expanded {
 
 /// The task of a lane whose turn it is and that waits for nothing but its engine or, having come, for its meeting.
 struct Front {
-  Number task = none;
+  TaskId task;
   bool come = false;
   bool part_taken = false;
 };
 
 /// What serves the lanes of a device, or of several on the same cores: one thing at a time.
 struct Engine {
-  std::vector<Number> devices;
+  std::vector<DeviceId> devices;
   double cores = 1;
 
   // What it computes, and what is left of that at `since`. Messages under way take a share of it, and it is that much slower.
-  Number task = none;
+  TaskId task;
   double left = 0;
   Nanoseconds since;
-  Number pace_version = 0;         // of the task's end
+  std::uint32_t pace_version = 0;  // of the task's end
   std::vector<double> messages{};  // under way: the share of a core that those of each meeting take
 
   bool busy = false;
-  bool noted = false;     // among those to look at
-  Number meeting = none;  // whose copying it is at
-  Number version = 0;     // of its part of it
-  std::size_t turn = 0;   // the device it looks at first
+  bool noted = false;         // among those to look at
+  MeetingId meeting;          // whose copying it is at
+  std::uint32_t version = 0;  // of its part of it
+  std::size_t turn = 0;       // the device it looks at first
 };
 
 }  // namespace
@@ -144,7 +149,7 @@ class Simulator::Walk {
     const std::size_t devices = stands_for.empty() ? cluster.size() : stands_for.devices.size();
     check(plan.devices().size() == devices, "a plan for {} devices on a cluster of {}", plan.devices().size(), devices);
     messages_apart_.resize(devices);
-    const std::vector<Number> engine_of_device = open_engines(cluster, stands_for);
+    const std::vector<EngineId> engine_of_device = open_engines(cluster, stands_for);
     nodes_.resize(plan.tasks().size());
     crossing_.resize(nodes_.size());
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
@@ -172,7 +177,7 @@ class Simulator::Walk {
     reset();
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
       if (waits_[t] == 0) {
-        become_ready(static_cast<Number>(t));
+        become_ready(TaskId(t));
       }
     }
     start_ready();
@@ -206,16 +211,16 @@ class Simulator::Walk {
   // ------------------------------------------------------------------------------------------------ before a step
 
   /// Devices on the same cores share an engine. Those of which nothing takes turns have none.
-  std::vector<Number> open_engines(const cluster::Cluster& cluster, const StandsFor& stands_for) {
-    std::map<int, Number> of_core;
-    std::vector<Number> of_device(plan_.devices().size(), none);
+  std::vector<EngineId> open_engines(const cluster::Cluster& cluster, const StandsFor& stands_for) {
+    std::map<int, EngineId> of_core;
+    std::vector<EngineId> of_device(plan_.devices().size());
     for (std::size_t d = 0; d < of_device.size(); ++d) {
       const cluster::Device& device = cluster.device(stands_for.empty() ? DeviceId(d) : stands_for.devices[d][0]);
       if (!device.shares_with_collectives()) {
         continue;
       }
       messages_apart_[d] = !device.shared_lanes;
-      auto engine = static_cast<Number>(engines_.size());
+      EngineId engine(engines_.size());
       for (const int core : device.cores) {
         const auto known = of_core.find(core);
         engine = known == of_core.end() ? engine : std::min(engine, known->second);
@@ -223,30 +228,30 @@ class Simulator::Walk {
       for (const int core : device.cores) {
         of_core.emplace(core, engine);
       }
-      if (engine == engines_.size()) {
+      if (engine.index() == engines_.size()) {
         engines_.emplace_back();
       }
-      engines_[engine].devices.push_back(static_cast<Number>(d));
-      engines_[engine].cores = static_cast<double>(std::max<std::size_t>(1, device.cores.size()));
+      engines_[engine.index()].devices.push_back(DeviceId(d));
+      engines_[engine.index()].cores = static_cast<double>(std::max<std::size_t>(1, device.cores.size()));
       of_device[d] = engine;
     }
     return of_device;
   }
 
-  void prepare(TaskId id, const cost::CostModel& cost, const std::vector<Number>& engine_of_device, bool wired) {
+  void prepare(TaskId id, const cost::CostModel& cost, const std::vector<EngineId>& engine_of_device, bool wired) {
     const plan::Task& task = plan_[id];
     Node& node = nodes_[id.index()];
-    const bool carried = !wired || engine_of_device[task.device.index()] != none;
-    node.slot = static_cast<Number>(task.device.index() * lane_count + static_cast<std::size_t>(task.lane));
+    const bool carried = !wired || engine_of_device[task.device.index()].valid();
+    node.slot = slot_of(task.device, static_cast<std::size_t>(task.lane));
     const bool takes_turns = task.lane == Lane::compute || std::holds_alternative<plan::Collective>(task.action);
     const bool apart = messages_apart_[task.device.index()] && !takes_turns;
-    node.engine = apart ? none : engine_of_device[task.device.index()];
+    node.engine = apart ? EngineId() : engine_of_device[task.device.index()];
     if (const auto* delay = std::get_if<plan::Delay>(&task.action)) {
       node.kind = TaskType::delay;
       node.duration = delay->duration;
     } else if (const MeetingId meeting = plan::meeting_of(task); meeting.valid()) {
       node.kind = TaskType::member;
-      node.meeting = meeting.value;
+      node.meeting = meeting;
       node.duration = carried ? cost.copying(plan_, id) : Nanoseconds(0);
       const plan::TaskWork work = plan::work(plan_, id);
       crossing_[id.index()].sent = work.sent;
@@ -262,13 +267,13 @@ class Simulator::Walk {
     std::vector<Nanoseconds> spent(plan_.devices().size());
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
       const std::size_t device = plan_.tasks()[t].device.index();
-      if (nodes_[t].engine != none) {
+      if (nodes_[t].engine.valid()) {
         continue;  // its cores are the host; of parts of a GPU, tasks were timed together with what issuing them takes
       }
       const Nanoseconds time = cost.issuing(plan_, TaskId(t));
-      if (const Number cell = nodes_[t].cell; cell != none) {
-        cells_[cell].issuing += time;
-        nodes_[t].issued = cells_[cell].issuing;
+      if (const CellId cell = nodes_[t].cell; cell.valid()) {
+        cells_[cell.index()].issuing += time;
+        nodes_[t].issued = cells_[cell.index()].issuing;
       } else {
         spent[device] += time;
         nodes_[t].issued = spent[device];
@@ -276,9 +281,9 @@ class Simulator::Walk {
     }
   }
 
-  using CellKey = std::tuple<std::uint32_t, plan::Phase, std::int32_t, std::int32_t>;
+  using CellKey = std::tuple<DeviceId, plan::Phase, std::int32_t, std::int32_t>;
   static CellKey key(DeviceId device, const plan::Labels& labels) {
-    return {device.value, labels.phase, labels.micro_batch, labels.stage};
+    return {device, labels.phase, labels.micro_batch, labels.stage};
   }
   static bool same_cell(const plan::Labels& a, const plan::Labels& b) {
     return a.phase == b.phase && a.micro_batch == b.micro_batch && a.stage == b.stage;
@@ -287,25 +292,24 @@ class Simulator::Walk {
   /// The cells of each device, by what its lane computes.
   void find_cells() {
     for (std::size_t d = 0; d < plan_.devices().size(); ++d) {
-      Number cell = none;
+      CellId cell;
       for (const TaskId id : plan_.lane(DeviceId(d), Lane::compute)) {
         const plan::Labels& labels = plan_[id].labels;
-        if (cell == none || !same_cell(cells_[cell].labels, labels)) {
-          cells_.push_back(
-              {.labels = labels, .first = id.value, .last = id.value, .waits = false, .before = cell, .issuing = {}, .begun = {}});
-          cell = static_cast<Number>(cells_.size() - 1);
+        if (!cell.valid() || !same_cell(cells_[cell.index()].labels, labels)) {
+          cells_.push_back({.labels = labels, .first = id, .last = id, .waits = false, .before = cell, .issuing = {}, .begun = {}});
+          cell = CellId(cells_.size() - 1);
         }
-        cells_[cell].last = id.value;
+        cells_[cell.index()].last = id;
         nodes_[id.index()].cell = cell;
       }
     }
     for (std::size_t c = 0; c < cells_.size(); ++c) {
-      cell_of_[key(plan_.tasks()[cells_[c].first].device, cells_[c].labels)] = static_cast<Number>(c);
+      cell_of_[key(plan_[cells_[c].first].device, cells_[c].labels)] = CellId(c);
     }
     for (std::size_t t = 0; t < nodes_.size(); ++t) {  // collectives are issued with what they belong to
       if (const plan::Task& task = plan_.tasks()[t]; std::holds_alternative<plan::Collective>(task.action)) {
         const auto found = cell_of_.find(key(task.device, task.labels));
-        nodes_[t].cell = found == cell_of_.end() ? none : found->second;
+        nodes_[t].cell = found == cell_of_.end() ? CellId() : found->second;
       }
     }
   }
@@ -315,18 +319,18 @@ class Simulator::Walk {
   /// messages.
   template <typename Visit>
   void each_edge_of_messages(Visit visit) {
-    std::vector<Number> reader(nodes_.size(), none);  // of a receive: the first cell that comes after it
+    std::vector<CellId> reader(nodes_.size());  // of a receive: the first cell that comes after it
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
       for (const TaskId before : plan_.tasks()[t].after) {
-        if (nodes_[t].cell != none && reader[before.index()] == none) {
+        if (nodes_[t].cell.valid() && !reader[before.index()].valid()) {
           reader[before.index()] = nodes_[t].cell;
         }
       }
     }
-    std::vector<Number> next(cells_.size(), none);
+    std::vector<CellId> next(cells_.size());
     for (std::size_t c = 0; c < cells_.size(); ++c) {
-      if (cells_[c].before != none) {
-        next[cells_[c].before] = static_cast<Number>(c);
+      if (cells_[c].before.valid()) {
+        next[cells_[c].before.index()] = CellId(c);
       }
     }
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
@@ -336,17 +340,19 @@ class Simulator::Walk {
       }
       const plan::Task& task = plan_.tasks()[t];
       if (transfer->end == plan::Transfer::End::receive) {
-        if (const Number cell = reader[t]; cell != none) {
-          cells_[cell].waits = true;
-          visit(TaskId(t), TaskId(cells_[cell].first));
-          if (cells_[cell].before != none && !streams_apart_) {
-            visit(TaskId(cells_[cells_[cell].before].last), TaskId(t));
+        if (reader[t].valid()) {
+          Cell& cell = cells_[reader[t].index()];
+          cell.waits = true;
+          visit(TaskId(t), cell.first);
+          if (cell.before.valid() && !streams_apart_) {
+            visit(cells_[cell.before.index()].last, TaskId(t));
           }
         }
       } else if (const auto written = cell_of_.find(key(task.device, task.labels));
-                 written != cell_of_.end() && next[written->second] != none) {
-        cells_[next[written->second]].waits = true;
-        visit(TaskId(t), TaskId(cells_[next[written->second]].first));
+                 written != cell_of_.end() && next[written->second.index()].valid()) {
+        Cell& cell = cells_[next[written->second.index()].index()];
+        cell.waits = true;
+        visit(TaskId(t), cell.first);
       }
     }
   }
@@ -355,7 +361,7 @@ class Simulator::Walk {
 
   /// What communicates on one stream: messages with one device in one direction; collectives of one group of devices, of values
   /// apart from those of parameters and their gradients, which programs issue beside or after the backward.
-  using StreamKey = std::tuple<Number, int, Reach, std::vector<Number>>;
+  using StreamKey = std::tuple<DeviceId, int, Reach, std::vector<DeviceId>>;
   StreamKey stream_of(TaskId id, const StandsFor& stands_for) const {
     const plan::Task& task = plan_[id];
     const MeetingId meeting = plan::meeting_of(task);
@@ -367,9 +373,9 @@ class Simulator::Walk {
     if (const auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
       kind = transfer->end == plan::Transfer::End::send ? 2 : 3;
     }
-    StreamKey key{task.device.value, kind, stands_for.reach.empty() ? Reach::members : stands_for.reach[meeting.index()], {}};
+    StreamKey key{task.device, kind, stands_for.reach.empty() ? Reach::members : stands_for.reach[meeting.index()], {}};
     for (const TaskId member : plan_.members(meeting)) {
-      std::get<3>(key).push_back(plan_[member].device.value);
+      std::get<3>(key).push_back(plan_[member].device);
     }
     std::sort(std::get<3>(key).begin(), std::get<3>(key).end());
     return key;
@@ -378,39 +384,39 @@ class Simulator::Walk {
   /// Where streams are apart: each has its order, and a task comes after those of its device that touched its buffers. Lists what
   /// each comes after.
   void find_edges_of_streams(const StandsFor& stands_for) {
-    std::map<StreamKey, Number> last_of_stream;
+    std::map<StreamKey, TaskId> last_of_stream;
     struct Touched {
-      Number writer = none;
-      std::vector<Number> readers;
+      TaskId writer;
+      std::vector<TaskId> readers;
     };
     std::vector<Touched> touched(plan_.buffers().size());
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
-      const plan::Task& task = plan_.tasks()[t];
-      const auto number = static_cast<Number>(t);
+      const TaskId id(t);
+      const plan::Task& task = plan_[id];
       if (nodes_[t].kind == TaskType::member) {
-        const auto [found, added] = last_of_stream.try_emplace(stream_of(TaskId(t), stands_for), number);
+        const auto [found, added] = last_of_stream.try_emplace(stream_of(id, stands_for), id);
         if (!added) {
-          stream_edges_.emplace_back(std::exchange(found->second, number), number);
+          stream_edges_.emplace_back(std::exchange(found->second, id), id);
         }
       }
-      const auto after = [&](Number before) {
-        if (before != none && before != number &&
-            (task.lane == Lane::communication) + (plan_.tasks()[before].lane == Lane::communication) > 0) {
-          stream_edges_.emplace_back(before, number);
+      const auto after = [&](TaskId before) {
+        if (before.valid() && before != id &&
+            (task.lane == Lane::communication) + (plan_[before].lane == Lane::communication) > 0) {
+          stream_edges_.emplace_back(before, id);
         }
       };
-      for (const BufferId id : task.reads) {
-        after(touched[id.index()].writer);
+      for (const BufferId buffer : task.reads) {
+        after(touched[buffer.index()].writer);
       }
-      for (const BufferId id : task.writes) {
-        Touched& one = touched[id.index()];
+      for (const BufferId buffer : task.writes) {
+        Touched& one = touched[buffer.index()];
         after(one.writer);
         std::for_each(one.readers.begin(), one.readers.end(), after);
-        one = {number, {}};
+        one = {id, {}};
       }
-      for (const BufferId id : task.reads) {
-        if (touched[id.index()].writer != number) {
-          touched[id.index()].readers.push_back(number);
+      for (const BufferId buffer : task.reads) {
+        if (touched[buffer.index()].writer != id) {
+          touched[buffer.index()].readers.push_back(id);
         }
       }
     }
@@ -424,7 +430,7 @@ class Simulator::Walk {
     }
     const auto each_edge = [&](auto visit) {
       for (const auto& [before, after] : stream_edges_) {
-        visit(TaskId(before), TaskId(after));
+        visit(before, after);
       }
       for (std::size_t t = 0; t < nodes_.size(); ++t) {
         if (streams_apart_ && plan_.tasks()[t].lane == Lane::communication && nodes_[t].kind == TaskType::member) {
@@ -455,9 +461,9 @@ class Simulator::Walk {
       first_next_[t + 1] += first_next_[t];
     }
     next_.resize(first_next_.back());
-    std::vector<Number> place(first_next_.begin(), first_next_.end() - 1);
+    std::vector<std::uint32_t> place(first_next_.begin(), first_next_.end() - 1);
     each_edge([&](TaskId before, TaskId after) {
-      next_[place[before.index()]++] = after.value;
+      next_[place[before.index()]++] = after;
       ++nodes_[after.index()].waits;
     });
   }
@@ -471,7 +477,7 @@ class Simulator::Walk {
     std::int64_t apart = 0;
     for (const TaskId member : meeting.members) {
       const Node& node = nodes_[member.index()];
-      (node.engine == none ? apart : meeting.copying.count) += node.duration.count;
+      (node.engine.valid() ? meeting.copying.count : apart) += node.duration.count;
     }
     // Lanes that are apart copy by themselves, all members' side by side.
     meeting.least = Nanoseconds(apart / static_cast<std::int64_t>(meeting.members.size()));
@@ -528,7 +534,8 @@ class Simulator::Walk {
     }
     for (Engine& engine : engines_) {
       engine.busy = engine.noted = false;
-      engine.task = engine.meeting = none;
+      engine.task = {};
+      engine.meeting = {};
       engine.messages.clear();
       engine.turn = 0;
     }
@@ -536,56 +543,57 @@ class Simulator::Walk {
 
   // ------------------------------------------------------------------------------------------------ tasks
 
-  /// All that it comes after has ended. Where lanes are apart it then starts; otherwise when its engine takes it up.
-  void become_ready(Number task) {
-    const Node& node = nodes_[task];
-    if (node.engine == none) {
+  /// All that it comes after has ended. Where lanes are separate it then starts; otherwise when its engine takes it up.
+  void become_ready(TaskId task) {
+    const Node& node = nodes_[task.index()];
+    if (!node.engine.valid()) {
       Nanoseconds issued = node.issued;
-      if (node.cell != none) {
-        Cell& cell = cells_[node.cell];
+      if (node.cell.valid()) {
+        Cell& cell = cells_[node.cell.index()];
         if (cell.first == task) {
-          const Nanoseconds free = cell.before == none ? Nanoseconds(0) : cells_[cell.before].begun + cells_[cell.before].issuing;
-          cell.begun = cell.waits ? std::max(free, events_[task].start) : free;
+          const Nanoseconds free = cell.before.valid() ? cells_[cell.before.index()].begun + cells_[cell.before.index()].issuing
+                                                       : Nanoseconds(0);
+          cell.begun = cell.waits ? std::max(free, events_[task.index()].start) : free;
         }
         issued += cell.begun;
       }
-      events_[task].start = std::max(events_[task].start, issued);
+      events_[task.index()].start = std::max(events_[task.index()].start, issued);
       starting_.push_back(task);
     } else {
-      fronts_[node.slot] = {task};
+      fronts_[node.slot.index()] = {task};
       note(node.engine);
     }
   }
 
-  /// Where lanes are apart, a task's end is known as soon as it starts, even if that lies ahead of the clock. Only
+  /// Where lanes are separate, a task's end is known as soon as it starts, even if that lies ahead of the clock. Only
   /// meetings wait for the clock, since on the links they are in each other's way.
   void start_ready() {
     while (!starting_.empty()) {
-      const Number task = starting_.back();
+      const TaskId task = starting_.back();
       starting_.pop_back();
-      const Node& node = nodes_[task];
+      const Node& node = nodes_[task.index()];
       if (node.kind == TaskType::member) {
-        if (const Meeting& meeting = arrive(node.meeting, events_[task].start); complete(meeting)) {
-          push({meeting.met, ClockEventKind::meeting_begins, node.meeting, 0});
+        if (const Meeting& meeting = arrive(node.meeting, events_[task.index()].start); complete(meeting)) {
+          push({meeting.met, ClockEventKind::meeting_begins, node.meeting.value, 0});
         }
       } else {
-        end(task, events_[task].start + node.duration);
+        end(task, events_[task.index()].start + node.duration);
       }
     }
   }
 
   /// The start of those that come after is, until they start, the latest end of what they come after.
-  void end(Number task, Nanoseconds time) {
+  void end(TaskId task, Nanoseconds time) {
     constexpr std::int64_t longest_step = 4'000'000'000'000'000'000;  // more, and sums of times would overflow
     if (time.count > longest_step) {
       throw usage_error("the step would take longer than a century: a rate or a bandwidth is too small");
     }
-    events_[task].end = time;
+    events_[task.index()].end = time;
     ++ended_;
-    for (Number i = first_next_[task]; i < first_next_[task + 1]; ++i) {
-      const Number other = next_[i];
-      events_[other].start = std::max(events_[other].start, time);
-      if (--waits_[other] == 0) {
+    for (std::uint32_t i = first_next_[task.index()]; i < first_next_[task.index() + 1]; ++i) {
+      const TaskId other = next_[i];
+      events_[other.index()].start = std::max(events_[other.index()].start, time);
+      if (--waits_[other.index()] == 0) {
         become_ready(other);
       }
     }
@@ -593,16 +601,16 @@ class Simulator::Walk {
 
   // ------------------------------------------------------------------------------------------------ meetings
 
-  const Meeting& arrive(Number number, Nanoseconds time) {
-    Meeting& meeting = meetings_[number];
+  const Meeting& arrive(MeetingId id, Nanoseconds time) {
+    Meeting& meeting = meetings_[id.index()];
     meeting.met = std::max(meeting.met, time);
     ++meeting.arrived;
     return meeting;
   }
   static bool complete(const Meeting& meeting) { return meeting.arrived == meeting.members.size(); }
 
-  void begin(Number number) {
-    Meeting& meeting = meetings_[number];
+  void begin(MeetingId id) {
+    Meeting& meeting = meetings_[id.index()];
     meeting.begun = true;
     meeting.parts = 1;  // this function
     if (meeting.copying.count > 0) {
@@ -612,11 +620,11 @@ class Simulator::Walk {
     }
     if (!meeting.legs.empty()) {
       ++meeting.parts;
-      push({now_ + meeting.legs[0].latency, ClockEventKind::flow_begins, number, 0});
+      push({now_ + meeting.legs[0].latency, ClockEventKind::flow_begins, id.value, 0});
     }
     if (meeting.least.count > 0) {
       ++meeting.parts;
-      push({now_ + meeting.least, ClockEventKind::min_duration_ends, number, 0});
+      push({now_ + meeting.least, ClockEventKind::min_duration_ends, id.value, 0});
     }
     meeting.wires = (meeting.legs.empty() ? 0U : 1U) + (meeting.least.count > 0 ? 1U : 0U);
     if (meeting.wires > 0) {
@@ -639,8 +647,8 @@ class Simulator::Walk {
       return;
     }
     for (const TaskId member : meeting.members) {
-      if (const Number number = nodes_[member.index()].engine; number != none) {
-        Engine& engine = engines_[number];
+      if (const EngineId id = nodes_[member.index()].engine; id.valid()) {
+        Engine& engine = engines_[id.index()];
         settle(engine);
         if (begins) {
           engine.messages.push_back(meeting.core);
@@ -658,23 +666,23 @@ class Simulator::Walk {
     }
     meeting.over = true;
     for (const TaskId member : meeting.members) {
-      if (nodes_[member.index()].engine == none) {
-        end(member.value, now_);
+      if (!nodes_[member.index()].engine.valid()) {
+        end(member, now_);
       }
     }
     note_members(meeting);  // their engines have yet to find out
   }
 
-  void begin_flow(Number number) {
-    Meeting& meeting = meetings_[number];
-    reschedule(traffic_.begin(number, meeting.legs[meeting.leg].loads, now_));
+  void begin_flow(MeetingId id) {
+    Meeting& meeting = meetings_[id.index()];
+    reschedule(traffic_.begin(id.value, meeting.legs[meeting.leg].loads, now_));
   }
 
-  void end_flow(Number number) {
-    reschedule(traffic_.end(number, now_));
-    Meeting& meeting = meetings_[number];
+  void end_flow(MeetingId id) {
+    reschedule(traffic_.end(id.value, now_));
+    Meeting& meeting = meetings_[id.index()];
     if (++meeting.leg < meeting.legs.size()) {
-      push({now_ + meeting.legs[meeting.leg].latency, ClockEventKind::flow_begins, number, 0});
+      push({now_ + meeting.legs[meeting.leg].latency, ClockEventKind::flow_begins, id.value, 0});
     } else {
       end_wire(meeting);
     }
@@ -688,57 +696,57 @@ class Simulator::Walk {
 
   // ------------------------------------------------------------------------------------------------ engines
 
-  void note(Number number) {
-    Engine& engine = engines_[number];
+  void note(EngineId id) {
+    Engine& engine = engines_[id.index()];
     if (!engine.busy && !engine.noted) {
       engine.noted = true;
-      to_look_at_.push_back(number);
+      to_look_at_.push_back(id);
     }
   }
   void note_members(const Meeting& meeting) {
     for (const TaskId member : meeting.members) {
-      if (nodes_[member.index()].engine != none) {
+      if (nodes_[member.index()].engine.valid()) {
         note(nodes_[member.index()].engine);
       }
     }
   }
   /// In the order in which they were noted.
-  Number take_engine() {
-    const Number number = to_look_at_[looked_at_++];
+  EngineId take_engine() {
+    const EngineId id = to_look_at_[looked_at_++];
     if (looked_at_ == to_look_at_.size()) {
       to_look_at_.clear();
       looked_at_ = 0;
     }
-    engines_[number].noted = false;
-    return number;
+    engines_[id.index()].noted = false;
+    return id;
   }
 
   /// A free engine looks at its lanes, and takes up what it finds.
-  void look(Number number) {
-    Engine& engine = engines_[number];
+  void look(EngineId id) {
+    Engine& engine = engines_[id.index()];
     for (std::size_t i = 0; i < engine.devices.size() && !engine.busy; ++i) {
-      serve(number, engine.devices[(engine.turn + i) % engine.devices.size()]);
+      serve(id, engine.devices[(engine.turn + i) % engine.devices.size()]);
     }
     for (std::size_t i = 0; i < engine.devices.size() && !engine.busy; ++i) {
-      help(number, engine.devices[i]);
+      help(id, engine.devices[i]);
     }
     engine.turn = (engine.turn + 1) % engine.devices.size();
   }
 
-  void serve(Number number, Number device) {
-    Engine& engine = engines_[number];
+  void serve(EngineId id, DeviceId device) {
+    Engine& engine = engines_[id.index()];
     for (const Lane lane : plan::serving_order) {
-      Front& front = fronts_[device * lane_count + static_cast<std::size_t>(lane)];
-      if (front.task == none) {
+      Front& front = fronts_[slot_of(device, static_cast<std::size_t>(lane)).index()];
+      if (!front.task.valid()) {
         continue;
       }
-      const Number task = front.task;
-      const Node& node = nodes_[task];
+      const TaskId task = front.task;
+      const Node& node = nodes_[task.index()];
       if (node.kind == TaskType::member) {
-        take_part(number, front);
+        take_part(id, front);
       } else {
         front = {};
-        events_[task].start = now_;
+        events_[task.index()].start = now_;
         if (node.kind == TaskType::work) {
           engine.busy = true;
           engine.task = task;
@@ -746,7 +754,7 @@ class Simulator::Walk {
           engine.since = now_;
           expect_end(engine);
         } else {
-          push({now_ + node.duration, ClockEventKind::task_ends, task, 0});
+          push({now_ + node.duration, ClockEventKind::task_ends, task.value, 0});
         }
       }
       if (engine.busy) {
@@ -761,30 +769,30 @@ class Simulator::Walk {
     return largest == engine.messages.end() ? 1 : std::max(least_pace, 1 - *largest / engine.cores);
   }
   void settle(Engine& engine) const {
-    if (engine.task != none) {
+    if (engine.task.valid()) {
       engine.left = std::max(0.0, engine.left - static_cast<double>((now_ - engine.since).count) * pace(engine));
       engine.since = now_;
     }
   }
   void expect_end(Engine& engine) {
-    if (engine.task != none) {
-      push({now_ + Nanoseconds(std::llround(engine.left / pace(engine))), ClockEventKind::task_ends, engine.task,
+    if (engine.task.valid()) {
+      push({now_ + Nanoseconds(std::llround(engine.left / pace(engine))), ClockEventKind::task_ends, engine.task.value,
             ++engine.pace_version});
     }
   }
 
-  void take_part(Number number, Front& front) {
-    const Number task = front.task;
-    const Node& node = nodes_[task];
-    const Meeting& meeting = meetings_[node.meeting];
+  void take_part(EngineId id, Front& front) {
+    const TaskId task = front.task;
+    const Node& node = nodes_[task.index()];
+    const Meeting& meeting = meetings_[node.meeting.index()];
     if (!front.come) {
       front.come = true;
-      events_[task].start = now_;
+      events_[task.index()].start = now_;
       if (complete(arrive(node.meeting, now_))) {
         if (meeting.met == now_) {
           begin(node.meeting);  // the last to come goes to work before it looks at anything else
         } else {
-          push({meeting.met, ClockEventKind::meeting_begins, node.meeting, 0});
+          push({meeting.met, ClockEventKind::meeting_begins, node.meeting.value, 0});
         }
       }
     }
@@ -793,61 +801,64 @@ class Simulator::Walk {
       end(task, now_);
     } else if (meeting.begun && !front.part_taken && node.duration.count > 0 && copying_left(meeting).count > 0) {
       front.part_taken = true;
-      join(number, node.meeting);
-      push({now_ + node.duration, ClockEventKind::part_ends, number, engines_[number].version});
+      join(id, node.meeting);
+      push({now_ + node.duration, ClockEventKind::part_ends, id.value, engines_[id.index()].version});
     }
   }
 
   /// With nothing else to do, cores work at what is left of the meeting they wait for. A part of a GPU does its own share only.
-  void help(Number number, Number device) {
-    if (messages_apart_[device]) {
+  void help(EngineId id, DeviceId device) {
+    if (messages_apart_[device.index()]) {
       return;
     }
-    for (std::size_t lane = 0; lane < lane_count && !engines_[number].busy; ++lane) {
-      const Number task = fronts_[device * lane_count + lane].task;
-      if (task != none && nodes_[task].kind == TaskType::member && meetings_[nodes_[task].meeting].begun &&
-          copying_left(meetings_[nodes_[task].meeting]).count > 0) {
-        join(number, nodes_[task].meeting);
+    for (std::size_t lane = 0; lane < lane_count && !engines_[id.index()].busy; ++lane) {
+      const TaskId task = fronts_[slot_of(device, lane).index()].task;
+      if (!task.valid() || nodes_[task.index()].kind != TaskType::member) {
+        continue;
+      }
+      const MeetingId meeting = nodes_[task.index()].meeting;
+      if (meetings_[meeting.index()].begun && copying_left(meetings_[meeting.index()]).count > 0) {
+        join(id, meeting);
       }
     }
   }
 
   Nanoseconds copying_left(const Meeting& meeting) const { return meeting.left - (now_ - meeting.since) * meeting.workers; }
 
-  void join(Number number, Number meeting) {
-    Engine& engine = engines_[number];
+  void join(EngineId id, MeetingId meeting) {
+    Engine& engine = engines_[id.index()];
     engine.busy = true;
     engine.meeting = meeting;
     ++engine.version;
-    set_workers(meeting, meetings_[meeting].workers + 1);
+    set_workers(meeting, meetings_[meeting.index()].workers + 1);
   }
 
-  void set_workers(Number number, Number workers) {
-    Meeting& meeting = meetings_[number];
+  void set_workers(MeetingId id, std::uint32_t workers) {
+    Meeting& meeting = meetings_[id.index()];
     meeting.left = copying_left(meeting);
     meeting.since = now_;
     meeting.workers = workers;
     ++meeting.version;
     if (workers > 0) {
       const Nanoseconds time((meeting.left.count + workers - 1) / workers);
-      push({now_ + time, ClockEventKind::copying_ends, number, meeting.version});
+      push({now_ + time, ClockEventKind::copying_ends, id.value, meeting.version});
     }
   }
 
-  void leave(Number number) {
-    Engine& engine = engines_[number];
+  void leave(EngineId id) {
+    Engine& engine = engines_[id.index()];
     engine.busy = false;
-    engine.meeting = none;
-    note(number);
+    engine.meeting = {};
+    note(id);
   }
 
-  void end_copying(Number number) {
-    Meeting& meeting = meetings_[number];
+  void end_copying(MeetingId id) {
+    Meeting& meeting = meetings_[id.index()];
     meeting.left = Nanoseconds(0);
     meeting.workers = 0;
     for (const TaskId member : meeting.members) {
-      const Number engine = nodes_[member.index()].engine;
-      if (engine != none && engines_[engine].meeting == number) {
+      const EngineId engine = nodes_[member.index()].engine;
+      if (engine.valid() && engines_[engine.index()].meeting == id) {
         leave(engine);
       }
     }
@@ -859,42 +870,53 @@ class Simulator::Walk {
   void happen(const ClockEvent& event) {
     switch (event.kind) {
       case ClockEventKind::task_ends:
-        if (nodes_[event.number].kind == TaskType::work) {
-          Engine& engine = engines_[nodes_[event.number].engine];
-          if (engine.task != event.number || engine.pace_version != event.version) {
-            break;
-          }
-          engine.busy = false;
-          engine.task = none;
-        }
-        note(nodes_[event.number].engine);
-        end(event.number, now_);
+        end_task(TaskId(event.number), event.version);
         break;
       case ClockEventKind::copying_ends:
-        if (event.version == meetings_[event.number].version) {
-          end_copying(event.number);
+        if (const MeetingId id(event.number); event.version == meetings_[id.index()].version) {
+          end_copying(id);
         }
         break;
       case ClockEventKind::part_ends:
-        if (Engine& engine = engines_[event.number]; engine.meeting != none && event.version == engine.version) {
-          set_workers(engine.meeting, meetings_[engine.meeting].workers - 1);
-          leave(event.number);
-        }
+        end_part_of(EngineId(event.number), event.version);
         break;
       case ClockEventKind::flow_ends:
         if (event.version == traffic_.version(event.number)) {
-          end_flow(event.number);
+          end_flow(MeetingId(event.number));
         }
         break;
       case ClockEventKind::flow_begins:
-        begin_flow(event.number);
+        begin_flow(MeetingId(event.number));
         break;
       case ClockEventKind::meeting_begins:
-        begin(event.number);
+        begin(MeetingId(event.number));
         break;
       case ClockEventKind::min_duration_ends:
-        end_wire(meetings_[event.number]);
+        end_wire(meetings_[MeetingId(event.number).index()]);
         break;
+    }
+  }
+
+  /// A task of an engine ends, unless it is now expected to end at another time.
+  void end_task(TaskId id, std::uint32_t version) {
+    const Node& node = nodes_[id.index()];
+    if (node.kind == TaskType::work) {
+      Engine& engine = engines_[node.engine.index()];
+      if (engine.task != id || engine.pace_version != version) {
+        return;
+      }
+      engine.busy = false;
+      engine.task = {};
+    }
+    note(node.engine);
+    end(id, now_);
+  }
+
+  /// An engine has done its part of the copying of a meeting, unless all of it was done before.
+  void end_part_of(EngineId id, std::uint32_t version) {
+    if (const Engine& engine = engines_[id.index()]; engine.meeting.valid() && version == engine.version) {
+      set_workers(engine.meeting, meetings_[engine.meeting.index()].workers - 1);
+      leave(id);
     }
   }
 
@@ -913,28 +935,28 @@ class Simulator::Walk {
   Links links_;
   Traffic traffic_;
   std::vector<Node> nodes_;
-  std::vector<Event> crossing_;     // of each task: nothing but the bytes it sends and receives
-  std::vector<Number> first_next_;  // into next_, by task
-  std::vector<Number> next_;
+  std::vector<Event> crossing_;            // of each task: nothing but the bytes it sends and receives
+  std::vector<std::uint32_t> first_next_;  // into next_, by task
+  std::vector<TaskId> next_;
   std::map<MeetingKind, Expanded> expanded_;
   std::vector<Meeting> meetings_;
   std::vector<Engine> engines_;
   std::vector<bool> messages_apart_;  // by device: only its collectives take turns with computing
   std::vector<Cell> cells_;           // where hosts wait for messages
-  std::map<CellKey, Number> cell_of_;
+  std::map<CellKey, CellId> cell_of_;
   bool streams_apart_ = false;
-  std::vector<std::pair<Number, Number>> stream_edges_;  // where streams are apart: before and after
+  std::vector<std::pair<TaskId, TaskId>> stream_edges_;  // where streams are apart: before and after
 
   // Of the step under way.
   Nanoseconds now_;
   Event* events_ = nullptr;
   std::size_t ended_ = 0;
-  std::vector<Number> waits_;  // by task: for how many it still waits
-  std::vector<Front> fronts_;  // by device and lane, where an engine serves it
-  std::vector<Number> starting_;
-  std::vector<Number> to_look_at_;  // engines,
-  std::size_t looked_at_ = 0;       // of which this many have been
-  std::vector<ClockEvent> queue_;   // a heap
+  std::vector<std::uint32_t> waits_;  // by task: for how many it still waits
+  std::vector<Front> fronts_;         // by device and lane, where an engine serves it
+  std::vector<TaskId> starting_;
+  std::vector<EngineId> to_look_at_;  // engines,
+  std::size_t looked_at_ = 0;         // of which this many have been
+  std::vector<ClockEvent> queue_;     // a heap
 };
 
 Simulator::Simulator(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost,

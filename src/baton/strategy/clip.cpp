@@ -76,8 +76,8 @@ plan::Draft clip_gradients(plan::Draft draft, const DeviceGroups& groups) {
 
   const DeviceGroups sums = with_updates(groups, summands);
   const std::map<DeviceId, DeviceId> first = first_of_group(sums, summands);
-  std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
-  std::vector<Task>& tasks = behind[first_update];
+  std::vector<std::vector<Task>> insertions(draft.tasks.size() + 1);
+  std::vector<Task>& tasks = insertions[first_update];
   // Of devices that hold the same part of a parameter the first counts it.
   std::set<std::tuple<DeviceId, std::uint32_t, std::uint32_t, std::int64_t, std::int64_t, std::int64_t>> counted;
   for (const auto& [device, own] : summands) {
@@ -112,7 +112,7 @@ plan::Draft clip_gradients(plan::Draft draft, const DeviceGroups& groups) {
                        .after = {}});
     }
   }
-  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
+  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(insertions));
   return draft;
 }
 

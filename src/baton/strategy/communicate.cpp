@@ -43,19 +43,19 @@ class Insertions {
   explicit Insertions(const Draft& draft) : places_(draft.tasks.size() + 1) {}
 
   void add(std::size_t at, Task task) {
-    behind_.resize(places_);
-    behind_[at].push_back(std::move(task));
+    tasks_.resize(places_);
+    tasks_[at].push_back(std::move(task));
   }
 
   void apply(Draft& draft) {
-    if (!behind_.empty()) {
-      draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind_));
+    if (!tasks_.empty()) {
+      draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(tasks_));
     }
   }
 
  private:
   std::size_t places_;
-  std::vector<std::vector<Task>> behind_;  // empty until the first is added
+  std::vector<std::vector<Task>> tasks_;  // empty until the first is added
 };
 
 bool is_piece(const Buffer& gradient) { return std::get<ParameterPart>(gradient.content).piece_end > 0; }
@@ -65,7 +65,7 @@ void all_reduce_group(Draft& draft, Insertions& insertions, const std::vector<Gr
                       Bytes bucket, const std::vector<DeviceId>& group) {
   struct Member {
     std::vector<BufferId> buffers;  // what the bucket has of the device
-    std::size_t behind = 0;         // the task that writes the last of them
+    std::size_t end_of_writes = 0;  // the task that writes the last of them
   };
   std::vector<Member> members(group.size());
   Bytes size;
@@ -77,15 +77,15 @@ void all_reduce_group(Draft& draft, Insertions& insertions, const std::vector<Gr
       std::uint32_t rank = 0;
       for (std::size_t i = 0; i < group.size(); ++i) {
         if (const Member& one = members[i]; !one.buffers.empty()) {
-          insertions.add(one.behind,
+          insertions.add(one.end_of_writes,
                          communication(Collective{plan::Move::all_reduce, meeting, rank++, static_cast<std::uint32_t>(count)},
-                                       group[i], draft.tasks[one.behind - 1].labels, one.buffers, one.buffers));
+                                       group[i], draft.tasks[one.end_of_writes - 1].labels, one.buffers, one.buffers));
         }
       }
     }
     for (Member& one : members) {
       one.buffers.clear();
-      one.behind = 0;
+      one.end_of_writes = 0;
     }
     size = Bytes(0);
     limit = bucket;
@@ -95,7 +95,7 @@ void all_reduce_group(Draft& draft, Insertions& insertions, const std::vector<Gr
     for (std::size_t i = 0; i < group.size(); ++i) {
       if (const Gradients::Copy* copy = one->of(group[i])) {
         members[i].buffers.push_back(copy->id);
-        members[i].behind = std::max(members[i].behind, copy->written_behind);
+        members[i].end_of_writes = std::max(members[i].end_of_writes, copy->end_of_writes);
         added = draft[copy->id].size();
       }
     }
@@ -112,15 +112,15 @@ void all_reduce_group(Draft& draft, Insertions& insertions, const std::vector<Gr
 /// Where the collectives of a device end, of its latest cell of the schedule and of those before.
 class LastCollectives {
  public:
-  void note(const plan::Labels& cell, std::size_t behind) {
+  void note(const plan::Labels& cell, std::size_t end) {
     if (!same_cell(cell, cell_)) {
-      before_ = behind_;
+      end_before_ = end_;
       cell_ = cell;
     }
-    behind_ = behind;
+    end_ = end;
   }
-  /// Behind the last one of the cells before this one.
-  std::size_t behind_those_before(const plan::Labels& cell) const { return same_cell(cell, cell_) ? before_ : behind_; }
+  /// After the last one of the cells before this one.
+  std::size_t end_of_earlier_cells(const plan::Labels& cell) const { return same_cell(cell, cell_) ? end_before_ : end_; }
 
  private:
   static bool same_cell(const plan::Labels& a, const plan::Labels& b) {
@@ -128,8 +128,8 @@ class LastCollectives {
   }
 
   plan::Labels cell_;
-  std::size_t behind_ = 0;
-  std::size_t before_ = 0;
+  std::size_t end_ = 0;
+  std::size_t end_before_ = 0;
 };
 
 }  // namespace
@@ -172,7 +172,7 @@ plan::Draft replicate_parameters(plan::Draft draft) {
 }
 
 plan::Draft add_transfers(plan::Draft draft) {
-  std::vector<std::size_t> written_behind(draft.buffers.size(), 0);
+  std::vector<std::size_t> end_of_writes(draft.buffers.size(), 0);
   std::vector<LastCollectives> collectives(draft.devices.size());
   std::map<std::pair<BufferId, DeviceId>, BufferId> copies;
   std::vector<bool> copied(draft.buffers.size(), false);
@@ -190,12 +190,12 @@ plan::Draft add_transfers(plan::Draft draft) {
       const auto [found, added] = copies.try_emplace({id, task.device});
       if (added) {
         found->second = add_copy(draft, id, task.device, Role::communication);
-        written_behind.push_back(0);
+        end_of_writes.push_back(0);
         copied.push_back(false);
         copied[id.index()] = true;
         const MeetingId meeting = draft.new_meeting();
-        const std::size_t written = written_behind[id.index()];
-        const std::size_t at = std::max(written, collectives[task.device.index()].behind_those_before(task.labels));
+        const std::size_t written = end_of_writes[id.index()];
+        const std::size_t at = std::max(written, collectives[task.device.index()].end_of_earlier_cells(task.labels));
         plan::Labels sent = task.labels;  // what it is for, but the stage it leaves
         sent.stage = written == 0 ? -1 : draft.tasks[written - 1].labels.stage;
         insertions.add(at, communication(plan::Transfer{plan::Transfer::End::send, meeting, task.device}, from, sent, {id}, {}));
@@ -207,7 +207,7 @@ plan::Draft add_transfers(plan::Draft draft) {
     for (const BufferId id : task.writes) {
       check(draft[id].device == task.device, "a task of device {} writes buffer {} of device {}", task.device.value, id.value,
             draft[id].device.value);
-      written_behind[id.index()] = i + 1;
+      end_of_writes[id.index()] = i + 1;
       if (copied[id.index()]) {
         const auto stale = copies.lower_bound({id, DeviceId(0)});  // what was sent of it
         copies.erase(stale, std::find_if(stale, copies.end(), [&](const auto& entry) { return entry.first.first != id; }));
@@ -269,11 +269,11 @@ plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::u
       std::erase_if(copies, [&](const Gradients::Copy& copy) { return !is_piece(draft[copy.id]); });
     }
     for (const std::vector<DeviceId>& group : entry->second) {
-      std::size_t behind = 0;
+      std::size_t end_of_writes = 0;
       std::uint32_t size = 0;
       for (const DeviceId device : group) {
         const Gradients::Copy* copy = own.of(device);
-        behind = copy == nullptr ? behind : std::max(behind, copy->written_behind);
+        end_of_writes = copy == nullptr ? end_of_writes : std::max(end_of_writes, copy->end_of_writes);
         size += copy == nullptr ? 0 : 1;
       }
       if (size == 0) {
@@ -283,8 +283,8 @@ plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::u
       std::uint32_t rank = 0;
       for (const DeviceId device : group) {
         if (const Gradients::Copy* copy = own.of(device)) {
-          insertions.add(behind, communication(Collective{plan::Move::all_reduce, meeting, rank++, size}, device,
-                                               draft.tasks[behind - 1].labels, {copy->id}, {copy->id}));
+          insertions.add(end_of_writes, communication(Collective{plan::Move::all_reduce, meeting, rank++, size}, device,
+                                                      draft.tasks[end_of_writes - 1].labels, {copy->id}, {copy->id}));
         }
       }
     }
@@ -295,11 +295,11 @@ plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::u
 
 plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner) {
   std::map<DeviceId, std::vector<BufferId>> members;
-  std::size_t behind = 0;
+  std::size_t end_of_writes = 0;
   for (const Gradients& one : gradients_of_parameters(draft)) {
     for (const Gradients::Copy& copy : one.copies) {
       members[copy.device].push_back(copy.id);
-      behind = std::max(behind, copy.written_behind);
+      end_of_writes = std::max(end_of_writes, copy.end_of_writes);
     }
   }
   if (members.size() < 2) {
@@ -310,12 +310,13 @@ plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner) {
   const MeetingId meeting = draft.new_meeting();
   const auto size = static_cast<std::uint32_t>(members.size());
   const plan::Labels labels{.phase = Phase::backward};
-  insertions.add(behind,
+  insertions.add(end_of_writes,
                  communication(Collective{plan::Move::reduce, meeting, 0, size}, owner, labels, members[owner], members[owner]));
   std::uint32_t rank = 1;
   for (const auto& [device, buffers] : members) {
     if (device != owner) {
-      insertions.add(behind, communication(Collective{plan::Move::reduce, meeting, rank++, size}, device, labels, buffers, {}));
+      insertions.add(end_of_writes,
+                     communication(Collective{plan::Move::reduce, meeting, rank++, size}, device, labels, buffers, {}));
     }
   }
   insertions.apply(draft);

@@ -44,7 +44,7 @@ plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delay
   if (delays.empty()) {
     return draft;
   }
-  std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
+  std::vector<std::vector<Task>> insertions(draft.tasks.size() + 1);
   for (const DelayRequest& delay : delays) {
     if (delay.device >= static_cast<std::int64_t>(draft.devices.size())) {
       throw usage_error("a delay is asked for on device {}, but there are {} devices, from 0", delay.device, draft.devices.size());
@@ -59,15 +59,15 @@ plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delay
       if (at == draft.tasks.end()) {
         continue;  // a device that has no such phase is not delayed
       }
-      behind[static_cast<std::size_t>(at - draft.tasks.begin())].push_back({.action = plan::Delay{delay.duration},
-                                                                            .device = DeviceId(d),
-                                                                            .labels = {.phase = delay.before},
-                                                                            .reads = {},
-                                                                            .writes = {},
-                                                                            .after = {}});
+      insertions[static_cast<std::size_t>(at - draft.tasks.begin())].push_back({.action = plan::Delay{delay.duration},
+                                                                                .device = DeviceId(d),
+                                                                                .labels = {.phase = delay.before},
+                                                                                .reads = {},
+                                                                                .writes = {},
+                                                                                .after = {}});
     }
   }
-  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
+  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(insertions));
   return draft;
 }
 

@@ -12,7 +12,7 @@ struct Gradients {
   struct Copy {
     DeviceId device;
     BufferId id;
-    std::size_t written_behind;  // one more than the place of the task that writes it last
+    std::size_t end_of_writes;  // one more than the place of the task that writes it last
   };
   std::size_t first_writer = 0;  // the first task that writes one, on any device
   std::vector<Copy> copies;      // in order of devices: the buffer that each writes last

@@ -26,13 +26,13 @@ plan::Draft load_ahead(plan::Draft draft) {
     take.writes.push_back(BufferId(b));
     take.reads.push_back(draft.add(std::move(next)));
   }
-  std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
+  std::vector<std::vector<Task>> insertions(draft.tasks.size() + 1);
   for (const auto& [device, take] : takes) {
-    behind[0].push_back(take);
+    insertions[0].push_back(take);
     Task load{.action = plan::Load{}, .device = device, .lane = plan::Lane::host, .reads = {}, .writes = take.reads, .after = {}};
-    behind[0].push_back(std::move(load));
+    insertions[0].push_back(std::move(load));
   }
-  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
+  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(insertions));
   return draft;
 }
 

@@ -93,7 +93,7 @@ plan::Draft narrow_values(plan::Draft draft, const Step& step) {
 
 plan::Draft cast_parameters(plan::Draft draft, DType type) {
   std::map<BufferId, BufferId> copies;
-  std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
+  std::vector<std::vector<Task>> insertions(draft.tasks.size() + 1);
   for (Task& task : draft.tasks) {
     if (is_update(task)) {
       continue;
@@ -109,14 +109,14 @@ plan::Draft cast_parameters(plan::Draft draft, DType type) {
         working.persistent = false;
         working.label = fmt::format("{} in {}", working.label, to_text(type));
         copy->second = draft.add(std::move(working));
-        behind[0].push_back(compute(op::Cast{}, draft[id].device,
-                                    {.phase = Phase::forward, .block = task.labels.block, .stage = task.labels.stage}, {id},
-                                    {copy->second}));
+        insertions[0].push_back(compute(op::Cast{}, draft[id].device,
+                                        {.phase = Phase::forward, .block = task.labels.block, .stage = task.labels.stage}, {id},
+                                        {copy->second}));
       }
       id = copy->second;
     }
   }
-  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
+  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(insertions));
   return draft;
 }
 
@@ -161,15 +161,15 @@ plan::Draft scale_loss(plan::Draft draft, const LossScale& settings) {
     }
   }
 
-  std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
+  std::vector<std::vector<Task>> insertions(draft.tasks.size() + 1);
   for (const auto& [device, scaler] : scalers) {
-    behind[first_update].push_back(compute(op::CheckFinite{}, device, scaler.labels, scaler.gradients, {scaler.flag}));
+    insertions[first_update].push_back(compute(op::CheckFinite{}, device, scaler.labels, scaler.gradients, {scaler.flag}));
   }
   if (scalers.size() > 1) {  // one that overflowed makes all skip the step
     const MeetingId meeting = draft.new_meeting();
     std::uint32_t rank = 0;
     for (const auto& [device, scaler] : scalers) {
-      behind[first_update].push_back(
+      insertions[first_update].push_back(
           {.action = plan::Collective{plan::Move::all_reduce, meeting, rank++, static_cast<std::uint32_t>(scalers.size())},
            .device = device,
            .lane = plan::Lane::communication,
@@ -180,10 +180,10 @@ plan::Draft scale_loss(plan::Draft draft, const LossScale& settings) {
     }
   }
   for (const auto& [device, scaler] : scalers) {
-    behind.back().push_back(compute(op::AdjustScale{settings.dynamic ? settings.growth_interval : 0}, device, scaler.labels,
-                                    {scaler.flag, scaler.state}, {scaler.state}));
+    insertions.back().push_back(compute(op::AdjustScale{settings.dynamic ? settings.growth_interval : 0}, device, scaler.labels,
+                                        {scaler.flag, scaler.state}, {scaler.state}));
   }
-  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
+  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(insertions));
   return draft;
 }
 

@@ -44,7 +44,7 @@ struct Division {
         rank_of(draft.devices.size(), 0),
         parameters(replication.groups.size()),
         tasks(replication.groups.size()),
-        behind(draft.tasks.size() + 1),
+        insertions(draft.tasks.size() + 1),
         divided(draft.buffers.size(), false),
         pieces(draft.buffers.size()),
         written(draft.buffers.size(), false),
@@ -75,7 +75,7 @@ struct Division {
   std::vector<std::uint32_t> rank_of;             // by device: its place in its group
   std::vector<std::vector<BufferId>> parameters;  // by group: those that live on
   std::vector<std::vector<std::size_t>> tasks;    // by group
-  std::vector<std::vector<Task>> behind;          // what is put after each task (Draft::rearrange)
+  std::vector<std::vector<Task>> insertions;      // what is put after each task (Draft::rearrange)
   std::vector<bool> divided;                      // by buffer: whether it is a parameter that is kept in pieces
   std::vector<BufferId> pieces;                   // of such a parameter; not valid where none falls to its device
   std::vector<bool> written;                      // by buffer: whether a task that was looked at writes it
@@ -206,8 +206,9 @@ class Divider {
           whole.push_back(whole_of_[entry(rank, ordinal)]);
         }
         std::vector<BufferId> pieces = pieces_of(whole);
-        division_.behind[0].push_back(member(plan::Move::all_gather, meeting, rank, {.phase = plan::Phase::forward, .block = block},
-                                             std::move(whole), std::move(pieces), false));
+        division_.insertions[0].push_back(member(plan::Move::all_gather, meeting, rank,
+                                                 {.phase = plan::Phase::forward, .block = block}, std::move(whole),
+                                                 std::move(pieces), false));
       }
     }
   }
@@ -278,7 +279,7 @@ class Divider {
         if (s > 1) {
           task.after = {TaskId(uses[rank][s - 2].tasks.back())};
         }
-        division_.behind[at].push_back(std::move(task));
+        division_.insertions[at].push_back(std::move(task));
       }
     }
   }
@@ -291,7 +292,7 @@ class Divider {
     };
     plan::Labels labels;
     std::vector<std::vector<Gradient>> by_rank;  // in order of ordinals
-    std::vector<std::size_t> behind;             // by rank: the task that writes the last of them
+    std::vector<std::size_t> end_of_writes;      // by rank: the task that writes the last of them
 
     void put(std::uint32_t rank, std::uint32_t ordinal, BufferId id) {
       std::vector<Gradient>& list = by_rank[rank];
@@ -344,22 +345,22 @@ class Divider {
         if (added) {
           order.push_back(&*batch);
           batch->second.by_rank.resize(size());
-          batch->second.behind.resize(size(), 0);
+          batch->second.end_of_writes.resize(size(), 0);
         }
-        batch->second.behind[rank] = i + 1;
+        batch->second.end_of_writes[rank] = i + 1;
         batch->second.labels = task.labels;
         batch->second.put(rank, ordinal, id);
       }
     }
     std::vector<Kept> kept(entries());
     // By block and micro-batch, and rank: what adds comes after what starts.
-    std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::size_t>> behind;
+    std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::size_t>> end_of_writes;
     for (auto* const one : order) {
       const auto& [block, micro_batch, adds, several] = one->first;
-      std::vector<std::size_t>& last_of = behind.try_emplace({block, micro_batch}, size(), 0).first->second;
+      std::vector<std::size_t>& last_of = end_of_writes.try_emplace({block, micro_batch}, size(), 0).first->second;
       for (std::uint32_t rank = 0; rank < size(); ++rank) {
-        last_of[rank] = std::max(last_of[rank], one->second.behind[rank]);
-        one->second.behind[rank] = adds || several > 0 ? last_of[rank] : one->second.behind[rank];
+        last_of[rank] = std::max(last_of[rank], one->second.end_of_writes[rank]);
+        one->second.end_of_writes[rank] = adds || several > 0 ? last_of[rank] : one->second.end_of_writes[rank];
       }
       scatter(one->second, kept);
     }
@@ -398,7 +399,7 @@ class Divider {
         whole.push_back(id);
         pieces.push_back(own.piece);
       }
-      division_.behind[batch.behind[rank]].push_back(
+      division_.insertions[batch.end_of_writes[rank]].push_back(
           member(plan::Move::reduce_scatter, meeting, rank, batch.labels, std::move(whole), std::move(pieces), accumulate));
     }
   }
@@ -458,7 +459,7 @@ plan::Draft divide_over_replicas(plan::Draft draft, const Replication& replicati
     Divider(draft, division, replication.groups[g], g).divide();
   }
   // Tasks put in name others by the places they have now.
-  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(division.behind));
+  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(division.insertions));
   if (any([](const ParameterLayout& one) { return one.each_micro_batch; })) {
     bound_whole_gradients(draft);
   }

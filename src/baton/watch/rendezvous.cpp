@@ -81,7 +81,7 @@ class Host {
       }
       poll(waiting.data(), waiting.size(), nap_milliseconds);
       for (Socket socket = accept_one(listening.socket); socket.open(); socket = accept_one(listening.socket)) {
-        strangers.emplace_back(std::move(socket), largest_frame_of_a_stranger);
+        strangers.emplace_back(std::move(socket), largest_unidentified_frame);
       }
       for (Connection& stranger : strangers) {
         stranger.receive();
@@ -140,7 +140,7 @@ Connection reach(const RendezvousAddress& meeting_point, int rank) {
   for (const std::string& address : meeting_point.addresses) {
     list += (list.empty() ? "" : ", ") + address;
     if (Socket socket = begin_connect(address, meeting_point.port); socket.open()) {
-      tries.emplace_back(std::move(socket), largest_frame_of_a_stranger);
+      tries.emplace_back(std::move(socket), largest_unidentified_frame);
       tries.back().send(hello, ranks::Packer().add(meeting_point.token).bytes());
     }
   }

@@ -157,8 +157,8 @@ class Watch::HeartbeatThread {
     wake();
   }
 
-  void told_to_end() {
-    told_ = true;
+  void end_all() {
+    end_requested_ = true;
     wake();
   }
 
@@ -442,7 +442,7 @@ class Watch::HeartbeatThread {
       const std::lock_guard lock(mutex_);
       own = std::exchange(own_failure_, std::nullopt);
     }
-    if (!own && told_.exchange(false)) {
+    if (!own && end_requested_.exchange(false)) {
       own = LostRank{options_.rank, LostRank::Cause::ended, {}, {}, 0};
     }
     if (!own || already_lost(options_.rank)) {
@@ -659,7 +659,7 @@ class Watch::HeartbeatThread {
   bool all_done_ = false;          // all have said that they are done, and know it of each other
   bool end_acknowledged_ = false;  // rank 0 has said that all end
   std::atomic<bool> finishing_{false};
-  std::atomic<bool> told_{false};
+  std::atomic<bool> end_requested_{false};
   std::atomic<int> stop_for_{0};               // a signal that all are to hear of
   bool stop_heard_ = false;                    // they have been told
   std::atomic<std::int64_t> longest_exit_{0};  // nanoseconds
@@ -687,6 +687,6 @@ void Watch::give_up(const std::string& why, int code) { heartbeat_->give_up(why,
 
 void Watch::stop_all(int signal) { heartbeat_->stop_all(signal); }
 
-void Watch::told_to_end() { heartbeat_->told_to_end(); }
+void Watch::end_all() { heartbeat_->end_all(); }
 
 }  // namespace baton::watch

@@ -78,7 +78,7 @@ class Watch {
   void stop_all(int signal);
 
   /// This process received a signal to end; all ranks then end. May be called in a signal handler.
-  void told_to_end();
+  void end_all();
 
  private:
   class HeartbeatThread;

@@ -34,7 +34,7 @@ struct Frame {
 
 /// The largest payload of a rank of this run, and of a peer that is not identified yet.
 constexpr std::uint32_t largest_frame = 1U << 24;
-constexpr std::uint32_t largest_frame_of_a_stranger = 1U << 12;
+constexpr std::uint32_t largest_unidentified_frame = 1U << 12;
 
 /// Both directions of a connection. Frames are small and few; one that does not fit into the kernel's
 /// buffers waits here. At most one frame of `largest` bytes and a little more of the input is stored.

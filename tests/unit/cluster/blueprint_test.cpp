@@ -112,6 +112,15 @@ TEST(Blueprint, AMeshSaysHowManyLinksJoinEachPair) {
   EXPECT_TRUE(says(sentence("links = ['23']\nbandwidth = '1GB/s'"), "'23'"));
 }
 
+TEST(Blueprint, LanesAreSeparateOrSharedAndApartIsReadAsSeparate) {
+  const auto shared = [](const std::string& lanes) {
+    return parse_blueprint("[device]\nlanes = '" + lanes + "'", "mine").device.shared_lanes;
+  };
+  EXPECT_FALSE(shared("separate"));
+  EXPECT_FALSE(shared("apart"));
+  EXPECT_TRUE(shared("shared"));
+}
+
 TEST(Blueprint, SaysWhatIsWrongWithAFile) {
   const auto sentence = [](const std::string& text) { return usage_sentence([&] { parse_blueprint(text, "mine"); }); };
   EXPECT_TRUE(says(sentence("x = ["), "line 1"));
@@ -120,7 +129,7 @@ TEST(Blueprint, SaysWhatIsWrongWithAFile) {
   EXPECT_TRUE(says(sentence("device = 3"), "[device]"));
   EXPECT_TRUE(says(sentence("[device]\nmemory = 'lots'"), "device.memory of the cluster mine"));
   EXPECT_TRUE(says(sentence("[device]\nmemroy = '1G'"), "'memroy'"));
-  EXPECT_TRUE(says(sentence("[device]\nlanes = 'both'"), "apart or shared"));
+  EXPECT_TRUE(says(sentence("[device]\nlanes = 'both'"), "separate or shared"));
   EXPECT_TRUE(says(sentence("[device]\nefficiency = 2.0"), "efficiency"));
   EXPECT_TRUE(says(sentence("[device]\nrates = 3"), "rates"));
   EXPECT_TRUE(says(sentence("[device]\n[device.rates]\nf32 = '3'"), "rates.f32"));

@@ -7,7 +7,7 @@
 #include "baton/base/text.h"
 #include "baton/data/base64.h"
 #include "baton/data/bpe.h"
-#include "baton/data/pieces.h"
+#include "baton/data/pre_tokens.h"
 #include "baton/data/text.h"
 #include "baton/data/unicode.h"
 #include "support/own_folder.h"
@@ -22,12 +22,12 @@ namespace {
 using test::says;
 using test::usage_sentence;
 using test::write_bytes;
-using Pieces = std::vector<std::string>;
+using PreTokens = std::vector<std::string>;
 
-Pieces pieces(const std::string& text, Splitting splitting) {
-  Pieces list;
+PreTokens pre_tokens(const std::string& text, Splitting splitting) {
+  PreTokens list;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = end_of_piece(text, at, splitting);
+    const std::size_t end = end_of_pre_token(text, at, splitting);
     EXPECT_GT(end, at);
     list.push_back(text.substr(at, end - at));
     at = end;
@@ -36,42 +36,42 @@ Pieces pieces(const std::string& text, Splitting splitting) {
 }
 
 // What Python's `regex` gives for GPT-2's pattern, worked out by hand.
-TEST(Pieces, AreThoseOfGpt2) {
-  const auto cut = [](const std::string& text) { return pieces(text, Splitting::gpt2); };
-  EXPECT_EQ(cut("Hello world"), (Pieces{"Hello", " world"}));
-  EXPECT_EQ(cut("it's we'll they've I'M"), (Pieces{"it", "'s", " we", "'ll", " they", "'ve", " I", "'", "M"}));
-  EXPECT_EQ(cut("a  b   c"), (Pieces{"a", " ", " b", "  ", " c"}));
-  EXPECT_EQ(cut("a \n\n b\n"), (Pieces{"a", " \n\n", " b", "\n"}));
-  EXPECT_EQ(cut("x\tb"), (Pieces{"x", "\t", "b"}));
-  EXPECT_EQ(cut("end   "), (Pieces{"end", "   "}));
-  EXPECT_EQ(cut("in 2024, 3.14!"), (Pieces{"in", " 2024", ",", " 3", ".", "14", "!"}));
-  EXPECT_EQ(cut(" 's"), (Pieces{" '", "s"}));
-  EXPECT_EQ(cut("ab12cd"), (Pieces{"ab", "12", "cd"}));
-  EXPECT_EQ(cut("naïve Ünïcödé"), (Pieces{"naïve", " Ünïcödé"}));
-  EXPECT_EQ(cut("日本語 テスト"), (Pieces{"日本語", " テスト"}));
-  EXPECT_EQ(cut("x²½Ⅷ"), (Pieces{"x", "²½Ⅷ"}));                                    // numbers of the categories No and Nl
-  EXPECT_EQ(cut("a\u00a0b\u3000c"), (Pieces{"a", "\u00a0", "b", "\u3000", "c"}));  // spaces that are no blanks
-  EXPECT_EQ(cut("👍🏽 ok"), (Pieces{"👍🏽", " ok"}));
-  EXPECT_EQ(cut("e\u0301"), (Pieces{"e", "\u0301"}));  // a mark is no letter
-  EXPECT_EQ(cut("ß\xff!"), (Pieces{"ß", "\xff!"}));    // a byte that is no character
+TEST(PreTokens, AreThoseOfGpt2) {
+  const auto cut = [](const std::string& text) { return pre_tokens(text, Splitting::gpt2); };
+  EXPECT_EQ(cut("Hello world"), (PreTokens{"Hello", " world"}));
+  EXPECT_EQ(cut("it's we'll they've I'M"), (PreTokens{"it", "'s", " we", "'ll", " they", "'ve", " I", "'", "M"}));
+  EXPECT_EQ(cut("a  b   c"), (PreTokens{"a", " ", " b", "  ", " c"}));
+  EXPECT_EQ(cut("a \n\n b\n"), (PreTokens{"a", " \n\n", " b", "\n"}));
+  EXPECT_EQ(cut("x\tb"), (PreTokens{"x", "\t", "b"}));
+  EXPECT_EQ(cut("end   "), (PreTokens{"end", "   "}));
+  EXPECT_EQ(cut("in 2024, 3.14!"), (PreTokens{"in", " 2024", ",", " 3", ".", "14", "!"}));
+  EXPECT_EQ(cut(" 's"), (PreTokens{" '", "s"}));
+  EXPECT_EQ(cut("ab12cd"), (PreTokens{"ab", "12", "cd"}));
+  EXPECT_EQ(cut("naïve Ünïcödé"), (PreTokens{"naïve", " Ünïcödé"}));
+  EXPECT_EQ(cut("日本語 テスト"), (PreTokens{"日本語", " テスト"}));
+  EXPECT_EQ(cut("x²½Ⅷ"), (PreTokens{"x", "²½Ⅷ"}));                                    // numbers of the categories No and Nl
+  EXPECT_EQ(cut("a\u00a0b\u3000c"), (PreTokens{"a", "\u00a0", "b", "\u3000", "c"}));  // spaces that are no blanks
+  EXPECT_EQ(cut("👍🏽 ok"), (PreTokens{"👍🏽", " ok"}));
+  EXPECT_EQ(cut("e\u0301"), (PreTokens{"e", "\u0301"}));  // a mark is no letter
+  EXPECT_EQ(cut("ß\xff!"), (PreTokens{"ß", "\xff!"}));    // a byte that is no character
 }
 
-TEST(Pieces, OfCl100kTakeLettersWithWhatIsBeforeThemAndThreeDigits) {
-  const auto cut = [](const std::string& text) { return pieces(text, Splitting::cl100k); };
-  EXPECT_EQ(cut("Hello world"), (Pieces{"Hello", " world"}));
-  EXPECT_EQ(cut("I'M you'LL"), (Pieces{"I", "'M", " you", "'LL"}));
-  EXPECT_EQ(cut("12345"), (Pieces{"123", "45"}));
-  EXPECT_EQ(cut("a 12"), (Pieces{"a", " ", "12"}));
-  EXPECT_EQ(cut("(foo) .bar"), (Pieces{"(foo", ")", " .", "bar"}));
-  EXPECT_EQ(cut("a\n\n  b"), (Pieces{"a", "\n\n", " ", " b"}));
-  EXPECT_EQ(cut("x;\n\ny"), (Pieces{"x", ";\n\n", "y"}));
-  EXPECT_EQ(cut("a   \n b"), (Pieces{"a", "   \n", " b"}));
-  EXPECT_EQ(cut("tab\tword"), (Pieces{"tab", "\tword"}));
-  EXPECT_EQ(cut("a   "), (Pieces{"a", "   "}));
-  EXPECT_EQ(pieces("12345", Splitting::qwen2), (Pieces{"1", "2", "3", "4", "5"}));
+TEST(PreTokens, OfCl100kTakeLettersWithWhatIsBeforeThemAndThreeDigits) {
+  const auto cut = [](const std::string& text) { return pre_tokens(text, Splitting::cl100k); };
+  EXPECT_EQ(cut("Hello world"), (PreTokens{"Hello", " world"}));
+  EXPECT_EQ(cut("I'M you'LL"), (PreTokens{"I", "'M", " you", "'LL"}));
+  EXPECT_EQ(cut("12345"), (PreTokens{"123", "45"}));
+  EXPECT_EQ(cut("a 12"), (PreTokens{"a", " ", "12"}));
+  EXPECT_EQ(cut("(foo) .bar"), (PreTokens{"(foo", ")", " .", "bar"}));
+  EXPECT_EQ(cut("a\n\n  b"), (PreTokens{"a", "\n\n", " ", " b"}));
+  EXPECT_EQ(cut("x;\n\ny"), (PreTokens{"x", ";\n\n", "y"}));
+  EXPECT_EQ(cut("a   \n b"), (PreTokens{"a", "   \n", " b"}));
+  EXPECT_EQ(cut("tab\tword"), (PreTokens{"tab", "\tword"}));
+  EXPECT_EQ(cut("a   "), (PreTokens{"a", "   "}));
+  EXPECT_EQ(pre_tokens("12345", Splitting::qwen2), (PreTokens{"1", "2", "3", "4", "5"}));
 }
 
-TEST(Pieces, MakeUpTheWholeTextWhateverItsBytes) {
+TEST(PreTokens, MakeUpTheWholeTextWhateverItsBytes) {
   std::mt19937_64 random(9);
   for (int trial = 0; trial < 300; ++trial) {
     std::string text(random() % 60, ' ');
@@ -80,7 +80,7 @@ TEST(Pieces, MakeUpTheWholeTextWhateverItsBytes) {
     }
     for (const Splitting splitting : {Splitting::gpt2, Splitting::cl100k, Splitting::qwen2}) {
       std::string whole;
-      for (const std::string& piece : pieces(text, splitting)) {
+      for (const std::string& piece : pre_tokens(text, splitting)) {
         whole += piece;
       }
       ASSERT_EQ(whole, text);
@@ -151,7 +151,7 @@ std::string random_text(std::mt19937_64& random, std::size_t length) {
 
 std::vector<std::int32_t> plainly_encoded(const BpeParts& parts, const std::string& text) {
   std::vector<std::int32_t> tokens;
-  for (const std::string& piece : pieces(text, parts.splitting)) {
+  for (const std::string& piece : pre_tokens(text, parts.splitting)) {
     const std::vector<std::int32_t> some = plainly_merged(parts, piece);
     tokens.insert(tokens.end(), some.begin(), some.end());
   }

@@ -40,8 +40,8 @@ TEST(Fit, OfRandomSplitsIsToTheByteWhatASimulationLaysOutAndItsCausesAddUp) {
       ASSERT_EQ(found.devices.size(), scenario.laid().peak.size());
       for (std::size_t d = 0; d < found.devices.size(); ++d) {
         EXPECT_EQ(found.devices[d].peak, scenario.laid().peak[d]) << found.name;
-        EXPECT_EQ(found.devices[d].held.sum() + found.devices[d].apart().count, found.devices[d].peak.count);
-        EXPECT_GE(found.devices[d].apart().count, 0) << found.name;
+        EXPECT_EQ(found.devices[d].held.sum() + found.devices[d].unshared().count, found.devices[d].peak.count);
+        EXPECT_GE(found.devices[d].unshared().count, 0) << found.name;
         EXPECT_GT(found.devices[d].held.states, 0) << found.name;
       }
       EXPECT_TRUE(found.fits());

@@ -91,7 +91,7 @@ Json random_record(const Point& point, Chance& chance, double noise, std::int64_
                      {"theory", chance.within(0, 1)},
                      {"products", 4},
                      {"tflops", chance.scale(1e-3, 1e3)},
-                     {"pulse_gflops", chance.scale(1, 100)},
+                     {"core_peak_gflops", chance.scale(1, 100)},
                      {"emulated", chance.toss()},
                      {"gradients_left", {chance.within(0, 100), chance.within(0, 100)}},
                      {"final_scale", 65536},

@@ -85,13 +85,13 @@ TEST(Rows, ThatDidNotTakeTurnsDifferByTheDriftToo) {
   EXPECT_FALSE(differs(here, with(trained(1.03), {{"batch_name", "two"}, {"drift", 0.01}})));
   EXPECT_TRUE(differs(here, with(trained(1.2), {{"batch_name", "two"}, {"drift", 0.01}})));
   // The machine ran at other speeds, or had other work beside it, when the two were measured.
-  const Json fast = with(trained(1), {{"batch_name", "one"}, {"pulse_gflops", 60.0}, {"others_share", 0.02}});
-  EXPECT_TRUE(differs(fast, with(trained(1.3), {{"batch_name", "two"}, {"pulse_gflops", 60.0}, {"others_share", 0.02}})));
-  EXPECT_FALSE(differs(fast, with(trained(1.3), {{"batch_name", "two"}, {"pulse_gflops", 46.0}, {"others_share", 0.02}})));
-  EXPECT_FALSE(differs(fast, with(trained(1.3), {{"batch_name", "two"}, {"pulse_gflops", 60.0}, {"others_share", 0.4}})));
-  EXPECT_TRUE(differs(fast, with(trained(1.3), {{"batch_name", "one"}, {"pulse_gflops", 46.0}, {"others_share", 0.4}})))
+  const Json fast = with(trained(1), {{"batch_name", "one"}, {"core_peak_gflops", 60.0}, {"others_share", 0.02}});
+  EXPECT_TRUE(differs(fast, with(trained(1.3), {{"batch_name", "two"}, {"core_peak_gflops", 60.0}, {"others_share", 0.02}})));
+  EXPECT_FALSE(differs(fast, with(trained(1.3), {{"batch_name", "two"}, {"core_peak_gflops", 46.0}, {"others_share", 0.02}})));
+  EXPECT_FALSE(differs(fast, with(trained(1.3), {{"batch_name", "two"}, {"core_peak_gflops", 60.0}, {"others_share", 0.4}})));
+  EXPECT_TRUE(differs(fast, with(trained(1.3), {{"batch_name", "one"}, {"core_peak_gflops", 46.0}, {"others_share", 0.4}})))
       << "those that take turns share what the machine does";
-  EXPECT_TRUE(differs(fast, with(trained(1.9), {{"batch_name", "two"}, {"pulse_gflops", 46.0}, {"others_share", 0.02}})))
+  EXPECT_TRUE(differs(fast, with(trained(1.9), {{"batch_name", "two"}, {"core_peak_gflops", 46.0}, {"others_share", 0.02}})))
       << "more than twice what the machine changed by";
 }
 
@@ -112,10 +112,10 @@ TEST(Rows, ThatTookTurnsForManyRoundsAreComparedRoundByRound) {
 
 TEST(Rows, OfGpusSayNothingOfTheCoresBesideThem) {
   const Json gpus = Json::array({{{"ordinal", 0}}});
-  const Json fast = with(trained(1), {{"batch_name", "one"}, {"pulse_gflops", 60.0}, {"gpus", gpus}});
-  EXPECT_TRUE(differs(fast, with(trained(1.3), {{"batch_name", "two"}, {"pulse_gflops", 46.0}, {"gpus", gpus}})));
+  const Json fast = with(trained(1), {{"batch_name", "one"}, {"core_peak_gflops", 60.0}, {"gpus", gpus}});
+  EXPECT_TRUE(differs(fast, with(trained(1.3), {{"batch_name", "two"}, {"core_peak_gflops", 46.0}, {"gpus", gpus}})));
   EXPECT_FALSE(differs(with(fast, {{"gpus", Json::array()}}),
-                       with(trained(1.3), {{"batch_name", "two"}, {"pulse_gflops", 46.0}, {"gpus", Json::array()}})));
+                       with(trained(1.3), {{"batch_name", "two"}, {"core_peak_gflops", 46.0}, {"gpus", Json::array()}})));
 }
 
 TEST(Rows, WhoseInstancesHappenToAgreeScatterLikeTheOthersAmongWhichTheyStandOut) {

@@ -696,7 +696,7 @@ Json profiled(double linear_share, double reduce_share, double linear_path = -1,
     return Json{{"device", "cpu:0"},      {"kind", name},     {"tasks", 2},      {"share", share}, {"path_share", path},
                 {"time_ns", share * 1e6}, {"flops", 1000000}, {"bytes", 500000}, {"cores", 1}};
   };
-  return with(trained(1), {{"pulse_gflops", 10.0},
+  return with(trained(1), {{"core_peak_gflops", 10.0},
                            {"kinds",
                             {kind("linear", linear_share, linear_path < 0 ? linear_share : linear_path),
                              kind("all_reduce", reduce_share, reduce_path < 0 ? reduce_share : reduce_path)}}});
@@ -760,7 +760,7 @@ TEST(Profile, WithoutAnAllReduceAStepIsWhatTheSimulatorSaysOfLinksThatCostNothin
 }
 
 TEST(Profile, NoRateIsAboveThePeak) {
-  const std::vector<Json> rows = derived("profile", {profiled(0.05, 0.8)});  // a million in 0.05 ms: 20 where the pulse is 10
+  const std::vector<Json> rows = derived("profile", {profiled(0.05, 0.8)});  // a million in 0.05 ms: 20 where the core peak is 10
   for (const Json& row : rows) {
     EXPECT_LE(row["of_peak"].get<double>(), 1);
   }
@@ -779,7 +779,7 @@ TEST(Profile, RowsAreSortedAndRatesAreOverTheirTime) {
   EXPECT_EQ(rows[0]["kind"], "all_reduce");
   EXPECT_DOUBLE_EQ(rows[1]["gflops"], 10);  // a million in 0.1 ms
   EXPECT_DOUBLE_EQ(rows[1]["gbytes"], 5);
-  EXPECT_DOUBLE_EQ(rows[1]["of_peak"], 1);  // as fast as the pulse
+  EXPECT_DOUBLE_EQ(rows[1]["of_peak"], 1);  // as fast as the core peak
 }
 
 TEST(Profile, SaysNothingOfAPeakThatIsNotKnown) {

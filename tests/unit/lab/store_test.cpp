@@ -60,6 +60,18 @@ TEST_F(StoreTest, KeepsTheLatestRecordOfEachPoint) {
   EXPECT_EQ(records.at(second.text()).json()["value"], 2);
 }
 
+TEST_F(StoreTest, ReadsKeysByTheNamesThatTheyHadBefore) {
+  const std::map<std::string, Record> records = parse_records(
+      R"({"point":{"devices":1},"final":true,"record":{"pulse_gflops":61.5,"apart_bytes":4096,"value":1}})", true);
+  ASSERT_EQ(records.size(), 1U);
+  const Record& record = records.begin()->second;
+  EXPECT_EQ(record[job::key::core_peak_gflops], 61.5);
+  EXPECT_EQ(record[job::key::unshared_bytes], Bytes(4096));
+  EXPECT_EQ(record.find("pulse_gflops"), nullptr);
+  EXPECT_EQ(record.find("apart_bytes"), nullptr);
+  EXPECT_EQ(record.json()["value"], 1);
+}
+
 TEST_F(StoreTest, OnlyFinalRecordsAreFinal) {
   const Store store(folder_);
   store.keep("delay", first, {{"value", 1}}, true);

@@ -143,7 +143,7 @@ TEST(Rearrange, PutsRandomTasksWhereAListWrittenAnewHasThem) {
       sketch.draft.tasks.push_back(fresh(i));
     }
     std::vector<bool> dropped(count);
-    std::vector<std::vector<Task>> behind(count + 1);
+    std::vector<std::vector<Task>> insertions(count + 1);
     std::vector<Task> expected;
     std::vector<TaskId> place(count);
     std::array<TaskId, 2> latest;
@@ -168,11 +168,11 @@ TEST(Rearrange, PutsRandomTasksWhereAListWrittenAnewHasThem) {
         place[i - 1] = latest.at(task.lane == compute ? 0 : 1);
       }
       for (std::size_t n = below(3) == 0 ? below(4) : 0; n > 0; --n) {
-        behind[i].push_back(fresh(i));
-        put(behind[i].back());
+        insertions[i].push_back(fresh(i));
+        put(insertions[i].back());
       }
     }
-    sketch.draft.rearrange(dropped, behind);
+    sketch.draft.rearrange(dropped, insertions);
     ASSERT_EQ(sketch.draft.tasks, expected) << "trial " << trial;
   }
 }

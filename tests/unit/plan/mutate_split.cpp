@@ -275,7 +275,7 @@ class SplitMutator {
           return false;
         }
         op::Op& op = std::get<Compute>(tasks()[*i].action).op;
-        const op::Part held = op::part_of(op);
+        const op::DimensionPart held = op::part_of(op);
         op = op::for_part(op, static_cast<std::int64_t>(below(static_cast<std::size_t>(held.of))),
                           held.of + (below(4) == 0 ? 1 : 0));
         return true;

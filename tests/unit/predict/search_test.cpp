@@ -33,7 +33,7 @@ TEST(Search, RanksWhatFitsAndItsFrontierIsNeverBothSlowerAndLarger) {
   ASSERT_FALSE(result.frontier.empty());
   EXPECT_EQ(result.frontier[0], 0U);
   for (const std::size_t f : result.frontier) {
-    for (const Found& other : result.ranked) {
+    for (const RankedSplit& other : result.ranked) {
       EXPECT_FALSE(other.step < result.ranked[f].step && other.memory < result.ranked[f].memory) << other.name;
     }
   }
@@ -49,7 +49,7 @@ TEST(Search, NamesASplitAsItsPlanDoesAndSaysWhetherItRecomputes) {
   job::JobSpec spec = spec_on("pcie-4", "", "4");
   spec.model = "mlp:dim=256,depth=8";
   bool recomputes = false;
-  for (const Found& one : search(spec, small_machine()).ranked) {
+  for (const RankedSplit& one : search(spec, small_machine()).ranked) {
     const training::Job job(one.spec, small_machine());
     const bool again = one.spec.recompute != strategy::Recompute::none;
     EXPECT_EQ(one.name, strategy::describe(job.request()) + (one.spec.chunks ? fmt::format(", {} chunks", *one.spec.chunks) : "") +
@@ -64,7 +64,7 @@ TEST(Search, OnOneDeviceTellsItsMicroBatchesApart) {
   spec.model = "mlp:dim=64,depth=2";
   std::set<std::string> names;
   const SearchResult result = search(spec, small_machine());
-  for (const Found& one : result.ranked) {
+  for (const RankedSplit& one : result.ranked) {
     names.insert(one.name);
   }
   EXPECT_EQ(names.size(), result.ranked.size());
@@ -184,7 +184,7 @@ TEST(Search, StepsOfManyMicroBatchesAreKnownFromShorterOnes) {
   spec.optimizer = "adam";
   spec.memory = Bytes(160 << 20);
   std::size_t compared = 0;
-  for (const Found& one : search(spec, small_machine()).ranked) {
+  for (const RankedSplit& one : search(spec, small_machine()).ranked) {
     if (one.from_shorter_steps && compared < 5) {
       training::Training run(one.spec, small_machine());
       run.run(1, 0);
@@ -212,7 +212,7 @@ TEST(Search, CountsWhatDoesNotFit) {
   const SearchResult result = search(spec, small_machine());
   EXPECT_GT(result.too_large, 0U);
   EXPECT_GT(result.least_too_large, Bytes(6 << 20));
-  for (const Found& one : result.ranked) {
+  for (const RankedSplit& one : result.ranked) {
     EXPECT_LE(one.memory, Bytes(6 << 20)) << one.name;
   }
   EXPECT_TRUE(says(usage_sentence([] { search(job::JobSpec{}, small_machine()); }), "--cluster"));
@@ -271,12 +271,12 @@ TEST(Search, RefusesWhatItChoosesItself) {
 }
 
 TEST(Search, SaysWhatTheRunnerUpLostBy) {
-  const Found best{.spec = {},
-                   .name = "a",
-                   .step = Nanoseconds(1000),
-                   .memory = {},
-                   .time = {.busy = Nanoseconds(900), .idle = Nanoseconds(100), .exposed = Nanoseconds(100)}};
-  const Found second{
+  const RankedSplit best{.spec = {},
+                         .name = "a",
+                         .step = Nanoseconds(1000),
+                         .memory = {},
+                         .time = {.busy = Nanoseconds(900), .idle = Nanoseconds(100), .exposed = Nanoseconds(100)}};
+  const RankedSplit second{
       .spec = {},
       .name = "b",
       .step = Nanoseconds(1200),

@@ -256,11 +256,11 @@ TEST(Csv, QuotesWhatHoldsCommasQuotesOrNewlines) {
 
 // The whole report
 
-lab::Result with_pulses(const std::vector<double>& pulses) {
+lab::Result with_core_peaks(const std::vector<double>& core_peaks) {
   lab::Result result = small_result();
   result.rows.clear();
-  for (const double pulse : pulses) {
-    result.rows.push_back({{"what", "a"}, {"pulse_gflops", pulse}});
+  for (const double core_peak : core_peaks) {
+    result.rows.push_back({{"what", "a"}, {"core_peak_gflops", core_peak}});
   }
   return result;
 }
@@ -276,6 +276,7 @@ TEST(Report, HasEveryExperimentWithItsColumnsAndRows) {
   EXPECT_EQ(report["environment"]["cpu"], "A CPU");
   const Json& experiment = report["experiments"][0];
   EXPECT_EQ(experiment["id"], "small");
+  EXPECT_EQ(experiment["part_title"], "Data parallelism");
   EXPECT_EQ(experiment["columns"][2].dump(), R"({"key":"time_per_step_ns","heading":"time/step","format":"time"})");
   EXPECT_EQ(experiment["rows"].size(), 3U);
   EXPECT_EQ(experiment["rows"][2]["reason"], "no room");
@@ -317,8 +318,8 @@ TEST(Report, PlotsSayTheirScalesAndTheirBarsOfUncertainty) {
 }
 
 TEST(Report, TheNoiseIsJudgedByThePulse) {
-  const auto sentence = [](const std::vector<double>& pulses) {
-    return to_report({with_pulses(pulses)}, {})["noise"]["sentence"].get<std::string>();
+  const auto sentence = [](const std::vector<double>& core_peaks) {
+    return to_report({with_core_peaks(core_peaks)}, {})["noise"]["sentence"].get<std::string>();
   };
   EXPECT_EQ(sentence({10, 10, 10, 10, 10}),
             "The machine was quiet: the same computation, timed beside every point, varied by 0.0 % (10th to 90th percentile).");
@@ -326,7 +327,7 @@ TEST(Report, TheNoiseIsJudgedByThePulse) {
   EXPECT_TRUE(
       says(sentence({9.5, 10, 10, 10, 10.5}), "varied by 10.0 % (10th to 90th percentile); smaller differences mean little."));
   EXPECT_TRUE(says(sentence({5, 10, 10, 10, 15}), "The machine was noisy: "));
-  EXPECT_TRUE(to_report({with_pulses({10, 20})}, {})["noise"].is_null()) << "two pulses say nothing";
+  EXPECT_TRUE(to_report({with_core_peaks({10, 20})}, {})["noise"].is_null()) << "two core peaks say nothing";
 }
 
 TEST(Report, BeginsWithTheFirstSentencesOfTheMostTellingAnswers) {

@@ -97,7 +97,7 @@ struct ByHand {
   }
 };
 
-/// Devices whose lanes are apart, `in_node` of them in each node.
+/// Devices whose lanes are separate, `in_node` of them in each node.
 inline cluster::Cluster wired(std::size_t count, cluster::Wiring wiring, std::size_t in_node = 1000) {
   std::vector<cluster::Device> list;
   for (std::size_t d = 0; d < count; ++d) {

@@ -48,7 +48,7 @@ TEST(Rendezvous, ConnectsEveryRankWithRankZeroAndNamesIt) {
     EXPECT_TRUE(met[0][rank].connection.open());
     EXPECT_EQ(met[0][rank].name.find("rank " + std::to_string(rank) + " (pid "), 0U) << met[0][rank].name;
     EXPECT_EQ(met[rank][0].name.find("rank 0 (on "), 0U) << met[rank][0].name;
-    met[rank][0].connection.send(9, std::string(largest_frame_of_a_stranger + 1, 'x'));
+    met[rank][0].connection.send(9, std::string(largest_unidentified_frame + 1, 'x'));
   }
   for (std::size_t rank = 1; rank < 3; ++rank) {
     std::optional<Frame> frame;

@@ -244,7 +244,7 @@ TEST(Watch, AHungRankIsNoticedWithinThePatienceFromWhenAllWait) {
 
 TEST(Watch, ARankThatHangsBetweenStepsWithAllOthersIsNamed) {
   WatchedRanks ranks(3, [](Life& life) {
-    life.progress.come();
+    life.progress.arrive();
     while (true) {
       life.rank == 2 ? static_cast<void>(pause()) : life.progress.look();
       usleep(1000);
@@ -486,7 +486,7 @@ TEST(Watch, WhatFailsEverywhereIsSaidOnce) {
 TEST(Watch, ARankThatIsToldToEndTellsTheOthers) {
   WatchedRanks ranks(3, [](Life& life) {
     if (life.rank == 1) {
-      life.watch.told_to_end();
+      life.watch.end_all();
     }
     pause();
   });

@@ -96,11 +96,11 @@ TEST(Wire, WhoeverClosesIsHeardToTheEnd) {
 }
 
 TEST(Wire, NoMoreIsTakenInThanAFrameAndALittle) {
-  Pair pair = connect(largest_frame_of_a_stranger);
-  say(pair.there, head_of(largest_frame_of_a_stranger) + std::string(64 << 10, 'x'));
+  Pair pair = connect(largest_unidentified_frame);
+  say(pair.there, head_of(largest_unidentified_frame) + std::string(64 << 10, 'x'));
   const int all = waiting(pair.here);
   pair.here.receive();
-  EXPECT_GT(waiting(pair.here), all - 4 * static_cast<int>(largest_frame_of_a_stranger));
+  EXPECT_GT(waiting(pair.here), all - 4 * static_cast<int>(largest_unidentified_frame));
   const int left = waiting(pair.here);
   pair.here.receive();
   EXPECT_EQ(waiting(pair.here), left) << "before what was taken in has been looked at";
@@ -108,14 +108,14 @@ TEST(Wire, NoMoreIsTakenInThanAFrameAndALittle) {
 }
 
 TEST(Wire, AFrameThatIsTooLargeEndsTheConnection) {
-  for (const std::uint32_t largest : {largest_frame_of_a_stranger, largest_frame}) {
+  for (const std::uint32_t largest : {largest_unidentified_frame, largest_frame}) {
     Pair pair = connect(largest);
     say(pair.there, head_of(largest + 1));
     pair.here.receive();
     EXPECT_FALSE(pair.here.next().has_value());
     EXPECT_FALSE(pair.here.open());
   }
-  Pair pair = connect(largest_frame_of_a_stranger);
+  Pair pair = connect(largest_unidentified_frame);
   pair.here.set_largest(largest_frame);
   say(pair.there, head_of(largest_frame));
   pair.here.receive();

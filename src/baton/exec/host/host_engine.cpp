@@ -457,9 +457,9 @@ class HostEngine final : public Engine {
         if (!data_.loaded.empty()) {  // of all devices: those without data wait for the others' too
           load(device);
           barrier_->wait(stopping_, device.progress, [this] {
-            world_.progress()->come();
+            world_.progress()->arrive();
             world_.barrier();
-            world_.progress()->go_on();
+            world_.progress()->leave();
             begin_step();
           });
         }
@@ -504,13 +504,13 @@ class HostEngine final : public Engine {
   /// Ends the step that all devices have finished and begins the next. One thread runs it, the others wait.
   void between_steps() {
     bool enough = false;
-    world_.progress()->come();
+    world_.progress()->arrive();
     if (step_ >= 0) {
       enough = end_step();
     } else {
       world_.barrier();
     }
-    world_.progress()->go_on();
+    world_.progress()->leave();
     ++step_;
     if (step_ == step_count_ || enough) {
       stopping_ = true;

@@ -255,7 +255,7 @@ std::string on_saturation(const std::vector<Record>& rows, const Saturation& fou
 std::string on_noise(const std::vector<Record>& rows) {
   double unsure = 0;
   for (const Record& row : rows) {
-    unsure = std::max(unsure, unsureness(row));
+    unsure = std::max(unsure, relative_uncertainty(row));
   }
   return unsure <= 0.2 ? ""
          : std::isinf(unsure)

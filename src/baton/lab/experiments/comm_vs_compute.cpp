@@ -188,7 +188,7 @@ Record base_of(const std::vector<Record>& rows, const Record& row) {
 }
 
 /// How far the ratio of two step times may be off, relative; infinite if nothing is known of the noise.
-double unsureness_of_ratio(const Record& a, const Record& b) { return unsureness(difference_of(a, b).tested); }
+double ratio_uncertainty(const Record& a, const Record& b) { return relative_uncertainty(difference_of(a, b).tested); }
 
 std::string which_case(const std::vector<Record>& rows) {
   const std::vector<Record> cases = compared(rows);
@@ -280,7 +280,7 @@ std::string why_they_differ(const std::vector<Record>& rows) {
   };
   const double computing = computing_rate(large) / std::max(1e-12, computing_rate(small));
   const double moving = moving_rate(small) > 0 ? moving_rate(large) / moving_rate(small) : 1;
-  const double unsure = unsureness_of_ratio(small, large);
+  const double unsure = ratio_uncertainty(small, large);
   const std::vector<std::string> reasons = causes(small, computing, moving, unsure);
   const bool same_bytes = alike(bytes_per_flop(small), bytes_per_flop(large));
   // A cause is named only if these numbers show that there is something to explain, and explain it.
@@ -333,7 +333,7 @@ std::string bound_below(const Record& row) {
                                                         : "")
                                       : "");
   }
-  const double unsure = unsureness(row);
+  const double unsure = relative_uncertainty(row);
   if (fixed < 1 || unsure > 1) {
     return "";
   }
@@ -355,7 +355,7 @@ std::string when_bottleneck(const std::vector<Record>& rows) {
     if (moving <= 0 || computing <= 0) {
       continue;
     }
-    unsure = std::max(unsure, unsureness(row));
+    unsure = std::max(unsure, relative_uncertainty(row));
     each += fmt::format("{}for {} at {} GB/s and {} GFLOP/s per device above {} bytes per flop (it has {}){}",
                         each.empty() ? "" : "; ", text(row, key::case_), three_figures(moving), three_figures(computing),
                         ratio_text(moving / computing), ratio_text(bytes_per_flop(row)), bound_below(row));

@@ -30,7 +30,7 @@ class MemoryMeasurement final : public TrainMeasurement {
     record.set(key::states_bytes, Bytes(held.states));
     record.set(key::activations_bytes, Bytes(held.activations));
     record.set(key::other_bytes, Bytes(held.other));
-    record.set(key::apart_bytes, training().peak()[fullest] - Bytes(held.sum()));
+    record.set(key::unshared_bytes, training().peak()[fullest] - Bytes(held.sum()));
     return record;
   }
 };
@@ -146,7 +146,7 @@ Experiment memory() {
       .title = "Where the memory goes",
       .task =
           "Parameters, gradients, optimizer states and activations of the fullest device at its fullest moment, under each way of "
-          "splitting, as planned; reserved: memory that cannot be shared because lanes run in parallel, and gaps.",
+          "splitting, as planned; unshared: memory that cannot be shared because lanes run in parallel, and gaps.",
       .questions = {{"", "What does each strategy divide, and what does every device still hold?", what_is_divided}},
       .axes = {{key::model, "what is trained", {"mlp:dim=256,depth=8"}, {"mlp:dim=1024,depth=16"}},
                {key::batch, "global batch", {512}, {1024}},
@@ -160,7 +160,7 @@ Experiment memory() {
                   bytes_column(key::states_bytes, "states"),
                   bytes_column(key::activations_bytes, "activations"),
                   bytes_column(key::other_bytes, "workspace"),
-                  bytes_column(key::apart_bytes, "reserved"),
+                  bytes_column(key::unshared_bytes, "unshared"),
                   bytes_column(key::peak_bytes, "in all")},
       .plots = {{.kind = Plot::Type::stacked,
                  .title = "What the fullest device holds",
@@ -170,8 +170,8 @@ Experiment memory() {
                  .y_title = "memory",
                  .y_format = Format::bytes,
                  .parts = {key::parameters_bytes, key::gradients_bytes, key::states_bytes, key::activations_bytes, key::other_bytes,
-                           key::apart_bytes},
-                 .part_titles = {key::parameters, "gradients", "optimizer states", "activations", "workspace", "reserved"}}},
+                           key::unshared_bytes},
+                 .part_titles = {key::parameters, "gradients", "optimizer states", "activations", "workspace", "unshared"}}},
       .open = open,
       .derive =
           [](std::vector<Record>& rows) {

@@ -126,7 +126,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
 /// 0 if neither is known.
 double peak_of(const Record& row, const Record& kind) {
   const double data_sheet = kind.value(key::data_sheet_gflops, 0.0);
-  return data_sheet > 0 ? data_sheet : row.value(key::pulse_gflops, 0.0) * kind[key::cores].get<double>();
+  return data_sheet > 0 ? data_sheet : row.value(key::core_peak_gflops, 0.0) * kind[key::cores].get<double>();
 }
 
 /// The highest rate of a kind of task on the same device, if a peak is known: a core's speed changes from second to second, and

@@ -140,7 +140,7 @@ bool ComputeRules::check_numbers(TaskId id, const op::Op& op, const op::Signatur
   if (signature.numbered == 0) {
     return true;
   }
-  const op::Part said = op::part_of(op);
+  const op::DimensionPart said = op::part_of(op);
   indices_.each([&](char letter, std::span<const Indices::Bound> bounds) {
     const Indices::Bound& held = bounds[0];
     const bool right = said.of == 0 ? held.is_whole() : said.first == held.range.begin && said.of == held.extent;

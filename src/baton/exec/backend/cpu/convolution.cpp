@@ -6,7 +6,7 @@
 
 #include "baton/base/stop.h"
 #include "baton/exec/backend/cpu/lane_sums.h"
-#include "baton/exec/backend/cpu/part.h"
+#include "baton/exec/backend/cpu/member_range.h"
 #include "baton/exec/backend/cpu/transpose.h"
 
 namespace baton::exec::cpu {
@@ -200,7 +200,7 @@ std::int64_t ConvolutionForward::workspace_bytes(int team) const {
 void ConvolutionForward::run(const float* x, const float* w, const float* bias, float* y, void* workspace,
                              threads::Member member) const {
   float* views = static_cast<float*>(workspace) + member.index * padded_floats(places_.piece * channels_.piece * shape_.taps());
-  const Part units(member, shape_.samples * places_.count());
+  const MemberRange units(member, shape_.samples * places_.count());
   for (std::int64_t unit = units.begin; unit < units.end && !asked_to_stop_at_once(); ++unit) {
     const std::int64_t n = unit / places_.count();
     const std::int64_t piece = unit % places_.count();
@@ -249,10 +249,10 @@ void ConvolutionBackwardInput::run(const float* dy, const float* w, float* dx, v
   auto* turned = static_cast<float*>(workspace);
   float* views = turned + padded_floats(columns * shape_.out) +
                  member.index * padded_floats(places_.piece * channels_.piece * shape_.taps());
-  const Part turning(member, columns, cache_line);
+  const MemberRange turning(member, columns, cache_line);
   copy_transposed(shape_.out, turning.size(), w + turning.begin, columns, turned + turning.begin * shape_.out, shape_.out);
   member.sync();
-  const Part units(member, shape_.samples * channels_.count());
+  const MemberRange units(member, shape_.samples * channels_.count());
   for (std::int64_t unit = units.begin; unit < units.end && !asked_to_stop_at_once(); ++unit) {
     const std::int64_t n = unit / channels_.count();
     const std::int64_t c = unit % channels_.count();
@@ -330,7 +330,7 @@ void ConvolutionBackwardWeight::run(const float* x, const float* dy, float* dw, 
   const std::int64_t scratch_floats = padded_floats(places_.piece * shape_.out) +
                                       padded_floats(places_.piece * channels_.piece * shape_.taps());
   float* scratch = sums + groups_ * sum_floats + member.index * scratch_floats;
-  const Part units(member, groups_ * channels_.count());
+  const MemberRange units(member, groups_ * channels_.count());
   for (std::int64_t unit = units.begin; unit < units.end; ++unit) {
     const std::int64_t group = unit / channels_.count();
     sum_group(divide(shape_.samples, groups_, group, Remainder::spread), unit % channels_.count(), x, dy, sums + group * sum_floats,
@@ -339,7 +339,7 @@ void ConvolutionBackwardWeight::run(const float* x, const float* dy, float* dw, 
   member.sync();
   // The groups in order, turned to where they belong.
   constexpr std::int64_t block = 16;
-  const Part outputs(member, shape_.out, block);
+  const MemberRange outputs(member, shape_.out, block);
   for (std::int64_t first = outputs.begin; first < outputs.end; first += block) {
     const std::int64_t width = std::min(block, outputs.end - first);
     for (std::int64_t column = 0; column < columns; ++column) {

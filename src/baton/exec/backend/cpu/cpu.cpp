@@ -14,7 +14,7 @@
 #include "baton/exec/backend/cpu/images.h"
 #include "baton/exec/backend/cpu/linear.h"
 #include "baton/exec/backend/cpu/matrix_product.h"
-#include "baton/exec/backend/cpu/part.h"
+#include "baton/exec/backend/cpu/member_range.h"
 #include "baton/exec/backend/cpu/strips.h"
 #include "baton/exec/backend/cpu/tile_kernels.h"
 #include "baton/exec/backend/cpu/tiled_weight.h"
@@ -30,7 +30,7 @@ namespace {
 
 using cpu::cache_line;
 using cpu::extents_of;
-using cpu::Part;
+using cpu::MemberRange;
 using cpu::ProductOp;
 using cpu::TileUnit;
 using plan::Plan;
@@ -130,7 +130,7 @@ class CheckFiniteKernel final : public Kernel {
 
   void run(const threads::Member& member, std::int64_t) override {
     for (std::size_t t = 0; t < types_.size(); ++t) {
-      const Part part(member, counts_[t], cache_line);
+      const MemberRange part(member, counts_[t], cache_line);
       if (!cpu::all_finite(types_[t], addresses_.reads[t] + part.begin * size_of(types_[t]), part.size())) {
         broken_[t].store(true, std::memory_order_relaxed);
       }
@@ -165,7 +165,7 @@ class SquaredSumKernel final : public Kernel {
   }
 
   void run(const threads::Member& member, std::int64_t) override {
-    const Part part(member, static_cast<std::int64_t>(blocks_.size()));
+    const MemberRange part(member, static_cast<std::int64_t>(blocks_.size()));
     for (std::int64_t b = part.begin; b < part.end; ++b) {
       Block& own = blocks_[static_cast<std::size_t>(b)];
       own.sum = cpu::squared_sum(own.type, addresses_.reads[own.tensor] + own.begin * size_of(own.type), own.count);
@@ -226,38 +226,38 @@ struct PrepareOp {
   }
   std::unique_ptr<Kernel> operator()(const op::AddBias&) const {
     return kernel(at, [rows = rows(), width = elements() / rows()](const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, rows);
+      const MemberRange part(m, rows);
       cpu::add_bias(in(a, 0) + part.begin * width, in(a, 1), out(a, 0) + part.begin * width, part.size(), width);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::AddBiasBackward& o) const {
     return kernel(at, [rows = rows(), width = elements() / rows(), add = o.accumulate](const Addresses& a, const threads::Member& m,
                                                                                        std::int64_t) {
-      const Part part(m, width, cache_line);
+      const MemberRange part(m, width, cache_line);
       cpu::add_bias_backward(in(a, 0), out(a, 0), rows, width, part.begin, part.end, add);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::Relu&) const {
     if (is_narrow(type())) {
       return kernel(at, [type = type(), count = elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
-        const Part part(m, count, cache_line);
+        const MemberRange part(m, count, cache_line);
         cpu::relu(type, bits_in(a, 0) + part.begin, bits_out(a, 0) + part.begin, part.size());
       });
     }
     return kernel(at, [count = elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, count, cache_line);
+      const MemberRange part(m, count, cache_line);
       cpu::relu(in(a, 0) + part.begin, out(a, 0) + part.begin, part.size());
     });
   }
   std::unique_ptr<Kernel> operator()(const op::ReluBackward&) const {
     if (is_narrow(type())) {
       return kernel(at, [type = type(), count = elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
-        const Part part(m, count, cache_line);
+        const MemberRange part(m, count, cache_line);
         cpu::relu_backward(type, bits_in(a, 0) + part.begin, bits_in(a, 1) + part.begin, bits_out(a, 0) + part.begin, part.size());
       });
     }
     return kernel(at, [count = elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, count, cache_line);
+      const MemberRange part(m, count, cache_line);
       cpu::relu_backward(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
     });
   }
@@ -267,7 +267,7 @@ struct PrepareOp {
   std::unique_ptr<Kernel> operator()(const op::MeanSquaredError& o) const {
     return kernel(at, [rows = rows(), width = elements() / rows(), total = static_cast<double>(o.elements), scaled = o.scaled](
                           const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, rows);
+      const MemberRange part(m, rows);
       cpu::mean_squared_error(in(a, 0), in(a, 1), reinterpret_cast<double*>(a.writes[0]), out(a, 1), part.begin, part.end, width,
                               total, loss_scale(a, scaled));
     });
@@ -275,7 +275,7 @@ struct PrepareOp {
   std::unique_ptr<Kernel> operator()(const op::CrossEntropy& o) const {
     return kernel(
         at, [rows = rows(), classes = elements() / rows(), o](const Addresses& a, const threads::Member& m, std::int64_t) {
-          const Part part(m, rows);
+          const MemberRange part(m, rows);
           const double each = o.smoothing / static_cast<double>(o.of > 0 ? o.of : classes);
           const cpu::ScorePart held{o.first,     o.parts, rows, o.parts > 0 ? reinterpret_cast<const double*>(a.reads[2]) : nullptr,
                                     o.smoothing, each};
@@ -286,7 +286,7 @@ struct PrepareOp {
   std::unique_ptr<Kernel> operator()(const op::CrossEntropyTerms& o) const {
     return kernel(
         at, [rows = rows(), classes = elements() / rows(), o](const Addresses& a, const threads::Member& m, std::int64_t) {
-          const Part part(m, rows);
+          const MemberRange part(m, rows);
           cpu::cross_entropy_terms(in(a, 0), reinterpret_cast<const std::int32_t*>(a.reads[1]),
                                    reinterpret_cast<double*>(a.writes[0]), part.begin, part.end, classes,
                                    {.first = o.first, .smoothing = o.smoothing, .each = o.smoothing / static_cast<double>(o.of)});
@@ -296,7 +296,7 @@ struct PrepareOp {
     const Shape& weight = plan[task.reads[1]].shape;
     return kernel(
         at, [ids = elements(), held = weight[0], width = weight[1], o](const Addresses& a, const threads::Member& m, std::int64_t) {
-          const Part part(m, ids);
+          const MemberRange part(m, ids);
           cpu::embed(reinterpret_cast<const std::int32_t*>(a.reads[0]), in(a, 1), out(a, 0), part.begin, part.end, held, width,
                      o.first);
         });
@@ -305,7 +305,7 @@ struct PrepareOp {
     const Shape& weight = plan[task.writes[0]].shape;
     return kernel(
         at, [ids = elements(), held = weight[0], width = weight[1], o](const Addresses& a, const threads::Member& m, std::int64_t) {
-          const Part part(m, width, cache_line);
+          const MemberRange part(m, width, cache_line);
           cpu::embed_backward(reinterpret_cast<const std::int32_t*>(a.reads[0]), in(a, 1), out(a, 0), ids, held, width, part.begin,
                               part.end, o.first, o.accumulate);
         });
@@ -313,24 +313,24 @@ struct PrepareOp {
   std::unique_ptr<Kernel> operator()(const op::LayerNorm& o) const {
     return kernel(at, [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const threads::Member& m,
                                                                                   std::int64_t) {
-      const Part part(m, rows);
+      const MemberRange part(m, rows);
       cpu::layer_norm(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::LayerNormBackwardInput& o) const {
     return kernel(at, [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const threads::Member& m,
                                                                                   std::int64_t) {
-      const Part part(m, rows);
+      const MemberRange part(m, rows);
       cpu::layer_norm_backward_input(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::LayerNormBackwardWeight& o) const {
     return kernel(at, [rows = rows(), width = elements() / rows(), o](const Addresses& a, const threads::Member& m, std::int64_t) {
       auto* of_rows = reinterpret_cast<float*>(a.workspace);
-      const Part own(m, rows, cache_line);
+      const MemberRange own(m, rows, cache_line);
       cpu::layer_norm_moments(in(a, 0), of_rows, own.begin, own.end, width, o.epsilon);
       m.sync();
-      const Part part(m, width, cache_line);
+      const MemberRange part(m, width, cache_line);
       cpu::layer_norm_backward_weight(in(a, 0), in(a, 1), of_rows, out(a, 0), out(a, 1), rows, width, part.begin, part.end,
                                       o.accumulate);
     });
@@ -338,33 +338,33 @@ struct PrepareOp {
   std::unique_ptr<Kernel> operator()(const op::RmsNorm& o) const {
     return kernel(at, [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const threads::Member& m,
                                                                                   std::int64_t) {
-      const Part part(m, rows);
+      const MemberRange part(m, rows);
       cpu::rms_norm(in(a, 0), in(a, 1), out(a, 0), part.begin, part.end, width, e);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::RmsNormBackwardInput& o) const {
     return kernel(at, [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const threads::Member& m,
                                                                                   std::int64_t) {
-      const Part part(m, rows);
+      const MemberRange part(m, rows);
       cpu::rms_norm_backward_input(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::RmsNormBackwardWeight& o) const {
     return kernel(at, [rows = rows(), width = elements() / rows(), o](const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, width, cache_line);
+      const MemberRange part(m, width, cache_line);
       cpu::rms_norm_backward_weight(in(a, 0), in(a, 1), out(a, 0), rows, width, part.begin, part.end, o.epsilon, o.accumulate);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::AddPositions& o) const {
     return kernel(at, [shape = plan[task.reads[0]].shape, o](const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, shape[0]);
+      const MemberRange part(m, shape[0]);
       cpu::add_positions(in(a, 0), in(a, 1), out(a, 0), part.begin, part.end, shape[1], shape[2], o.first);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::AddPositionsBackward& o) const {
     return kernel(at, [shape = plan[task.reads[0]].shape, rows = plan[task.writes[0]].shape[0], o](
                           const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, rows);
+      const MemberRange part(m, rows);
       cpu::add_positions_backward(in(a, 0), out(a, 0), part.begin, part.end, shape[1], shape[2], o.first, shape[0], o.accumulate);
     });
   }
@@ -372,7 +372,7 @@ struct PrepareOp {
     const std::int64_t positions = plan[task.reads[0]].shape[0];
     const cpu::Rotation rotation{elements() / positions / o.head, o.head, o.base, o.first, o.backward};
     return kernel(at, [positions, rotation](const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, positions);
+      const MemberRange part(m, positions);
       cpu::rotate(rotation, in(a, 0), out(a, 0), part.begin, part.end);
     });
   }
@@ -395,7 +395,7 @@ struct PrepareOp {
   std::unique_ptr<Kernel> operator()(const op::Dropout& o) const {
     return kernel(at, [o, count = elements(), places = plan::places_of(plan, task.writes[0])](
                           const Addresses& a, const threads::Member& m, std::int64_t step) {
-      const Part part(m, count, cache_line);
+      const MemberRange part(m, count, cache_line);
       cpu::dropout(op::DropoutMask(o.rate, o.layer, o.seed, step), places, static_cast<float>(1 / (1 - o.rate)), in(a, 0),
                    out(a, 0), part.begin, part.end);
     });
@@ -433,28 +433,28 @@ struct PrepareOp {
   std::unique_ptr<Kernel> operator()(const op::BatchNorm& o) const {
     if (o.running) {
       return kernel(at, [norm = channel_norm(o)](const Addresses& a, const threads::Member& m, std::int64_t) {
-        norm.forward_by(in(a, 0), in(a, 1), in(a, 2), in(a, 3), in(a, 4), out(a, 0), Part(m, norm.shape.planes()));
+        norm.forward_by(in(a, 0), in(a, 1), in(a, 2), in(a, 3), in(a, 4), out(a, 0), MemberRange(m, norm.shape.planes()));
       });
     }
     return kernel(at, [norm = channel_norm(o)](const Addresses& a, const threads::Member& m, std::int64_t) {
-      norm.forward(in(a, 0), in(a, 1), in(a, 2), out(a, 0), Part(m, norm.groups() * norm.shape.channels));
+      norm.forward(in(a, 0), in(a, 1), in(a, 2), out(a, 0), MemberRange(m, norm.groups() * norm.shape.channels));
     });
   }
   std::unique_ptr<Kernel> operator()(const op::BatchNormBackwardInput& o) const {
     return kernel(at, [norm = channel_norm(o)](const Addresses& a, const threads::Member& m, std::int64_t) {
-      norm.backward_input(in(a, 0), in(a, 1), in(a, 2), out(a, 0), Part(m, norm.groups() * norm.shape.channels));
+      norm.backward_input(in(a, 0), in(a, 1), in(a, 2), out(a, 0), MemberRange(m, norm.groups() * norm.shape.channels));
     });
   }
   std::unique_ptr<Kernel> operator()(const op::BatchNormBackwardWeight& o) const {
     return kernel(at, [norm = channel_norm(o), add = o.accumulate](const Addresses& a, const threads::Member& m, std::int64_t) {
-      norm.backward_weight(in(a, 0), in(a, 1), out(a, 0), out(a, 1), Part(m, norm.shape.channels), add);
+      norm.backward_weight(in(a, 0), in(a, 1), out(a, 0), out(a, 1), MemberRange(m, norm.shape.channels), add);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::TrackMoments& o) const {
     const cpu::ImageShape shape = image_shape(plan[task.reads[0]].shape);
     const cpu::ChannelNorm norm{shape, o.group == 0 ? shape.samples : o.group, 0};
     return kernel(at, [norm, momentum = o.momentum](const Addresses& a, const threads::Member& m, std::int64_t) {
-      norm.track(in(a, 0), momentum, out(a, 0), out(a, 1), Part(m, norm.shape.channels, cache_line));
+      norm.track(in(a, 0), momentum, out(a, 0), out(a, 1), MemberRange(m, norm.shape.channels, cache_line));
       if (m.index == 0) {
         *reinterpret_cast<std::int32_t*>(a.writes[2]) += static_cast<std::int32_t>(norm.groups());
       }
@@ -463,30 +463,30 @@ struct PrepareOp {
   std::unique_ptr<Kernel> operator()(const op::MaxPool& o) const {
     const cpu::Pool pool{image_shape(plan[task.reads[0]].shape), o.window, o.stride, o.padding};
     return kernel(at, [pool](const Addresses& a, const threads::Member& m, std::int64_t) {
-      pool.forward(in(a, 0), out(a, 0), Part(m, pool.shape.planes()));
+      pool.forward(in(a, 0), out(a, 0), MemberRange(m, pool.shape.planes()));
     });
   }
   std::unique_ptr<Kernel> operator()(const op::MaxPoolBackward& o) const {
     const cpu::Pool pool{image_shape(plan[task.reads[1]].shape), o.window, o.stride, o.padding};
     check(pool.shape.pixels() <= std::numeric_limits<std::int32_t>::max(), "an image of {} pixels", pool.shape.pixels());
     return kernel(at, [pool](const Addresses& a, const threads::Member& m, std::int64_t) {
-      pool.backward(in(a, 0), in(a, 1), out(a, 0), Part(m, pool.shape.planes()));
+      pool.backward(in(a, 0), in(a, 1), out(a, 0), MemberRange(m, pool.shape.planes()));
     });
   }
   std::unique_ptr<Kernel> operator()(const op::AveragePool&) const {
     return kernel(at, [shape = planes_of(plan[task.reads[0]].shape)](const Addresses& a, const threads::Member& m, std::int64_t) {
-      cpu::average_pool(shape, in(a, 0), out(a, 0), Part(m, shape.planes()));
+      cpu::average_pool(shape, in(a, 0), out(a, 0), MemberRange(m, shape.planes()));
     });
   }
   std::unique_ptr<Kernel> operator()(const op::AveragePoolBackward&) const {
     return kernel(at, [shape = planes_of(plan[task.writes[0]].shape)](const Addresses& a, const threads::Member& m, std::int64_t) {
-      cpu::average_pool_backward(shape, in(a, 0), out(a, 0), Part(m, shape.planes()));
+      cpu::average_pool_backward(shape, in(a, 0), out(a, 0), MemberRange(m, shape.planes()));
     });
   }
   /// The same elements in the same order.
   std::unique_ptr<Kernel> same_elements() const {
     return kernel(at, [count = elements(), size = size_of(type())](const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, count, cache_line);
+      const MemberRange part(m, count, cache_line);
       std::copy_n(a.reads[0] + part.begin * size, part.size() * size, a.writes[0] + part.begin * size);
     });
   }
@@ -498,14 +498,14 @@ struct PrepareOp {
   std::unique_ptr<Kernel> operator()(const op::ImageToSequence& o) const {
     const auto extents = sequence_of(plan[task.reads[0]].shape, plan[task.writes[0]].shape, o.first);
     return kernel(at, [extents](const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, extents.samples);
+      const MemberRange part(m, extents.samples);
       cpu::image_to_sequence(extents, in(a, 0), in(a, 1), out(a, 0), part.begin, part.end);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::ImageToSequenceBackwardInput& o) const {
     const auto extents = sequence_of(plan[task.writes[0]].shape, plan[task.reads[0]].shape, o.first);
     return kernel(at, [extents](const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, extents.samples);
+      const MemberRange part(m, extents.samples);
       cpu::image_to_sequence_backward_input(extents, in(a, 0), out(a, 0), part.begin, part.end);
     });
   }
@@ -513,7 +513,7 @@ struct PrepareOp {
     const std::int64_t samples = o.first == 0 ? plan[task.reads[0]].shape[1] : 0;  // of the first position, which is in front
     return kernel(at, [width = plan[task.reads[0]].shape[2], samples, add = o.accumulate](const Addresses& a,
                                                                                           const threads::Member& m, std::int64_t) {
-      const Part part(m, width, cache_line);
+      const MemberRange part(m, width, cache_line);
       cpu::add_bias_backward(in(a, 0), out(a, 0), samples, width, part.begin, part.end, add);
     });
   }
@@ -521,7 +521,7 @@ struct PrepareOp {
   std::unique_ptr<Kernel> copy_of_front(std::int64_t copied) const {
     return kernel(
         at, [copied, all = plan[task.writes[0]].shape.elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
-          const Part part(m, all, cache_line);
+          const MemberRange part(m, all, cache_line);
           for (std::int64_t i = part.begin; i < part.end; ++i) {
             out(a, 0)[i] = i < copied ? in(a, 0)[i] : 0;
           }
@@ -537,7 +537,7 @@ struct PrepareOp {
     const Shape& shape = plan[task.reads[0]].shape;
     return kernel(at, [samples = shape[0], rows = shape[1], columns = shape.elements() / shape[0] / shape[1]](
                           const Addresses& a, const threads::Member& m, std::int64_t) {
-      const Part part(m, samples);
+      const MemberRange part(m, samples);
       cpu::transpose(in(a, 0), out(a, 0), rows, columns, part.begin, part.end);
     });
   }
@@ -563,7 +563,8 @@ void step_elements(const op::Optimizer& optimizer, const UpdateOperands& at, con
 }
 
 /// Gradients that are 16 bits wide, scaled or clipped, as floats, a strip at a time.
-void step_strips(const op::Optimizer& optimizer, const UpdateOperands& at, float unscale, const Part& part, std::int64_t step) {
+void step_strips(const op::Optimizer& optimizer, const UpdateOperands& at, float unscale, const MemberRange& part,
+                 std::int64_t step) {
   constexpr std::int64_t strip = 1024;
   std::array<float, strip> gradient;
   for (std::int64_t begin = part.begin; begin < part.end; begin += strip) {
@@ -608,7 +609,7 @@ std::unique_ptr<Kernel> prepare_update(const Plan& plan, const Task& task, const
                                    : 1;
     const auto unscale = static_cast<float>(factor / scale);
     for (std::size_t p = 0; p < sizes.size(); ++p) {
-      const Part part(m, sizes[p], cache_line);
+      const MemberRange part(m, sizes[p], cache_line);
       const op::Optimizer optimizer = op::at_step(update.optimizer, step, axes[p]);
       const UpdateOperands operands{types[p], a.reads[p], out(a, p), slots > 0 ? out(a, sizes.size() + p * slots) : nullptr,
                                     slots > 1 ? out(a, sizes.size() + p * slots + 1) : nullptr};

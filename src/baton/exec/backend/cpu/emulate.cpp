@@ -5,7 +5,7 @@
 #include <map>
 
 #include "baton/base/error.h"
-#include "baton/exec/backend/cpu/part.h"
+#include "baton/exec/backend/cpu/member_range.h"
 
 namespace baton::exec::cpu {
 namespace {
@@ -50,7 +50,7 @@ class EmulatedKernel final : public Kernel {
 
   void run(const threads::Member& member, std::int64_t step) override {
     for (const Copy& copy : in) {
-      const Part part(member, copy.count, cache_line);
+      const MemberRange part(member, copy.count, cache_line);
       widen(copy.type, copy.narrow + part.begin * 2, copy.wide + part.begin, part.size());
     }
     member.sync();
@@ -58,7 +58,7 @@ class EmulatedKernel final : public Kernel {
     member.sync();
     Rounding done;
     for (const Copy& copy : out) {
-      const Part part(member, copy.count, cache_line);
+      const MemberRange part(member, copy.count, cache_line);
       done += narrow(copy.type, copy.wide + part.begin, copy.narrow + part.begin * 2, part.size());
     }
     rounding_.add(done);
@@ -78,7 +78,7 @@ class CastKernel final : public Kernel {
     constexpr std::int64_t strip = 1024;
     std::array<float, strip> floats;
     Rounding done;
-    const Part part(member, count_, cache_line);
+    const MemberRange part(member, count_, cache_line);
     for (std::int64_t at = part.begin; at < part.end; at += strip) {
       const std::int64_t count = std::min(strip, part.end - at);
       const std::byte* x = x_ + at * size_of(from_);

@@ -20,9 +20,9 @@ namespace baton::exec::cpu {
 
 namespace {
 
-using detail::Pieces;
 using detail::Product;
 using detail::ProductTable;
+using detail::Tiles;
 
 constexpr std::int64_t tile = TiledWeight::tile;
 
@@ -94,17 +94,17 @@ class RowGroups {
   }
 
  private:
-  Pieces blocks_;
+  Tiles blocks_;
   int count_ = 1;
   int size_ = 1;
 };
 
 struct Side {
   std::int64_t full = 0;
-  std::int64_t last = 0;  // zero: no ragged piece
+  std::int64_t last = 0;  // zero: no ragged tile
 };
 
-Side side_of(Pieces pieces) { return {pieces.extent >= tile ? tile : 0, pieces.extent % tile}; }
+Side side_of(Tiles tiles) { return {tiles.extent >= tile ? tile : 0, tiles.extent % tile}; }
 
 Product generate(std::int64_t m, std::int64_t n, std::int64_t k, bool add) {
   Product product{n, k, add};
@@ -122,14 +122,14 @@ ProductTable generate_all(Side m, Side n, Side k) {
   require_memory(Bytes(std::int64_t{32} << 20));
   libxsmm_init();
   ProductTable table;
-  for (unsigned piece = 0; piece < 16; ++piece) {
-    const std::int64_t m_width = (piece & 8U) != 0 ? m.last : m.full;
-    const std::int64_t n_width = (piece & 4U) != 0 ? n.last : n.full;
-    const std::int64_t k_width = (piece & 2U) != 0 ? k.last : k.full;
+  for (unsigned index = 0; index < 16; ++index) {
+    const std::int64_t m_width = (index & 8U) != 0 ? m.last : m.full;
+    const std::int64_t n_width = (index & 4U) != 0 ? n.last : n.full;
+    const std::int64_t k_width = (index & 2U) != 0 ? k.last : k.full;
     if (m_width == 0 || n_width == 0 || k_width == 0) {
       continue;
     }
-    table.products[piece] = generate(m_width, n_width, k_width, (piece & 1U) != 0);
+    table.products[index] = generate(m_width, n_width, k_width, (index & 1U) != 0);
   }
   return table;
 }
@@ -198,18 +198,18 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value
 /// Keeps parts of a workspace on cache lines of their own.
 std::int64_t line_floats(std::int64_t floats) { return round_up(floats, line); }
 
-/// Pieces of the reduction whose packed operand stays in the cache together.
-std::int64_t chunk_pieces(std::int64_t rows) { return std::max<std::int64_t>(1, cached_floats / (rows * tile)); }
+/// Tiles of the reduction whose packed operand stays in the cache together.
+std::int64_t chunk_tiles(std::int64_t rows) { return std::max<std::int64_t>(1, cached_floats / (rows * tile)); }
 
-/// Copies pieces of the columns of a row-major matrix, [piece][row][column]. Reads along the rows, which the
+/// Copies tiles of the columns of a row-major matrix, [tile][row][column]. Reads along the rows, which the
 /// hardware prefetches.
-void pack_pieces(std::int64_t rows, Pieces columns, Range pieces, float scale, const float* from, std::int64_t packed_rows,
-                 float* packed) {
+void pack_tiles(std::int64_t rows, Tiles columns, Range packed_tiles, float scale, const float* from, std::int64_t packed_rows,
+                float* packed) {
   for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t piece = pieces.begin; piece < pieces.end; ++piece) {
-      const float* source = from + row * columns.extent + piece * tile;
-      const std::int64_t width = columns.width(piece);
-      float* to = packed + piece * tile * packed_rows + row * width;
+    for (std::int64_t t = packed_tiles.begin; t < packed_tiles.end; ++t) {
+      const float* source = from + row * columns.extent + t * tile;
+      const std::int64_t width = columns.width(t);
+      float* to = packed + t * tile * packed_rows + row * width;
       if (width == tile) {
         for (std::int64_t i = 0; i < tile; ++i) {
           to[i] = scale * source[i];
@@ -223,12 +223,12 @@ void pack_pieces(std::int64_t rows, Pieces columns, Range pieces, float scale, c
   }
 }
 
-/// sums = [sums] + the rows of a packed piece.
-void add_rows(std::int64_t rows, std::int64_t width, const float* piece, bool accumulate, float* sums) {
+/// sums = [sums] + the rows of a packed tile.
+void add_rows(std::int64_t rows, std::int64_t width, const float* packed, bool accumulate, float* sums) {
   std::array<float, tile> totals{};
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t i = 0; i < width; ++i) {
-      totals[i] += piece[row * width + i];
+      totals[i] += packed[row * width + i];
     }
   }
   for (std::int64_t i = 0; i < width; ++i) {
@@ -245,24 +245,23 @@ void prefetch_part(std::int64_t step, std::int64_t steps, std::int64_t rows, con
   }
 }
 
-/// Packs pieces of the columns of a row-major matrix transposed, [row block][piece][column][row], each
+/// Packs tiles of the columns of a row-major matrix transposed, [row block][tile][column][row], each
 /// block's rows filled up with zeros to the count that `padded` gives.
 template <typename Padded>
-void pack_transposed(std::int64_t rows, Pieces columns, Range pieces, const float* from, Padded padded, float* packed) {
-  const Pieces blocks{rows};
+void pack_transposed(std::int64_t rows, Tiles columns, Range packed_tiles, const float* from, Padded padded, float* packed) {
+  const Tiles blocks{rows};
   for (std::int64_t block = 0; block < blocks.count(); ++block) {
     const std::int64_t block_rows = blocks.width(block);
     const std::int64_t stride = padded(block_rows);
-    // One line of floats at a time, so that each row is read along many pieces, which the hardware
+    // One line of floats at a time, so that each row is read along many tiles, which the hardware
     // prefetches.
     for (std::int64_t row = 0; row < block_rows; row += line) {
       const std::int64_t part = std::min(line, block_rows - row);
       const bool end = row + part == block_rows;
-      for (std::int64_t piece = pieces.begin; piece < pieces.end; ++piece) {
-        float* to = packed + block * tile * columns.extent + piece * tile * stride + row;
-        const std::int64_t width = columns.width(piece);
-        copy_transposed<false>(part, width, from + (block * tile + row) * columns.extent + piece * tile, columns.extent, to,
-                               stride);
+      for (std::int64_t t = packed_tiles.begin; t < packed_tiles.end; ++t) {
+        float* to = packed + block * tile * columns.extent + t * tile * stride + row;
+        const std::int64_t width = columns.width(t);
+        copy_transposed<false>(part, width, from + (block * tile + row) * columns.extent + t * tile, columns.extent, to, stride);
         if (!end || stride == block_rows) {
           continue;
         }
@@ -338,8 +337,8 @@ std::int64_t LinearForward::packed_floats() const {
 
 std::int64_t LinearForward::group_floats(int group_size) const {
   const std::int64_t rows = std::min(rows_, panel_rows);
-  const Pieces blocks{rows};
-  const bool one_chunk = in_.count() <= chunk_pieces(rows);
+  const Tiles blocks{rows};
+  const bool one_chunk = in_.count() <= chunk_tiles(rows);
   const std::int64_t sums = std::max<std::int64_t>(group_size, one_chunk ? 0 : out_.count() * blocks.count());
   return packed_floats() + sums * tile * tile;
 }
@@ -360,22 +359,22 @@ void LinearForward::run(const float* x, const float* w, const float* bias, float
 
 void LinearForward::run_panel(std::int64_t rows, const float* x, const float* w, const float* bias, float* y, float* workspace,
                               threads::Member member) const {
-  const Pieces blocks{rows};
+  const Tiles blocks{rows};
   const std::int64_t last_rows = blocks.width(blocks.count() - 1);
   const std::int64_t padding = std::max<std::int64_t>(0, min_block_rows_ - last_rows);
   const std::int64_t packed_rows = rows + padding;
-  // [in piece][row][column]
+  // [in tile][row][column]
   float* packed = workspace;
   float* sums = workspace + packed_floats();
 
   const Range packing = share(in_.count(), member);
-  pack_pieces(rows, in_, packing, 1.0F, x, packed_rows, packed);
+  pack_tiles(rows, in_, packing, 1.0F, x, packed_rows, packed);
   for (std::int64_t k = packing.begin; k < packing.end; ++k) {
     std::fill_n(packed + k * tile * packed_rows + rows * in_.width(k), padding * in_.width(k), 0.0F);
   }
   member.sync();
 
-  const std::int64_t chunk = chunk_pieces(rows);
+  const std::int64_t chunk = chunk_tiles(rows);
   const bool one_chunk = in_.count() <= chunk;
   const Range units = share(out_.count() * blocks.count(), member);
   const auto w_tile = [&](std::int64_t unit, std::int64_t k) {
@@ -432,8 +431,8 @@ std::int64_t LinearBackwardInput::packed_floats() const { return round_up(std::m
 
 std::int64_t LinearBackwardInput::group_floats(int group_size) const {
   const std::int64_t rows = std::min(rows_, panel_rows);
-  const bool one_chunk = out_.count() <= chunk_pieces(rows);
-  const std::int64_t sums = std::max<std::int64_t>(group_size, one_chunk ? 0 : in_.count() * Pieces{rows}.count());
+  const bool one_chunk = out_.count() <= chunk_tiles(rows);
+  const std::int64_t sums = std::max<std::int64_t>(group_size, one_chunk ? 0 : in_.count() * Tiles{rows}.count());
   return packed_floats() + sums * tile * tile;
 }
 
@@ -454,8 +453,8 @@ void LinearBackwardInput::run(const float* dy, const float* w, const float* mask
 
 void LinearBackwardInput::run_panel(std::int64_t rows, const float* dy, const float* w, const float* mask_x, float* dx,
                                     float* workspace, threads::Member member) const {
-  const Pieces blocks{rows};
-  // [row block][out piece][out index][row]
+  const Tiles blocks{rows};
+  // [row block][out tile][out index][row]
   float* packed = workspace;
   float* sums = workspace + packed_floats();
   const auto packed_tile = [&](std::int64_t block, std::int64_t k) {
@@ -466,7 +465,7 @@ void LinearBackwardInput::run_panel(std::int64_t rows, const float* dy, const fl
       rows, out_, share(out_.count(), member), dy, [&](std::int64_t block_rows) { return padded_rows(block_rows); }, packed);
   member.sync();
 
-  const std::int64_t chunk = chunk_pieces(rows);
+  const std::int64_t chunk = chunk_tiles(rows);
   const bool one_chunk = out_.count() <= chunk;
   const Range units = share(in_.count() * blocks.count(), member);
   const auto w_tile = [&](std::int64_t unit, std::int64_t k) {
@@ -524,8 +523,8 @@ void LinearBackwardWeight::run(const float* x, const float* dy, float* dw, float
 
 void LinearBackwardWeight::run_panel(std::int64_t rows, bool accumulate, const float* x, const float* dy, float* dw, float* db,
                                      float* workspace, threads::Member member) const {
-  const Pieces blocks{rows};
-  // [row block][in piece][in index][row] and, scaled by alpha, [out piece][row][out index]
+  const Tiles blocks{rows};
+  // [row block][in tile][in index][row] and, scaled by alpha, [out tile][row][out index]
   float* packed_x = workspace;
   float* packed_dy = workspace + line_floats(std::min(rows_, panel_rows) * in_.extent);
 
@@ -536,15 +535,15 @@ void LinearBackwardWeight::run_panel(std::int64_t rows, bool accumulate, const f
   pack_transposed(
       rows, in_, share(in_.count(), member), x, [](std::int64_t block_rows) { return block_rows; }, packed_x);
   const Range packing = share(out_.count(), member);
-  pack_pieces(rows, out_, packing, alpha_, dy, rows, packed_dy);
+  pack_tiles(rows, out_, packing, alpha_, dy, rows, packed_dy);
   for (std::int64_t m = packing.begin; m < packing.end && db != nullptr; ++m) {
     add_rows(rows, out_.width(m), packed_dy + m * tile * rows, accumulate, db + m * tile);
   }
   member.sync();
 
-  const std::int64_t chunk = chunk_pieces(rows);
+  const std::int64_t chunk = chunk_tiles(rows);
   const auto dw_tile = [&](std::int64_t m, std::int64_t n) { return dw + m * tile * in_.extent + n * tile * out_.width(m); };
-  // Units of work go strip by strip of input pieces, so that a member's are about as wide as high: it reads few packed pieces of
+  // Units of work go strip by strip of input tiles, so that a member's are about as wide as high: it reads few packed tiles of
   // each kind.
   const Range units = share(out_.count() * in_.count(), member);
   for (std::int64_t first = 0; first < in_.count(); first += chunk) {

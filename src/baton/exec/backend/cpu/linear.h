@@ -38,7 +38,7 @@ struct Product {
   GeneratedProduct generated = nullptr;  // nullptr: m is 64 and the built-in kernel does it
 };
 
-/// The products of one operation. Each side is either full or the last, ragged piece of its dimension.
+/// The products of one operation. Each side is either full or the last, ragged tile of its dimension.
 struct ProductTable {
   static constexpr std::size_t index(bool last_m, bool last_n, bool last_k, bool add) {
     return (last_m ? 8U : 0U) + (last_n ? 4U : 0U) + (last_k ? 2U : 0U) + (add ? 1U : 0U);
@@ -48,13 +48,13 @@ struct ProductTable {
   std::array<Product, 16> products{};
 };
 
-/// A dimension cut in pieces of 64, the last one possibly shorter.
-struct Pieces {
+/// A dimension cut in tiles of 64, the last one possibly shorter.
+struct Tiles {
   std::int64_t extent = 0;
 
   std::int64_t count() const { return (extent + TiledWeight::tile - 1) / TiledWeight::tile; }
-  std::int64_t width(std::int64_t piece) const { return std::min(TiledWeight::tile, extent - piece * TiledWeight::tile); }
-  bool ragged(std::int64_t piece) const { return width(piece) < TiledWeight::tile; }
+  std::int64_t width(std::int64_t i) const { return std::min(TiledWeight::tile, extent - i * TiledWeight::tile); }
+  bool ragged(std::int64_t i) const { return width(i) < TiledWeight::tile; }
 };
 
 }  // namespace detail
@@ -79,8 +79,8 @@ class LinearForward {
   std::int64_t group_floats(int group_size) const;
 
   std::int64_t rows_;
-  detail::Pieces in_;
-  detail::Pieces out_;
+  detail::Tiles in_;
+  detail::Tiles out_;
   bool relu_;
   std::int64_t min_block_rows_;
   detail::ProductTable products_;
@@ -104,8 +104,8 @@ class LinearBackwardInput {
   std::int64_t group_floats(int group_size) const;
 
   std::int64_t rows_;
-  detail::Pieces in_;
-  detail::Pieces out_;
+  detail::Tiles in_;
+  detail::Tiles out_;
   bool mask_;
   std::int64_t row_multiple_;
   std::int64_t min_block_rows_;
@@ -128,8 +128,8 @@ class LinearBackwardWeight {
                  threads::Member member) const;
 
   std::int64_t rows_;
-  detail::Pieces in_;
-  detail::Pieces out_;
+  detail::Tiles in_;
+  detail::Tiles out_;
   float alpha_;
   bool accumulate_;
   detail::ProductTable products_;

@@ -6,7 +6,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/narrow.h"
-#include "baton/exec/backend/cpu/part.h"
+#include "baton/exec/backend/cpu/member_range.h"
 #include "baton/exec/backend/cpu/tile_pack.h"
 #include "baton/exec/backend/cpu/tiled_weight.h"
 
@@ -30,7 +30,7 @@ void read(ConstValues from, std::int64_t at, std::int64_t count, float* to) {
   }
 }
 
-/// Part of a matrix in memory.
+/// MemberRange of a matrix in memory.
 struct Place {
   std::int64_t at;  // of its first element
   std::int64_t rows;
@@ -110,7 +110,7 @@ void count_unrounded(const float* gradients, std::int64_t count, Rounding& done)
 Rounding sum_columns(const std::uint16_t* dy, std::int64_t rows, std::int64_t columns, float alpha, bool accumulate, Values db,
                      const threads::Member& member) {
   Rounding done;
-  const Part part(member, columns, block_side);
+  const MemberRange part(member, columns, block_side);
   for (std::int64_t first = part.begin; first < part.end; first += block_side) {
     const std::int64_t count = std::min(block_side, part.end - first);
     std::array<float, block_side> totals{};

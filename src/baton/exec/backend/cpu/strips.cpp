@@ -7,7 +7,7 @@
 
 #include "baton/base/error.h"
 #include "baton/exec/backend/cpu/elementwise.h"
-#include "baton/exec/backend/cpu/part.h"
+#include "baton/exec/backend/cpu/member_range.h"
 
 namespace baton::exec::cpu {
 namespace {
@@ -37,7 +37,7 @@ class StripKernel final : public Kernel {
     alignas(64) Strips wide_writes;
     std::array<const float*, most> in{};
     std::array<float*, most> out{};
-    const Part part(member, count_, cache_line);
+    const MemberRange part(member, count_, cache_line);
     Rounding done;
     for (std::int64_t at = part.begin; at < part.end; at += strip) {
       const std::int64_t count = std::min(strip, part.end - at);

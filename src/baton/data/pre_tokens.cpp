@@ -1,4 +1,4 @@
-#include "baton/data/pieces.h"
+#include "baton/data/pre_tokens.h"
 
 #include <array>
 
@@ -129,7 +129,7 @@ std::size_t end_as_cl100k(Cursor cursor, int most_digits) {
 
 }  // namespace
 
-std::size_t end_of_piece(std::string_view text, std::size_t at, Splitting splitting) {
+std::size_t end_of_pre_token(std::string_view text, std::size_t at, Splitting splitting) {
   if (const std::size_t length = contraction(text.substr(at), splitting != Splitting::gpt2); length > 0) {
     return at + length;
   }

@@ -9,8 +9,8 @@
 namespace baton::exec::cpu {
 
 /// A member's part of `count` things, in whole multiples of `grain`.
-struct Part : Range {
-  Part(const threads::Member& member, std::int64_t count, std::int64_t grain = 1) {
+struct MemberRange : Range {
+  MemberRange(const threads::Member& member, std::int64_t count, std::int64_t grain = 1) {
     const std::int64_t grains = (count + grain - 1) / grain;
     const Range own = divide(grains, member.count, member.index, Remainder::spread);
     begin = std::min(count, own.begin * grain);
