@@ -56,6 +56,7 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
     archive = open_weights(words);
   });
   const checkpoint::SharedReader source(world(), archive.get());
+  const bool inherits_token_type = words.job.token_type.empty();
   // What the training was given counts where nothing else is said.
   for (const char* name : {"model", "loss", "precision", "tokenizer", "token-type", "normalize"}) {
     const job::JobField* field = training::find_field(name);
@@ -73,9 +74,10 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
   const std::filesystem::path weights = words.checkpoint.empty() ? model::path_of(words.job.model)->path
                                                                  : std::filesystem::path(words.checkpoint);
   const std::filesystem::path folder = std::filesystem::is_directory(weights) ? weights : weights.parent_path() / ".";
-  const data::Parts parts = data::open(
-      words.job.data,
-      {.tokenizer = words.job.tokenizer, .given_tokenizer = data::tokenizer_beside(folder), .token_type = words.job.token_type});
+  const data::Parts parts = data::open(words.job.data, {.tokenizer = words.job.tokenizer,
+                                                        .given_tokenizer = data::tokenizer_beside(folder),
+                                                        .token_type = words.job.token_type,
+                                                        .type_of_other_data = inherits_token_type});
   words.job = training::with_pixel_scale(words.job, *parts.for_evaluation());
   const training::SampleFeed feed(parts.for_evaluation(), words.job, training::form_of(job.model(), job.request().step.loss),
                                   job.request().step.global_batch, 0, training::SampleFeed::Use::evaluation);

@@ -160,7 +160,7 @@ class Reader {
     }
     const std::optional<double> value = leading_number(cell);
     if (!value || *value < 1 || *value > 1e15 || std::fmod(*value, 1) != 0) {
-      throw usage_error("'{}' in the column {} is no whole number above zero", cell, *names.begin());
+      throw usage_error("'{}' in the column {} is not a whole number above zero", cell, names_[column(names).value_or(0)]);
     }
     return static_cast<std::int64_t>(*value);
   }
@@ -424,7 +424,32 @@ void refuse_unknown_axes(const Reader& row) {
 
 bool is_yes(std::string_view cell) {
   const std::string word = canonical(cell);
-  return word == "yes" || word == "true" || word == "on" || word == "1";
+  return word == "yes" || word == "true" || word == "on";
+}
+
+/// Whether tensor ranks divide the sequence too. A column may say yes or no, or into how many parts: as many as there are ranks.
+bool divides_sequence(const Reader& row, std::int64_t tp) {
+  const Names names{"sequence_parallel", "sp", "sequence_parallel_size"};
+  const std::string cell = row.text(names);
+  const std::optional<double> parts = leading_number(cell);
+  if (!parts || *parts <= 0) {
+    return is_yes(cell);
+  }
+  const bool flag = *parts == 1 && row.has({"sequence_parallel"});  // a flag, where sp = 1 is a degree
+  if (!flag && *parts != 1 && *parts != static_cast<double>(tp)) {
+    throw usage_error("it divides the sequence into {} parts, but only its {} tensor ranks can divide it", cell, tp);
+  }
+  return flag || *parts > 1;
+}
+
+/// The chunks of a stage: those that a column counts, or two if the schedule is only said to be interleaved.
+std::int64_t chunks_of(const Reader& row, const std::string& schedule) {
+  const Names flags{"interleave", "interleaved"};
+  const std::string interleaved = row.text(flags);
+  const bool counted = leading_number(interleaved).value_or(0) > 0;
+  const std::int64_t usual = schedule.starts_with("interleaved") || is_yes(interleaved) ? 2 : 1;
+  return row.count({"chunks", "vp", "vpp", "virtual_pipeline", "virtual_stages", "chunks_per_stage"},
+                   counted ? row.count(flags, usual) : usual);
 }
 
 bool is_full(const std::string& recompute) { return recompute.starts_with("full") || recompute == "true" || recompute == "yes"; }
@@ -505,7 +530,7 @@ void read_training(const Reader& row, const PublishedDefaults& defaults, Publish
   if (!recompute.starts_with("selective") && contains(spec.software, "torchtitan")) {
     spec.software += "+keep";  // what it computes twice is said by `recompute` alone
   }
-  if (tp > 1 && (contains(spec.software, "torchtitan") || is_yes(row.text({"sp", "sequence_parallel"})))) {
+  if (tp > 1 && (contains(spec.software, "torchtitan") || divides_sequence(row, tp))) {
     spec.sp = true;  // torchtitan's parallelize_llama.py: norms are SequenceParallel wherever tensors are divided
   }
   if (recompute.starts_with("selective") && software.scores_forward > 0) {
@@ -514,9 +539,7 @@ void read_training(const Reader& row, const PublishedDefaults& defaults, Publish
   spec.software += fp8 ? "+fp8" : "";
   if (pp > 1) {
     const std::string schedule = canonical(row.text({"schedule", "pipeline_schedule"}));
-    const std::int64_t chunks = row.count(
-        {"chunks", "vp", "vpp", "virtual_pipeline", "virtual_stages", "interleave", "chunks_per_stage"},
-        schedule.starts_with("interleaved") ? 2 : 1);
+    const std::int64_t chunks = chunks_of(row, schedule);
     spec.schedule = chunks > 1 ? "interleaved" : schedule.empty() ? "1f1b" : schedule;
     spec.chunks = chunks > 1 ? std::optional(chunks) : std::nullopt;
     spec.split = split_of(layers, pp * chunks);
