@@ -267,8 +267,14 @@ std::string model_by_name(std::string_view given, std::int64_t sequence, bool fo
     }
     return llama("depth=32,heads=32,kv-heads=32,dim=4096,hidden=11008,vocab=32000");
   }
-  if (contains(name, "gpt3") && contains(name, "175b")) {
-    return fmt::format("gpt:depth=96,heads=96,dim=12288,context={},vocab=51200", sequence);
+  if (contains(name, "gpt3")) {
+    for (const auto& [size, shape] :
+         {std::pair("175b", "depth=96,heads=96,dim=12288"), std::pair("20b", "depth=44,heads=48,dim=6144"),  // NeMo's recipes
+          std::pair("5b", "depth=24,heads=32,dim=4096")}) {
+      if (contains(name, size)) {
+        return fmt::format("gpt:{},context={},vocab=51200", shape, sequence);
+      }
+    }
   }
   if (contains(name, "gpt2xl")) {
     return fmt::format("gpt2-xl:context={}", sequence);
@@ -428,9 +434,15 @@ bool is_yes(std::string_view cell) {
 }
 
 /// Whether tensor ranks divide the sequence too. A column may say yes or no, or into how many parts: as many as there are ranks.
-bool divides_sequence(const Reader& row, std::int64_t tp) {
+/// If none says anything, those programs do that have it on in all their recipes.
+bool divides_sequence(const Reader& row, std::int64_t tp, std::string_view software) {
   const Names names{"sequence_parallel", "sp", "sequence_parallel_size"};
   const std::string cell = row.text(names);
+  if (cell.empty()) {
+    // torchtitan: parallelize_llama.py makes norms SequenceParallel. NeMo's recipes set sequence_parallel wherever tensors are
+    // divided.
+    return contains(software, "torchtitan") || contains(software, "megatron-core");
+  }
   const std::optional<double> parts = leading_number(cell);
   if (!parts || *parts <= 0) {
     return is_yes(cell);
@@ -530,9 +542,7 @@ void read_training(const Reader& row, const PublishedDefaults& defaults, Publish
   if (!recompute.starts_with("selective") && contains(spec.software, "torchtitan")) {
     spec.software += "+keep";  // what it computes twice is said by `recompute` alone
   }
-  if (tp > 1 && (contains(spec.software, "torchtitan") || divides_sequence(row, tp))) {
-    spec.sp = true;  // torchtitan's parallelize_llama.py: norms are SequenceParallel wherever tensors are divided
-  }
+  spec.sp = tp > 1 && divides_sequence(row, tp, spec.software);
   if (recompute.starts_with("selective") && software.scores_forward > 0) {
     spec.software += "+scores";  // Megatron-LM: the attention of a layer, from its queries, keys and values on
   }

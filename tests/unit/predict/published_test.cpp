@@ -119,6 +119,10 @@ TEST(PublishedCases, ADegreeOfOneDividesNoSequence) {
   EXPECT_TRUE(first_job(cases_with("sp", "true").at(0)).sp);
   EXPECT_TRUE(first_job(cases_with("sequence_parallel", "1").at(0)).sp) << "a flag";
   EXPECT_FALSE(first_job(cases_with("sequence_parallel", "0").at(0)).sp);
+  const std::string h100 = "model,gpus,gpu,tp,pp,gbs,mbs,seq,tokens_per_s_per_gpu\nGPT3-20B,64,H100,2,1,256,2,2048,5000\n";
+  EXPECT_TRUE(first_job(cases_of(h100).at(0)).sp) << "Megatron-Core does if the table does not say";
+  EXPECT_EQ(first_job(cases_of(h100).at(0)).model, "gpt:depth=44,heads=48,dim=6144,context=2048,vocab=51200");
+  EXPECT_FALSE(first_job(cases_with("precision", "fp16").at(0)).sp) << "Megatron-LM of 2021 does not";
   EXPECT_EQ(cases_with("sp", "4").at(0).reason, "it divides the sequence into 4 parts, but only its 8 tensor ranks can divide it");
 }
 
