@@ -72,13 +72,15 @@ training::Job job_without_data(job::JobSpec spec) {
   return training::Job(spec, cluster::probe(), &world());
 }
 
-data::Parts open_data(const EvaluateWords& words) {
+/// `inherits_token_type`: the type was that of the training's data, which may have been another.
+data::Parts open_data(const EvaluateWords& words, bool inherits_token_type) {
   const std::filesystem::path weights = words.checkpoint.empty() ? model::path_of(words.job.model)->path
                                                                  : std::filesystem::path(words.checkpoint);
   const std::filesystem::path folder = std::filesystem::is_directory(weights) ? weights : weights.parent_path() / ".";
-  return data::open(
-      words.job.data,
-      {.tokenizer = words.job.tokenizer, .given_tokenizer = data::tokenizer_beside(folder), .token_type = words.job.token_type});
+  return data::open(words.job.data, {.tokenizer = words.job.tokenizer,
+                                     .given_tokenizer = data::tokenizer_beside(folder),
+                                     .token_type = words.job.token_type,
+                                     .type_of_other_data = inherits_token_type});
 }
 
 /// Shows how far it is. nullopt if a signal ended it, which is told; `exit_code` is then the signal's.
@@ -136,9 +138,10 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
     archive = open_weights(words);
   });
   const checkpoint::SharedReader source(world(), archive.get());
+  const bool inherits_token_type = words.job.token_type.empty();
   take_settings(source, words.job);
   const training::Job job = job_without_data(words.job);
-  const data::Parts parts = open_data(words);
+  const data::Parts parts = open_data(words, inherits_token_type);
   words.job = training::with_pixel_scale(words.job, *parts.for_evaluation());
   const training::SampleFeed feed(parts.for_evaluation(), words.job, training::form_of(job.model(), job.request().step.loss),
                                   job.request().step.global_batch, 0, training::SampleFeed::Use::evaluation);

@@ -77,7 +77,8 @@ void Saving::keep_tokenizer(const std::string& folder, bool continues) const {
     return;
   }
   if (!data->training().source().tokenizer()) {
-    if (continues && std::filesystem::exists(path)) {
+    const bool tokens = data->training().source().description().kind == data::ContentType::tokens;
+    if (continues && tokens && std::filesystem::exists(path)) {
       throw usage_error(
           "{} was trained with a tokenizer, and nothing says that the tokens of --data are of the same: give --tokenizer {}",
           folder, path.string());

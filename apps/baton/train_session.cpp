@@ -225,7 +225,9 @@ int TrainSession::train() {
                                   ? others.used().value_or(measure::CoreTime{}).share().value_or(0)
                                   : 0;
   bar_->clear();
-  if (enough_ && !first_broken(run_.losses()) && steps_done() < left_) {
+  if (run_.unread()) {
+    say_what_is_unread();
+  } else if (enough_ && !first_broken(run_.losses()) && steps_done() < left_) {
     exit_code_ = asked_ != 0 ? asked_ : interrupt_->exit_code();
     if (speaks_) {
       fmt::print(stderr, "baton: interrupted after {} of {} steps; the results below are of these steps{}\n", steps_done(), left_,
@@ -240,6 +242,22 @@ int TrainSession::train() {
     write_results();
   }
   return exit_code_;
+}
+
+/// Rows that cannot be read ended the run. Results of the steps before, if there are any, are still written.
+void TrainSession::say_what_is_unread() {
+  try {
+    std::rethrow_exception(run_.unread());
+  } catch (const Error& error) {
+    const std::string sentence = fmt::format("{}; {}", error.what(), what_is_saved(words_, *saving_));
+    if (steps_done() == 0) {
+      throw Error(error.kind(), sentence);
+    }
+    exit_code_ = error.kind() == Error::Kind::usage ? 2 : 1;
+    if (speaks_) {
+      fmt::print(stderr, "baton: {}\nThe results are of the {} steps before.\n", sentence, steps_done());
+    }
+  }
 }
 
 void TrainSession::announce() const {

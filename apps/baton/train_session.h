@@ -49,6 +49,7 @@ class TrainSession {
                    const std::vector<Nanoseconds>& data_waits);
   void print_lines(const std::vector<std::string>& lines);
 
+  void say_what_is_unread();
   void say_how_it_ended();
   void write_results() const;
 

@@ -37,6 +37,9 @@ class Run {
 
   void run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress) {
     training_.run(steps, warmup, progress, true);
+    if (training_.unread()) {
+      std::rethrow_exception(training_.unread());
+    }
   }
 
   std::vector<job::Sensitivity> sensitivities() const {

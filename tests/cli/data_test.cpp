@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -140,6 +141,63 @@ TEST_F(TrainOnData, KeepsItsPlaceInTheDataOnResume) {
       "train --model cnn:4,image=6,channels=1,classes=3 --data images --batch 4 --lr 0.1 --steps 18 --checkpoint kept --resume");
   EXPECT_NE(outcome.code, 0) << outcome.out;
   EXPECT_NE(outcome.err.find("keep --batch 8"), std::string::npos) << outcome.err;
+}
+
+TEST_F(TrainOnData, RowsThatCannotBeReadEndATrainingWithTheirSentenceAndKeepTheStepsBefore) {
+  std::vector<std::uint16_t> tokens(401);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<std::uint16_t>(i * 7 % 11 % 8);
+  }
+  tokens[222] = 900;  // above the vocabulary, in one sample of a hundred
+  write_bytes(folder_ / "train.bin", baton::test::packed(tokens));
+  const std::string gpt =
+      "train --model gpt:depth=1,heads=1,dim=8,context=4,vocab=8 --data train.bin --token-type uint16 --batch 4 -q ";
+  const Outcome outcome = run(gpt + "--epochs 1 --warmup 0 --checkpoint kept --json r.json");
+  EXPECT_EQ(outcome.code, 2) << outcome.out;
+  EXPECT_NE(outcome.err.find("900"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("train.bin"), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find("interrupted"), std::string::npos) << outcome.err;
+  const auto steps = Json::parse(contents(folder_ / "r.json"))["steps"].get<int>();
+  ASSERT_GT(steps, 0);
+  ASSERT_LT(steps, 25);
+  const std::string kept = fmt::format("kept/step-{:012}.safetensors", steps);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / kept)) << "the state before the step";
+  EXPECT_NE(outcome.err.find(kept), std::string::npos) << outcome.err;
+
+  const Outcome again = run(gpt + "--steps 25 --warmup 0 --checkpoint kept --resume --json again.json");
+  EXPECT_EQ(again.code, 2) << "no step could be made";
+  EXPECT_NE(again.err.find("900"), std::string::npos) << again.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "again.json"));
+  tokens[222] = 0;
+  write_bytes(folder_ / "train.bin", baton::test::packed(tokens));
+  EXPECT_EQ(run(gpt + "--steps 25 --warmup 0 --checkpoint kept --resume").code, 0);
+}
+
+TEST_F(TrainOnData, AHeaderCountsMoreThanATokenTypeThatWasGivenForOtherData) {
+  std::vector<std::uint16_t> tokens(101);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<std::uint16_t>(i % 8);
+  }
+  const std::vector<std::uint32_t> wide(tokens.begin(), tokens.end());
+  write_bytes(folder_ / "wide.bin", baton::test::packed(wide));
+  write_bytes(folder_ / "val.bin", baton::test::llmc_shard(tokens, 20240520, 1));
+  const std::string gpt = "--model gpt:depth=1,heads=1,dim=8,context=4,vocab=8 --batch 4 ";
+  const Outcome trained = run("train " + gpt +
+                              "--data wide.bin --token-type uint32 --eval-data val.bin --steps 4 --checkpoint kept -q");
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  const Outcome evaluated = run("evaluate --checkpoint kept --data val.bin");
+  EXPECT_EQ(evaluated.code, 0) << evaluated.err;
+  const Outcome refused = run("evaluate --checkpoint kept --data val.bin --token-type uint32");
+  EXPECT_EQ(refused.code, 2) << "given for this very data";
+  EXPECT_NE(refused.err.find("leave it out"), std::string::npos) << refused.err;
+}
+
+TEST_F(TrainOnData, ACheckpointOfAnotherNetworkIsRefused) {
+  trained("--steps 2 --checkpoint kept");
+  const Outcome other = run(
+      "train --model cnn:5,image=6,channels=1,classes=3 --data images --batch 8 --lr 0.1 --steps 4 --checkpoint kept --resume");
+  EXPECT_EQ(other.code, 2) << other.out;
+  EXPECT_NE(other.err.find("but this run is of cnn:5"), std::string::npos) << other.err;
 }
 
 TEST_F(TrainOnData, SaysWhereADivergenceBegan) {

@@ -105,6 +105,13 @@ def test_arrays_of_the_wrong_shape_are_refused():
         baton.train("mlp:16-16", data=(numpy.zeros((8, 3), "f4"), numpy.zeros((8, 16), "f4")), steps=1, batch=8)
 
 
+def test_rows_that_cannot_be_read_end_a_training_with_their_sentence():
+    x = numpy.zeros((64, 16), "f4")
+    x[40, 3] = numpy.nan
+    with pytest.raises(baton.Error, match="not finite|nan"):
+        baton.train("mlp:16-16", data=(x, x), epochs=1, warmup=0, batch=8)
+
+
 def test_progress_is_told_and_may_end_a_training():
     told = []
     run = baton.train(small, steps=100000, batch=8, progress=lambda done, loss: told.append((done, loss)) or len(told) < 3)

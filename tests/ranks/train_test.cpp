@@ -137,6 +137,31 @@ TEST_F(RanksTrain, CheckpointsGoOnUnderAnyNumberOfRanksWithTheLossesOfARunThatWa
   EXPECT_EQ(outcome.code, 0) << "another strategy on another number of ranks: " << outcome.err;
 }
 
+TEST_F(RanksTrain, RowsThatOneRankCannotReadEndAllRanksWithOneSentence) {
+  std::vector<std::uint16_t> tokens(401);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<std::uint16_t>(i * 7 % 11 % 8);
+  }
+  tokens[222] = 900;
+  write_bytes(folder_ / "train.bin", packed(tokens));
+  const std::string gpt =
+      "train --model gpt:depth=1,heads=1,dim=8,context=4,vocab=8 --data train.bin --token-type uint16 --batch 4 --precision fp16 "
+      "-q "
+      "--strategy ddp --warmup 0 --epochs 1 ";
+  const Outcome alone = run(gpt + "--devices cpu:2 --json one.json");
+  ASSERT_EQ(alone.code, 2) << alone.err;
+  const int steps = json("one.json")["steps"].get<int>();
+  ASSERT_GT(steps, 0);
+  // In the middle of a stretch between two checkpoints, and as the first step of one.
+  for (const int every : {1000, steps}) {
+    const std::string folder = "kept" + std::to_string(every);
+    const Outcome ranks = run_ranks(2, gpt + "--json ranks.json --checkpoint " + folder + " --every " + std::to_string(every));
+    EXPECT_NE(ranks.code, 0) << every;
+    EXPECT_EQ(count(ranks.err, "900"), 1U) << ranks.err;
+    EXPECT_EQ(json("ranks.json")["losses"], json("one.json")["losses"]) << every;
+  }
+}
+
 TEST_F(RanksTrain, EachLoadsItsOwnRowsAndAllEvaluateTogether) {
   std::vector<std::uint16_t> tokens;
   for (int i = 0; i < 2000; ++i) {

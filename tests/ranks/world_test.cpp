@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "baton/base/error.h"
 #include "ranks/ranks.h"
 
 namespace baton::test {
@@ -51,6 +52,24 @@ TEST(World, KnowsWhichRanksAreOnOneHost) {
     EXPECT_EQ(place.machine, 0);
     EXPECT_EQ(place.node, nodes.emplace(place.host, static_cast<int>(nodes.size())).first->second) << place.host;
   }
+}
+
+TEST(World, GivesAllTheErrorOfTheFirstRankThatHasOne) {
+  EXPECT_FALSE(ranks::first_error(world(), nullptr));
+  const int last = world().size() - 1;
+  const auto sentence = [](const std::exception_ptr& error) -> std::string {
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& known) {
+      return (known.kind() == Error::Kind::usage ? "usage: " : "failure: ") + std::string(known.what());
+    }
+  };
+  const std::exception_ptr mine = std::make_exception_ptr(usage_error("rank {} cannot", world().rank()));
+  EXPECT_EQ(sentence(ranks::first_error(world(), world().rank() == last ? mine : nullptr)),
+            "usage: rank " + std::to_string(last) + " cannot");
+  EXPECT_EQ(sentence(ranks::first_error(world(), mine)), "usage: rank 0 cannot");
+  const std::exception_ptr other = std::make_exception_ptr(failure("the disk is full"));
+  EXPECT_EQ(sentence(ranks::first_error(world(), world().rank() == last ? other : nullptr)), "failure: the disk is full");
 }
 
 TEST(World, GathersWhatEachRankHasAtAll) {

@@ -213,7 +213,7 @@ std::shared_ptr<const Source> open_cifar_files(const Paths& files, const CifarFo
 std::shared_ptr<const Source> open_token_files(const Paths& paths, const OpenOptions& options) {
   std::vector<TokenFile> files;
   for (const fs::path& path : paths) {
-    files.push_back(open_token_file(path, options.token_type));
+    files.push_back(open_token_file(path, options.token_type, options.type_of_other_data));
     if (files.back().width() != files.front().width()) {
       throw usage_error("{} has tokens of {} bytes, but {} of {}: one part has tokens of one size", path.string(),
                         files.back().width(), paths[0].string(), files.front().width());
@@ -252,7 +252,13 @@ struct NamedArray {
   Array array;
 };
 
-std::shared_ptr<const Source> pair_up(const fs::path& path, DataPart part, const std::vector<NamedArray>& list) {
+/// The tokenizer that integers without targets are tokens of, if one is given.
+std::shared_ptr<const Tokenizer> given_tokenizer(const OpenOptions& options) {
+  return options.given_tokenizer || options.tokenizer.empty() ? options.given_tokenizer : tokenizer_by_name(options.tokenizer);
+}
+
+std::shared_ptr<const Source> pair_up(const fs::path& path, DataPart part, const std::vector<NamedArray>& list,
+                                      const OpenOptions& options) {
   std::vector<const NamedArray*> inputs;
   std::vector<Array> targets;
   for (const NamedArray& one : list) {
@@ -274,13 +280,13 @@ std::shared_ptr<const Source> pair_up(const fs::path& path, DataPart part, const
                           inputs.size(), targets.size(), part == DataPart::train ? "training" : "evaluation",
                           either({input_names.begin(), input_names.end()}), either({target_names.begin(), target_names.end()})));
   }
-  return arrays_source(inputs[0]->array, std::move(targets));
+  return arrays_source(inputs[0]->array, std::move(targets), given_tokenizer(options));
 }
 
-Parts open_arrays(const fs::path& path, const std::vector<NamedArray>& list) {
-  Parts parts{.train = pair_up(path, DataPart::train, list), .test = pair_up(path, DataPart::validation, list)};
+Parts open_arrays(const fs::path& path, const std::vector<NamedArray>& list, const OpenOptions& options) {
+  Parts parts{.train = pair_up(path, DataPart::train, list, options), .test = pair_up(path, DataPart::validation, list, options)};
   if (!parts.test) {
-    parts.test = pair_up(path, DataPart::test, list);
+    parts.test = pair_up(path, DataPart::test, list, options);
   }
   if (!parts.train && !parts.test) {
     throw unusable(
@@ -290,22 +296,22 @@ Parts open_arrays(const fs::path& path, const std::vector<NamedArray>& list) {
   return parts;
 }
 
-Parts open_npy_files(const fs::path& path, const Paths& files) {
+Parts open_npy_files(const fs::path& path, const Paths& files, const OpenOptions& options) {
   std::vector<NamedArray> list;
   for (const fs::path& file : files) {
     list.push_back({.name = file.stem().string(), .part = part_of(file), .array = open_npy(file)});
   }
-  return open_arrays(path, list);
+  return open_arrays(path, list, options);
 }
 
-Parts open_safetensors_files(const fs::path& path, const Paths& files) {
+Parts open_safetensors_files(const fs::path& path, const Paths& files, const OpenOptions& options) {
   std::vector<NamedArray> list;
   for (const fs::path& file : files) {
     for (auto& [name, array] : open_safetensors(file)) {
       list.push_back({.name = name, .part = part_named(file.stem().string() + "." + name), .array = array});
     }
   }
-  return open_arrays(path, list);
+  return open_arrays(path, list, options);
 }
 
 /// A single .npy file: tokens, or inputs whose targets lie beside them under their name: x_train.npy and y_train.npy.
@@ -325,11 +331,7 @@ Parts open_npy_file(const fs::path& path, const OpenOptions& options) {
       }
     }
   }
-  std::shared_ptr<const Tokenizer> tokenizer = options.given_tokenizer;
-  if (!tokenizer && !options.tokenizer.empty()) {
-    tokenizer = tokenizer_by_name(options.tokenizer);
-  }
-  return {.train = arrays_source(std::move(inputs), {}, std::move(tokenizer)), .test = nullptr};
+  return {.train = arrays_source(std::move(inputs), {}, given_tokenizer(options)), .test = nullptr};
 }
 
 // ---- pictures
@@ -407,7 +409,7 @@ Parts open_file(const fs::path& path, const OpenOptions& options) {
     return open_npy_file(path, options);
   }
   if (name.ends_with(".safetensors")) {
-    return open_safetensors_files(path, {path});
+    return open_safetensors_files(path, {path}, options);
   }
   if (const std::string advice = advice_on(name); !advice.empty()) {
     throw unusable(path, advice);
@@ -439,10 +441,10 @@ Parts open_folder(const fs::path& folder, const OpenOptions& options, int depth)
     return open_parts(bins, [&](const Paths& files) { return open_token_files(files, with_tokenizer); });
   }
   if (const Paths npy = listing.ending(".npy"); !npy.empty()) {
-    return open_npy_files(folder, npy);
+    return open_npy_files(folder, npy, options);
   }
   if (const Paths tensors = listing.ending(".safetensors"); !tensors.empty()) {
-    return open_safetensors_files(folder, tensors);
+    return open_safetensors_files(folder, tensors, options);
   }
   if (Parts pictures = open_picture_folders(folder, listing); pictures.train || pictures.test) {
     return pictures;

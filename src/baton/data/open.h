@@ -15,6 +15,8 @@ struct OpenOptions {
   std::shared_ptr<const Tokenizer> given_tokenizer;
   /// For token files without a header: `uint16` or `uint32`. Empty: what the file itself shows; a usage error if it shows neither.
   std::string token_type;
+  /// The token type was given for other data: a header of the file counts, whatever it says.
+  bool type_of_other_data = false;
 };
 
 /// A folder may hold two parts under their usual names. At least one of them is set.

@@ -174,7 +174,7 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> out, std::int64
   }
 }
 
-TokenFile open_token_file(const fs::path& path, const std::string& token_type) {
+TokenFile open_token_file(const fs::path& path, const std::string& token_type, bool of_other_data) {
   std::shared_ptr<const Blob> bytes = file_blob(path);
   std::array<std::int32_t, 3> header{};
   if (bytes->size() >= sizeof header) {
@@ -193,7 +193,7 @@ TokenFile open_token_file(const fs::path& path, const std::string& token_type) {
       throw unusable(path, fmt::format("its header says that it holds {} tokens of {} bytes, but it has {} bytes", header[2],
                                        format.width, bytes->size()));
     }
-    if (const std::string said = type_of(format.width); !token_type.empty() && canonical(token_type) != said) {
+    if (const std::string said = type_of(format.width); !of_other_data && !token_type.empty() && canonical(token_type) != said) {
       throw unusable(path,
                      fmt::format("its header says that its tokens are {}, but --token-type is {}: leave it out", said, token_type));
     }

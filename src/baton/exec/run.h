@@ -59,7 +59,7 @@ struct RunResult {
   std::vector<RoundingTally> roundings;  // over all its steps and devices; empty if nothing is rounded
   std::vector<ranks::ClockFit> clocks;   // by rank: what events were shifted by
   std::vector<GpuReading> gpus;          // those it ran on
-  std::exception_ptr unread = nullptr;   // with keep_result, the Error of a feed here because of which the run ended early
+  std::exception_ptr unread = nullptr;   // with keep_result, the Error of a feed because of which the run ended early, on all ranks
 };
 
 /// An empty result for that many steps. It has room for the first million of them, so that they allocate nothing.

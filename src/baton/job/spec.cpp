@@ -398,7 +398,8 @@ void add_machine_and_data_fields(std::vector<JobField>& list) {
       Topic::data);
   add(text("token-type", &JobSpec::token_type, "NAME", "with token files that have no header: uint16 or uint32"), Topic::data);
   add(text("normalize", &JobSpec::normalize, "NAME",
-           "with images: none, mnist, fashion-mnist, cifar10, cifar100, imagenet or MEAN/DEVIATION (default: pixels from -1 to 1)"),
+           "with images: none, mnist, fashion-mnist, cifar10, cifar100, imagenet or MEAN/DEVIATION (default: what the model's "
+           "folder says, else pixels from -1 to 1)"),
       Topic::data);
   add(text("augment", &JobSpec::augment, "CHANGES",
            "with images, random changes while training: none, flip, crop=4 or crop=4,flip"),

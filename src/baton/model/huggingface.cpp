@@ -399,14 +399,23 @@ std::optional<Config> preprocessor_in(const std::filesystem::path& folder) {
   return Config(read_file(path, path.string(), most_config), path.string());
 }
 
+/// True if a size is one side for both extents: a number, a shortest edge alone, or a height and an equal width.
+bool is_square(const ConfigTree& size) {
+  if (!size.is_object()) {
+    return true;
+  }
+  return size.size() == 1
+             ? size.contains("shortest_edge")
+             : size.size() == 2 && size.contains("height") && size.contains("width") && size["height"] == size["width"];
+}
+
 /// The side of images that a key names, as a number or as an object; nothing if it names none.
 std::optional<std::int64_t> side_of(Config& config, const char* key) {
   const ConfigTree* size = config.find(key);
-  if (size != nullptr && size->is_object()) {
-    const auto side = size->contains("height") ? size->find("height") : size->find("shortest_edge");
-    size = side == size->end() ? nullptr : &*side;
+  if (size == nullptr || !is_square(*size)) {
+    return std::nullopt;
   }
-  return size == nullptr ? std::nullopt : std::optional(config.whole(key, *size, max_image_side));
+  return config.whole(key, size->is_object() ? *size->begin() : *size, max_image_side);
 }
 
 /// The size of images that preprocessor_config.json names; nothing if it names none.
@@ -465,6 +474,11 @@ std::string lacks_for_pixels(Config& config) {
   if (const ConfigTree* share = config.find("crop_pct"); share != nullptr && *share != 1.0) {
     return say("crop_pct", "");
   }
+  for (const char* key : {"size", "crop_size"}) {
+    if (const ConfigTree* size = config.find(key); size != nullptr && !is_square(*size)) {
+      return say(key, "");
+    }
+  }
   const std::optional<std::int64_t> scaled = side_of(config, "size");
   const bool crops = config.flag("do_center_crop", config.has("crop_size"));
   if (const std::optional<std::int64_t> cut = side_of(config, "crop_size"); crops && cut && scaled && cut != scaled) {
@@ -521,6 +535,12 @@ std::optional<PixelScale> read_pixel_scale(const std::filesystem::path& folder) 
                    .deviation = per_channel(*config, "image_std", 0.5, 1e-6)};
   if (!config->flag("do_normalize", true)) {
     scale = {.mean = {0}, .deviation = {1}};
+  }
+  for (const auto& [key, list, other] :
+       {std::tuple("image_mean", &scale.mean, &scale.deviation), std::tuple("image_std", &scale.deviation, &scale.mean)}) {
+    if (!config->has(key)) {
+      list->resize(other->size(), list->front());
+    }
   }
   if (scale.mean.size() != scale.deviation.size()) {
     throw usage_error("{} has {} numbers in image_mean and {} in image_std, but must have as many of each", config->what(),

@@ -245,17 +245,27 @@ bool is_same_network(const Model& a, const Model& b) {
     op::Op op;
     std::vector<Parameter> parameters;
     Dims dims;
+    std::vector<std::size_t> reads;  // by the order in which a block's values are written; 0 is its input
     bool operator==(const Step&) const = default;
   };
   const auto steps_of = [](const Model& model) {
     constexpr std::string_view of_positions = "btnpyx";  // extents along these may differ
     std::vector<Step> steps;
     for (const Block& block : model.blocks()) {
+      std::vector<std::size_t> number(block.values.size(), 0);
+      std::size_t written = 0;
       for (const Node& node : block.nodes) {
         if (std::holds_alternative<op::Dropout>(node.op)) {
+          number[node.writes[0]] = number[node.reads[0]];
           continue;
         }
-        Step& step = steps.emplace_back(Step{node.op, {}, node.writes.empty() ? Dims() : block.values[node.writes[0]].dims});
+        Step& step = steps.emplace_back(Step{node.op, {}, node.writes.empty() ? Dims() : block.values[node.writes[0]].dims, {}});
+        for (const std::size_t value : node.reads) {
+          step.reads.push_back(number[value]);
+        }
+        for (const std::size_t value : node.writes) {
+          number[value] = ++written;
+        }
         for (const std::size_t parameter : node.parameters) {
           step.parameters.push_back(block.parameters[parameter]);
         }

@@ -4,6 +4,7 @@
 #include <numbers>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "baton/base/narrow.h"
@@ -57,7 +58,7 @@ class GeluFinder {
 
   void join_all() {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
-      if (graph_.nodes[n].op == "Erf") {
+      if (is(graph_.nodes[n], "Erf")) {
         join(n);
       }
     }
@@ -65,6 +66,9 @@ class GeluFinder {
   }
 
  private:
+  /// True if it is an op of ONNX itself with this name.
+  static bool is(const OnnxNode& node, std::string_view op) { return node.op == op && !node.attributes.contains("domain"); }
+
   /// The node that alone reads what this one writes, if it is of this op; nullopt otherwise.
   std::optional<std::size_t> only_reader(std::size_t node, const char* op) const {
     if (graph_.nodes[node].outputs.size() != 1) {
@@ -72,7 +76,7 @@ class GeluFinder {
     }
     const auto found = readers_.find(graph_.nodes[node].outputs[0]);
     if (found == readers_.end() || found->second.size() != 1 || found->second[0] == graph_.nodes.size() ||
-        graph_.nodes[found->second[0]].op != op) {
+        !is(graph_.nodes[found->second[0]], op)) {
       return std::nullopt;
     }
     return found->second[0];
@@ -87,8 +91,8 @@ class GeluFinder {
       }
       const auto found = graph_.tensors.find(node.inputs[constant]);
       const std::optional<double> number = found == graph_.tensors.end() ? std::nullopt : only_number(found->second);
-      constexpr double of_16_bits = 4e-3;
-      if (number && std::abs(*number - wanted) <= of_16_bits * wanted) {
+      const bool is_of_16_bits = number && size_of(found->second.dtype) == 2;
+      if (number && std::abs(*number - wanted) <= (is_of_16_bits ? 4e-3 : 1e-6) * wanted) {
         return node.inputs[1 - constant];
       }
     }
@@ -104,7 +108,7 @@ class GeluFinder {
     }
     node = found->second;
     const OnnxNode& one = graph_.nodes[node];
-    return one.op == "Div" ? other_than(one, 1 / factor, true) : one.op == "Mul" ? other_than(one, factor) : "";
+    return is(one, "Div") ? other_than(one, 1 / factor, true) : is(one, "Mul") ? other_than(one, factor) : "";
   }
 
   /// Puts a Gelu in the place of the last node of the pattern around an Erf, and takes the others out.

@@ -160,7 +160,7 @@ class Reader {
     }
     const std::optional<double> value = leading_number(cell);
     if (!value || *value < 1 || *value > 1e15 || std::fmod(*value, 1) != 0) {
-      throw usage_error("'{}' in the column {} is no whole number above zero", cell, *names.begin());
+      throw usage_error("'{}' in the column {} is not a whole number above zero", cell, names_[column(names).value_or(0)]);
     }
     return static_cast<std::int64_t>(*value);
   }
@@ -267,8 +267,14 @@ std::string model_by_name(std::string_view given, std::int64_t sequence, bool fo
     }
     return llama("depth=32,heads=32,kv-heads=32,dim=4096,hidden=11008,vocab=32000");
   }
-  if (contains(name, "gpt3") && contains(name, "175b")) {
-    return fmt::format("gpt:depth=96,heads=96,dim=12288,context={},vocab=51200", sequence);
+  if (contains(name, "gpt3")) {
+    for (const auto& [size, shape] :
+         {std::pair("175b", "depth=96,heads=96,dim=12288"), std::pair("20b", "depth=44,heads=48,dim=6144"),  // NeMo's recipes
+          std::pair("5b", "depth=24,heads=32,dim=4096")}) {
+      if (contains(name, size)) {
+        return fmt::format("gpt:{},context={},vocab=51200", shape, sequence);
+      }
+    }
   }
   if (contains(name, "gpt2xl")) {
     return fmt::format("gpt2-xl:context={}", sequence);
@@ -424,7 +430,38 @@ void refuse_unknown_axes(const Reader& row) {
 
 bool is_yes(std::string_view cell) {
   const std::string word = canonical(cell);
-  return word == "yes" || word == "true" || word == "on" || word == "1";
+  return word == "yes" || word == "true" || word == "on";
+}
+
+/// Whether tensor ranks divide the sequence too. A column may say yes or no, or into how many parts: as many as there are ranks.
+/// If none says anything, those programs do that have it on in all their recipes.
+bool divides_sequence(const Reader& row, std::int64_t tp, std::string_view software) {
+  const Names names{"sequence_parallel", "sp", "sequence_parallel_size"};
+  const std::string cell = row.text(names);
+  if (cell.empty()) {
+    // torchtitan: parallelize_llama.py makes norms SequenceParallel. NeMo's recipes set sequence_parallel wherever tensors are
+    // divided.
+    return contains(software, "torchtitan") || contains(software, "megatron-core");
+  }
+  const std::optional<double> parts = leading_number(cell);
+  if (!parts || *parts <= 0) {
+    return is_yes(cell);
+  }
+  const bool flag = *parts == 1 && row.has({"sequence_parallel"});  // a flag, where sp = 1 is a degree
+  if (!flag && *parts != 1 && *parts != static_cast<double>(tp)) {
+    throw usage_error("it divides the sequence into {} parts, but only its {} tensor ranks can divide it", cell, tp);
+  }
+  return flag || *parts > 1;
+}
+
+/// The chunks of a stage: those that a column counts, or two if the schedule is only said to be interleaved.
+std::int64_t chunks_of(const Reader& row, const std::string& schedule) {
+  const Names flags{"interleave", "interleaved"};
+  const std::string interleaved = row.text(flags);
+  const bool counted = leading_number(interleaved).value_or(0) > 0;
+  const std::int64_t usual = schedule.starts_with("interleaved") || is_yes(interleaved) ? 2 : 1;
+  return row.count({"chunks", "vp", "vpp", "virtual_pipeline", "virtual_stages", "chunks_per_stage"},
+                   counted ? row.count(flags, usual) : usual);
 }
 
 bool is_full(const std::string& recompute) { return recompute.starts_with("full") || recompute == "true" || recompute == "yes"; }
@@ -537,9 +574,7 @@ class TrainingReader {
     if (!recompute.starts_with("selective") && contains(spec_.software, "torchtitan")) {
       spec_.software += "+keep";  // what it computes twice is said by `recompute` alone
     }
-    if (tp_ > 1 && (contains(spec_.software, "torchtitan") || is_yes(row_.text({"sp", "sequence_parallel"})))) {
-      spec_.sp = true;  // torchtitan's parallelize_llama.py: norms are SequenceParallel wherever tensors are divided
-    }
+    spec_.sp = tp_ > 1 && divides_sequence(row_, tp_, spec_.software);
     if (recompute.starts_with("selective") && program_.scores_forward > 0) {
       spec_.software += "+scores";  // Megatron-LM: the attention of a layer, from its queries, keys and values on
     }
@@ -547,9 +582,7 @@ class TrainingReader {
 
   void read_schedule() {
     const std::string schedule = canonical(row_.text({"schedule", "pipeline_schedule"}));
-    const std::int64_t chunks = row_.count(
-        {"chunks", "vp", "vpp", "virtual_pipeline", "virtual_stages", "interleave", "chunks_per_stage"},
-        schedule.starts_with("interleaved") ? 2 : 1);
+    const std::int64_t chunks = chunks_of(row_, schedule);
     spec_.schedule = chunks > 1 ? "interleaved" : schedule.empty() ? "1f1b" : schedule;
     spec_.chunks = chunks > 1 ? std::optional(chunks) : std::nullopt;
     spec_.split = split_of(layers_, pp_ * chunks);

@@ -59,6 +59,22 @@ int number_of(std::map<std::string, int>& known, const std::string& key) {
   return known.emplace(key, static_cast<int>(known.size())).first->second;
 }
 
+/// An exception as bytes: a letter for the kind of the error, then its sentence.
+Blob packed_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return to_blob((known.kind() == Error::Kind::usage ? "u" : "f") + std::string(known.what()));
+  } catch (const std::exception& other) {
+    return to_blob("f" + std::string(other.what()));
+  }
+}
+
+Error unpacked_error(const Blob& packed) {
+  const std::string text = to_text(packed);
+  return {text[0] == 'u' ? Error::Kind::usage : Error::Kind::failure, text.substr(1)};
+}
+
 }  // namespace
 
 std::vector<Blob> World::all_gather(std::span<const std::byte> mine) {
@@ -98,21 +114,30 @@ void on_rank_0(World& world, const std::function<void()>& action) {
     action();
     return;
   }
-  Blob word;  // what went wrong, after a letter for its kind
+  Blob sentence;
   if (world.rank() == 0) {
     try {
       action();
-    } catch (const Error& error) {
-      word = to_blob((error.kind() == Error::Kind::usage ? "u" : "f") + std::string(error.what()));
-    } catch (const std::exception& error) {
-      word = to_blob("f" + std::string(error.what()));
+    } catch (...) {
+      sentence = packed_error(std::current_exception());
     }
   }
-  world.broadcast(word, 0);
-  if (!word.empty()) {
-    const std::string text = to_text(word);
-    throw Error(text[0] == 'u' ? Error::Kind::usage : Error::Kind::failure, text.substr(1));
+  world.broadcast(sentence, 0);
+  if (!sentence.empty()) {
+    throw unpacked_error(sentence);
   }
+}
+
+std::exception_ptr first_error(World& world, const std::exception_ptr& mine) {
+  if (world.alone()) {
+    return mine;
+  }
+  for (const Blob& sentence : world.all_gather(mine ? packed_error(mine) : Blob())) {
+    if (!sentence.empty()) {
+      return std::make_exception_ptr(unpacked_error(sentence));
+    }
+  }
+  return nullptr;
 }
 
 std::string name_ranks(const std::vector<int>& ranks) {

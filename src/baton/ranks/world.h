@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -107,6 +108,9 @@ class World {
 
 /// Runs a function on rank 0 only; all ranks call it, and an exception is thrown on all of them.
 void on_rank_0(World& world, const std::function<void()>& action);
+
+/// On all ranks the error of the first rank that has one; null if no rank has one. All ranks call it.
+std::exception_ptr first_error(World& world, const std::exception_ptr& mine);
 
 /// "rank 2", "ranks 0, 1 and 3".
 std::string name_ranks(const std::vector<int>& ranks);

@@ -126,7 +126,10 @@ JobData::JobData(const JobSpec& spec, const model::Model& model, strategy::Loss 
       form_(form_of(model, loss)),
       batch_(batch),
       parts_(own ? *own
-                 : data::open(spec.data, {.tokenizer = spec.tokenizer, .given_tokenizer = {}, .token_type = spec.token_type})) {
+                 : data::open(spec.data, {.tokenizer = spec.tokenizer,
+                                          .given_tokenizer = {},
+                                          .token_type = spec.token_type,
+                                          .type_of_other_data = false})) {
   if (!parts_.train) {
     throw usage_error("{} holds a test part alone, which is nothing to train on: give a folder or file with training data",
                       spec.data);
@@ -138,8 +141,10 @@ JobData::JobData(const JobSpec& spec, const model::Model& model, strategy::Loss 
 std::unique_ptr<SampleFeed> JobData::evaluation(const std::string& text) const {
   const auto open = [&] {
     try {
-      return data::open(
-                 text, {.tokenizer = spec_.tokenizer, .given_tokenizer = parts_.train->tokenizer(), .token_type = spec_.token_type})
+      return data::open(text, {.tokenizer = spec_.tokenizer,
+                               .given_tokenizer = parts_.train->tokenizer(),
+                               .token_type = spec_.token_type,
+                               .type_of_other_data = true})
           .for_evaluation();
     } catch (const Error& error) {
       const std::string why = error.what();

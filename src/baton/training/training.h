@@ -66,7 +66,7 @@ class Training {
   /// `keep_result` as in `exec::RunOptions`: rows that cannot be read end the run before their step, and `unread` has the error.
   void run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress = {}, bool keep_result = false);
 
-  /// The Error of the data here because of which the last run ended early; null if there is none.
+  /// The Error of the data because of which the last run ended early, the same on all ranks; null if there is none.
   const std::exception_ptr& unread() const { return unread_; }
 
   const std::vector<double>& losses() const { return losses_; }               // of every step

@@ -228,6 +228,7 @@ TEST_F(HuggingFaceFolder, APreprocessorSaysHowPixelsBecomeNumbers) {
   EXPECT_EQ(scale(R"({"do_normalize": false, "image_mean": [0.4], "image_std": [0.2]})"), "0/1");
   EXPECT_EQ(scale(R"({"do_rescale": false, "image_mean": [127.5], "image_std": [255]})"), "0.5/1");
   EXPECT_EQ(scale(R"({"rescale_factor": 0.00784313725490196, "image_mean": 1, "image_std": 1})"), "0.5/0.5");
+  EXPECT_EQ(scale(R"({"image_std": [0.1, 0.2, 0.3]})"), "0.5,0.5,0.5/0.1,0.2,0.3") << "what is missing has its default";
   const Model vit = parse_model("vit:depth=1,heads=1,dim=8,patch=4,image=8,classes=3");
   EXPECT_EQ(scale(preprocessor_of(vit, {.mean = {0.1, 0.2, 0.3}, .deviation = {0.4}})), "0.1,0.2,0.3/0.4,0.4,0.4");
 }
@@ -246,7 +247,10 @@ TEST_F(HuggingFaceFolder, APreprocessorThatAsksForMoreIsRefusedWithWhatToGive) {
   EXPECT_TRUE(says(refused(R"({"do_pad": true})"), "do_pad = true"));
   EXPECT_TRUE(says(refused(R"({"offset": true})"), "offset = true"));
   EXPECT_TRUE(says(refused(R"({"image_std": [0.5, 0]})"), "image_std"));
-  EXPECT_TRUE(says(refused(R"({"image_mean": [0.5, 0.5]})"), "as many of each"));
+  EXPECT_TRUE(says(refused(R"({"image_mean": [0.5, 0.5], "image_std": [0.5, 0.5, 0.5]})"), "as many of each"));
+  EXPECT_TRUE(says(refused(R"({"size": {"height": 224, "width": 448}})"), "asks for size = {"));
+  EXPECT_TRUE(says(refused(R"({"size": {"longest_edge": 512}})"), "longest_edge"));
+  EXPECT_TRUE(says(refused(R"({"crop_size": {"height": 8, "width": 8, "depth": 8}})"), "asks for crop_size"));
   EXPECT_TRUE(says(refused(R"({"do_normalize": "yes"})"), "do_normalize"));
   EXPECT_TRUE(says(refused("[]"), "preprocessor_config.json"));
 }

@@ -108,6 +108,38 @@ TEST(PublishedCases, AColumnSaysWhetherTensorRanksDivideTheSequenceAndSelectiveR
       << "a fused attention keeps no scores";
 }
 
+TEST(PublishedCases, ADegreeOfOneDividesNoSequence) {
+  const auto cases_with = [](const std::string& column, const std::string& cell) {
+    return cases_of("hidden,heads,layers,gpus,gpu,tp,pp,global_batch,micro_batch," + column +
+                    ",iteration_s\n6144,64,48,8,A100,8,1,4,4," + cell + ",1.42\n");
+  };
+  EXPECT_FALSE(first_job(cases_with("sp", "1").at(0)).sp);
+  EXPECT_FALSE(first_job(cases_with("sp", "no").at(0)).sp);
+  EXPECT_TRUE(first_job(cases_with("sp", "8").at(0)).sp) << "as many parts as there are tensor ranks";
+  EXPECT_TRUE(first_job(cases_with("sp", "true").at(0)).sp);
+  EXPECT_TRUE(first_job(cases_with("sequence_parallel", "1").at(0)).sp) << "a flag";
+  EXPECT_FALSE(first_job(cases_with("sequence_parallel", "0").at(0)).sp);
+  const std::string h100 = "model,gpus,gpu,tp,pp,gbs,mbs,seq,tokens_per_s_per_gpu\nGPT3-20B,64,H100,2,1,256,2,2048,5000\n";
+  EXPECT_TRUE(first_job(cases_of(h100).at(0)).sp) << "Megatron-Core does if the table does not say";
+  EXPECT_EQ(first_job(cases_of(h100).at(0)).model, "gpt:depth=44,heads=48,dim=6144,context=2048,vocab=51200");
+  EXPECT_FALSE(first_job(cases_with("precision", "fp16").at(0)).sp) << "Megatron-LM of 2021 does not";
+  EXPECT_EQ(cases_with("sp", "4").at(0).reason, "it divides the sequence into 4 parts, but only its 8 tensor ranks can divide it");
+}
+
+TEST(PublishedCases, AScheduleMayBeSaidToBeInterleavedByAFlagOrByItsChunks) {
+  const auto chunks_with = [](const std::string& column, const std::string& cell) {
+    const auto cases = cases_of("hidden,heads,layers,gpus,gpu,tp,pp,global_batch,micro_batch," + column +
+                                ",iteration_s\n6144,64,48,8,A100,1,8,16,1," + cell + ",1.42\n");
+    return cases.at(0).reason.empty() ? first_job(cases.at(0)).chunks.value_or(1) : -1;
+  };
+  EXPECT_EQ(chunks_with("interleave", "no"), 1);
+  EXPECT_EQ(chunks_with("interleave", "yes"), 2);
+  EXPECT_EQ(chunks_with("interleaved", "3"), 3);
+  EXPECT_EQ(chunks_with("vpp", "6"), 6);
+  EXPECT_EQ(chunks_with("schedule", "interleaved"), 2);
+  EXPECT_EQ(chunks_with("vpp", "many"), -1);
+}
+
 TEST(PublishedCases, RatesBecomeSecondsPerStep) {
   const auto cases = cases_of("model,gpus,gpu,fsdp,local_batch,seq,tokens_per_s_per_gpu\nllama3-8b,8,H100,8,2,4096,8192\n");
   ASSERT_EQ(cases[0].reason, "");

@@ -233,6 +233,7 @@ class HostEngine final : public Engine {
     tally(result.roundings);
     const std::int64_t done = done_.load();
     steps_before_ += done;
+    agree_on_unread();
     loaded_for_ = given_up_ || unread_ ? nowhere : steps_before_;
     result.unread = done < step_count_ ? unread_ : nullptr;  // the rows after the last step are for a run that may not come
     std::size_t left = static_cast<std::size_t>(done) - std::min(static_cast<std::size_t>(done), first_traced_);
@@ -607,12 +608,15 @@ class HostEngine final : public Engine {
         load_next(plan_[task].writes, 0);
       }
     }
-    if (world_.alone() || data_.ahead.empty() || !keep_result_) {
-      return !unread_;
+    agree_on_unread();
+    return !unread_;
+  }
+
+  /// After it all ranks know of rows that one of them could not read.
+  void agree_on_unread() {
+    if (keep_result_ && !data_.ahead.empty()) {
+      unread_ = ranks::first_error(world_, unread_);
     }
-    const std::byte mine{unread_ ? std::uint8_t{1} : std::uint8_t{0}};
-    const std::vector<ranks::Blob> all = world_.all_gather(std::span(&mine, 1));
-    return std::all_of(all.begin(), all.end(), [](const ranks::Blob& one) { return one[0] == std::byte{0}; });
   }
 
   void load(HostDevice& device) {
