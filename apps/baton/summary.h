@@ -9,7 +9,7 @@ namespace baton::app {
 /// "cores 0,1".
 std::string describe_cores(const cluster::Device& device);
 
-/// "0.12345"; whatever its sign bit, what is no number is "nan".
+/// "0.12345"; "nan" for NaN, whatever its sign bit.
 std::string loss_text(double loss);
 
 /// A note if a job uses only one of several devices; otherwise empty.

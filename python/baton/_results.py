@@ -92,4 +92,4 @@ def load(path: Union[str, os.PathLike]) -> Union["pandas.DataFrame", dict[str, E
         found = _jobs.columns(result["settings"])
         found.update(model=result["model"], batch=result["global_batch"], strategy=result["strategy"], origin=result["origin"])
         return frame.assign(**found)
-    raise _core.UsageError(f"{os.fspath(path)} is no result that Baton wrote")
+    raise _core.UsageError(f"{os.fspath(path)} is not a result that Baton wrote")

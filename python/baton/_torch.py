@@ -603,7 +603,7 @@ def _input_dims(example: torch.Tensor) -> tuple[list[tuple[str, int]], bool]:
         return [("t", extents[1]), ("b", 0), ("c", extents[2])], False
     if not tokens and len(extents) == 4:
         return [("b", 0), ("c", extents[1]), ("y", extents[2]), ("x", extents[3])], False
-    raise UsageError(f"an example of shape {tuple(extents)} and type {example.dtype} is no input that Baton has: give (batch, features), "
+    raise UsageError(f"an example of shape {tuple(extents)} and type {example.dtype} is not an input that Baton supports: give (batch, features), "
                      "(batch, positions) of tokens, (batch, positions, features) or (batch, channels, height, width)")
 
 

@@ -8,7 +8,7 @@ import json
 import math
 import re
 
-# Formulas that answers quote, and constants of the sheets and of the test on noise: their digits are no results.
+# Formulas that answers quote, and constants of the sheets and of the test on noise: their digits are not results.
 QUOTED = [
     "t₁(s + (1−s)/n)", "2(n−1)/n", "growing with n−1", "(c+d)/(c_n+d)", "s = (s₀c + d)/(c + d)", "s₀", "d/(c + d)", "S = n − s(n−1)",
     "n − 1 transfers for n GPUs", "of 1 / (1 − p)", "1 − p", "depth // 2", "with 99 % confidence", "with 95 % confidence", "more than 100", ">100", "<0.01", "R²",
@@ -387,7 +387,7 @@ def delay_amdahl(rows, v):
     v.add("share", *fitted, *lawful, max(abs(a - b) for a, b in zip(fitted, lawful)))
     v.add("plain", *delays)
     n = headline(rows)[0]["devices"]
-    for delay in delays[1:]:  # if s₀ is no share: the delay's own, and what it limits speedups to
+    for delay in delays[1:]:  # if s₀ is not between 0 and 100 %: the delay's own fraction, and its limit of the speedup
         d = (delay - delays[0]) * 1e6
         v.add("share", d / (c + d))
         v.add("plain", (c + d) / d, *(speedup(rows, row, ["delay_ms"]) for row in by_delay(rows, n) if row["delay_ms"] == delay), n)

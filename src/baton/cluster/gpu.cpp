@@ -29,7 +29,7 @@ std::vector<GpuPart> parse_parts(std::string_view text, std::span<const Gpu> gpu
   const int ordinal = parse_ordinal(text.substr(0, slash), gpus);
   const std::vector<std::string_view> counts = split(text.substr(slash + 1), ':');
   if (counts.size() > 2) {
-    throw usage_error("'{}' is no part of a GPU: write {}", text, accepted_gpus);
+    throw usage_error("'{}' is not a part of a GPU: write {}", text, accepted_gpus);
   }
   const auto of = static_cast<int>(parse_integer(counts[0], "the number of parts of a GPU", 1, most_parts));
   const auto count = static_cast<int>(parse_integer(counts.back(), "the number of parts that are used", 1, of));

@@ -366,7 +366,7 @@ Array open_npy(const fs::path& path) {
   const std::size_t there = static_cast<std::size_t>(std::min<std::uint64_t>(beginning.size(), array.bytes->size()));
   array.bytes->read(0, std::as_writable_bytes(std::span(beginning)).first(there));
   if (there < beginning.size() || std::memcmp(beginning.data(), "\x93NUMPY", 6) != 0) {
-    throw unusable(path, "it is no .npy file");
+    throw unusable(path, "it is not a .npy file");
   }
   const unsigned version = beginning[6];
   if (version < 1 || version > 3) {

@@ -29,7 +29,7 @@ class Blob {
   virtual void read(std::uint64_t offset, std::span<std::byte> into) const = 0;
 };
 
-/// A file, which is opened and not read. A usage error if it is not there or is no plain file; a failure if it is cut later.
+/// A file, which is opened and not read. A usage error if it is missing or not a plain file; a failure if it is cut later.
 std::unique_ptr<const Blob> file_blob(const std::filesystem::path& path);
 /// What lies in memory.
 std::unique_ptr<const Blob> memory_blob(std::vector<std::byte> bytes);

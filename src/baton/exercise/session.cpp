@@ -217,7 +217,7 @@ void Session::count_time_since(Clock::time_point begin) { left_ -= std::min(left
 /// Of a program that gave no answer.
 std::string Session::why_silent(Process& process) {
   if (process.babbles()) {
-    return "what it sent to the checker is no message";
+    return "what it sent to the checker is not a message";
   }
   if (process.ended()) {
     const std::string how = process.end();

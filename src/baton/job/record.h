@@ -53,7 +53,7 @@ class Record {
   }
   Record(Json values)  // NOLINT: as a file has it
       : values_(std::move(values)) {
-    check(values_.is_object(), "a record is no object");
+    check(values_.is_object(), "a record is not an object");
   }
 
   const Json& json() const { return values_; }
@@ -151,7 +151,7 @@ T from_stored(const Json& value, const char* name) {
     return list;
   } else if constexpr (std::is_same_v<T, std::vector<double>>) {
     check(value.is_array(), "a row has no {}", name);
-    std::vector<double> list;  // what is no number is null in a file; it may carry a sign, which would be printed
+    std::vector<double> list;  // NaN is null in a file; it may carry a sign, which would be printed
     for (const Json& one : value) {
       const bool number = one.is_number() && !std::isnan(one.get<double>());
       list.push_back(number ? one.get<double>() : std::numeric_limits<double>::quiet_NaN());

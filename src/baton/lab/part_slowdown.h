@@ -22,7 +22,7 @@ struct PartSlowdown {
   Nanoseconds separate;     // a step if they did not slow each other down, as separate GPUs of their size: simulated
 };
 
-/// The devices that are parts of the first one's GPU; none if those are fewer than two, or if it is no GPU.
+/// The devices that are parts of the first one's GPU; none if those are fewer than two, or if it is not a GPU.
 std::vector<DeviceId> parts_of_a_gpu(const cluster::Cluster& cluster);
 
 /// What a device computes in a step by times that a calibration has of its tasks: `alone` and `beside`. Nothing if it has none.

@@ -28,7 +28,7 @@ struct BenchOptions {
   std::int64_t factor = 4;        // from one size to the next
   Nanoseconds time{100'000'000};  // for one size of one operation, about
 };
-/// `8:64MB`, or `8:64MB:2` with the factor; a single size alone. A usage error names what is wrong.
+/// `8:64MiB`, or `8:64MiB:2` with the factor; a single size alone. A usage error names what is wrong.
 void parse_sizes(std::string_view text, BenchOptions& options);
 
 /// A row of the table. Columns are those of nccl-tests.

@@ -32,7 +32,7 @@ struct OnnxNode {
 struct OnnxGraph {
   std::vector<OnnxNode> nodes;                                            // without those that only hold constants
   std::map<std::string, OnnxTensor> tensors;                              // weights and constants
-  std::vector<std::pair<std::string, std::vector<std::int64_t>>> inputs;  // that are no weights, with extents, 0 where any may be
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> inputs;  // other than weights, with extents; 0: any
   std::vector<std::string> outputs;
 };
 

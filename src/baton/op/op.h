@@ -33,9 +33,9 @@ struct Linear {
   bool operator==(const Linear&) const = default;
 };
 
-/// dx = dy W. Reads dy, W; writes dx. With `mask` it also reads x and zeroes dx where x ≤ 0: the backward of
-/// the ReLU that made x, done while the product is at hand. With `gelu` it also reads what a GELU by the formula with tanh made x
-/// of, and writes the gradient of that. With `adds` it reads, last, another term of the gradient of x, and writes the sum of both.
+/// dx = dy W. Reads dy, W; writes dx. With `mask` it also reads x and zeroes dx where x ≤ 0, which fuses the backward
+/// of the ReLU that made x. With `gelu` it also reads the input of the GELU (by the formula with tanh) that made x, and writes the
+/// gradient of that input. With `adds` it reads, last, another term of the gradient of x, and writes the sum of both.
 /// `out_heads` and `in_heads` are those of the Linear.
 struct LinearBackwardInput {
   bool mask = false;

@@ -450,7 +450,7 @@ Buffer parse_buffer(Line& line, std::size_t devices, std::size_t values) {
     buffer.content = SquaredNorm{};
   }
   if (!buffer.layout.empty() && !std::holds_alternative<ParameterPart>(buffer.content)) {
-    line.fail(fmt::format("has the memory layout {}, but is no part of a parameter", buffer.layout));
+    line.fail(fmt::format("has the memory layout {}, but is not part of a parameter", buffer.layout));
   }
   buffer.label = line.label();
   line.end(words);
@@ -667,7 +667,7 @@ std::string to_text(const Plan& plan) {
 
 Plan parse(std::string_view text) {
   if (text.substr(0, text.find('\n')) != heading) {
-    throw usage_error("this is no plan: its first line must be '{}'", heading);
+    throw usage_error("this is not a plan: its first line must be '{}'", heading);
   }
   std::size_t buffer_count = 0;
   std::size_t task_count = 0;

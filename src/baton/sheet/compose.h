@@ -52,7 +52,7 @@ bool oversubscribed(const lab::Result& result);
 bool is_reduced(const lab::Result& result);
 
 /// What is trained at a point of an experiment of data parallelism or of splits, whatever experiment asks for it: two points of
-/// equal jobs need one measurement. Empty where the experiment's is of its own kind.
+/// equal jobs need one measurement. Empty if the experiment trains a job of its own kind.
 std::string job_of(const std::string& experiment, const lab::Point& point);
 
 /// A table of rows with one unit for each column.

@@ -119,7 +119,7 @@ class LastCollectives {
     }
     behind_ = behind;
   }
-  /// Behind the last one of the cells before this one.
+  /// After the last one of the cells before this one.
   std::size_t behind_those_before(const plan::Labels& cell) const { return same_cell(cell, cell_) ? before_ : behind_; }
 
  private:

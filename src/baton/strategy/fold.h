@@ -31,7 +31,7 @@ struct Folded {
   std::vector<Bytes> peak_of_others;
 };
 
-/// nullopt if neither replicas nor parts are alike (a strategy that is no named layout, a batch or a dimension that does not
+/// nullopt if neither replicas nor parts are alike (a strategy that is not a named layout, a batch or a dimension that does not
 /// divide evenly, a delay on one device, nodes that they do not fill alike) or both too few to be worth it. Never compiles more
 /// than two of each. What is compiled is verified by all rules: further parts are judged as the continuation of the two
 /// (`plan::Limits::alike_parts`), further replicas compute the same of other samples.

@@ -37,8 +37,8 @@ struct Request {
 /// completely, so equal replicas can be folded.
 struct NamedLayout {
   enum class Axis : std::uint8_t { dp, pp, tp };
-  /// The axis that gets the devices which the user's own numbers leave. nullopt: it is the pipeline if a schedule is asked for,
-  /// otherwise the replicas.
+  /// The axis over which the devices are divided that the user's --dp, --pp and --tp do not use up. nullopt: it is the pipeline if
+  /// a schedule is asked for, otherwise the replicas.
   std::optional<Axis> rest = Axis::dp;
   std::string schedule = "naive";
   std::int64_t zero = 0;

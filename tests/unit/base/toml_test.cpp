@@ -23,11 +23,11 @@ TEST(Toml, GivesTheRootOfWhatIsOne) {
   EXPECT_EQ(root["c"]["d"][1].value<double>(), 0.2);
 }
 
-TEST(Toml, NamesTheLineOfWhatIsNone) { EXPECT_TRUE(says(refused("a = 1\nb ="), "line 2 of the file is no TOML")); }
+TEST(Toml, NamesTheLineOfWhatIsNone) { EXPECT_TRUE(says(refused("a = 1\nb ="), "line 2 of the file is not valid TOML")); }
 
 TEST(Toml, RefusesWhatItsParserTakesForGranted) {
   // Found by fuzzing: behind [ the parser expects the first sign of a key.
-  EXPECT_TRUE(says(refused("[@device]\n"), "the file is no TOML"));
+  EXPECT_TRUE(says(refused("[@device]\n"), "the file is not valid TOML"));
 }
 
 TEST(Toml, RefusesKeysThatWouldTakeAllOfTheStack) {

@@ -109,7 +109,7 @@ TEST_F(Safetensors, RefusesAHeaderThatSaysSomethingElse) {
       put(folder_ / "b.safetensors", damaged);
       try {
         const Archive read = read_archive(folder_ / "b.safetensors");
-        // Signs that are no part of what is said may change, and the checksum's own name: then there is none.
+        // Characters outside the content may change, and the checksum's own name: then there is none.
         EXPECT_TRUE(read == sample() || read.metadata.size() > sample().metadata.size()) << "at " << at << " to " << other;
       } catch (const Error&) {
         ++refused;

@@ -50,10 +50,10 @@ TEST(Pieces, AreThoseOfGpt2) {
   EXPECT_EQ(cut("naïve Ünïcödé"), (Pieces{"naïve", " Ünïcödé"}));
   EXPECT_EQ(cut("日本語 テスト"), (Pieces{"日本語", " テスト"}));
   EXPECT_EQ(cut("x²½Ⅷ"), (Pieces{"x", "²½Ⅷ"}));                                    // numbers of the categories No and Nl
-  EXPECT_EQ(cut("a\u00a0b\u3000c"), (Pieces{"a", "\u00a0", "b", "\u3000", "c"}));  // spaces that are no blanks
+  EXPECT_EQ(cut("a\u00a0b\u3000c"), (Pieces{"a", "\u00a0", "b", "\u3000", "c"}));  // spaces other than blanks
   EXPECT_EQ(cut("👍🏽 ok"), (Pieces{"👍🏽", " ok"}));
-  EXPECT_EQ(cut("e\u0301"), (Pieces{"e", "\u0301"}));  // a mark is no letter
-  EXPECT_EQ(cut("ß\xff!"), (Pieces{"ß", "\xff!"}));    // a byte that is no character
+  EXPECT_EQ(cut("e\u0301"), (Pieces{"e", "\u0301"}));  // a mark is not a letter
+  EXPECT_EQ(cut("ß\xff!"), (Pieces{"ß", "\xff!"}));    // a byte that is not a character
 }
 
 TEST(Pieces, OfCl100kTakeLettersWithWhatIsBeforeThemAndThreeDigits) {
@@ -361,7 +361,8 @@ TEST_F(TokenizerFiles, WithATemplateBeginEveryTextAsItSays) {
   const auto refused = [&](const std::string& processor) { return usage_sentence([&] { with(processor); }); };
   const auto single = [](const std::string& list) { return R"({"type": "TemplateProcessing", "single": [)" + list + "]}"; };
   EXPECT_TRUE(says(refused(single(text + ", " + end)), "TemplateProcessing adds <|endoftext|> after a text"));
-  EXPECT_TRUE(says(refused(single(R"({"SpecialToken": {"id": "<none>"}}, )" + text)), "<none> before a text, which is no token"));
+  EXPECT_TRUE(says(refused(single(R"({"SpecialToken": {"id": "<none>"}}, )" + text)),
+                   "<none> before a text, which is not one of its tokens"));
   EXPECT_TRUE(says(refused(R"({"type": "RobertaProcessing", "sep": ["</s>", 2]})"), "RobertaProcessing"));
 }
 

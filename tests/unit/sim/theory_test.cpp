@@ -92,7 +92,7 @@ TEST(Theory, EveryScheduleTakesAsLongAsItsGridSays) {
 }
 
 TEST(Theory, AnInjectedDelayFollowsAmdahl) {
-  // A batch of 256 over p replicas: each works 256 / p micro-batches of one row, of 3 us and four blocks each. The delay
+  // A batch of 256 over p replicas: each works 256 / p micro-batches of one row, of 3 µs and four blocks each. The delay
   // does not shrink with p.
   for (const std::int64_t p : {1, 2, 4, 8, 64}) {
     const cluster::Cluster cluster = free_links(static_cast<std::size_t>(p));

@@ -118,10 +118,10 @@ std::string effect_on_the_step(const std::vector<Record>& wide) {
   const findings::Line line = step_line(wide);
   const std::string found = on_the_step(wide);
   if (std::abs(line.slope - 1) <= 0.05) {
-    return fmt::format("No device shortens it: {}", found);
+    return fmt::format("More devices do not shorten the delay: {}", found);
   }
   const double more = (number(wide.back(), key::delay_ms) - number(wide.front(), key::delay_ms)) * 1e6;
-  return fmt::format("No device shortens it; {}: the rest of the step became {}, by {}other programs", found,
+  return fmt::format("More devices do not shorten the delay; {}: the rest of the step became {}, by {}other programs", found,
                      line.slope < 1 ? "shorter" : "longer", differs(later(wide.front(), more), wide.back()) ? "" : "noise or ");
 }
 
@@ -262,15 +262,17 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
   if (all.more.empty()) {
     return "";
   }
-  const std::string without = all.least == 0 ? "it" : "more than the least of it";
+  const std::string without = all.least == 0 ? "Without a delay" : "With the shortest delay alone";
   const std::string delays = of_each(all, [](const Fractions::One& one) { return fmt::format("{}", one.delay); });
   const bool simulated = origin_mark(rows).find("simulated") != std::string::npos;
   if (!findings::is_share(all.serial)) {
-    // Then arithmetic holds, but gives no shares; the delay's own share still is one.
+    // Then s is not a fraction; that of the delay by itself still is.
     const bool below = std::all_of(all.more.begin(), all.more.end(), [](const auto& one) { return one.speedup * one.own <= 1; });
     return fmt::format(
-        "A delay is serial work: s = (s₀c + d)/(c + d). Without {} the fit needs s₀ = {} of c = {}, no share ({}). The delay's own "
-        "share, d/(c + d), is {} for d = {} to {} ms and limits speedup to {} times; {} reach {}{}{}.",
+        "A delay is serial work: s = (s₀c + d)/(c + d). {} the fitted serial fraction s₀ = {} of c = {} is not between 0 and 100 "
+        "%, "
+        "so the formula does not apply ({}). The delay's own fraction, d/(c + d), is {} for d = {} to {} ms and limits speedup to "
+        "{} times; {} reach {}{}{}.",
         without, percent(all.serial), duration_text(all.c),
         !all.told         ? "noise"
         : all.serial >= 1 ? "splitting costs more than it gains"
@@ -287,7 +289,7 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
     beyond = beyond || !findings::is_share(one.fitted);
   }
   return fmt::format(
-      "A delay is serial work. Without {} the fit gives s₀ = {} of c = {}; adding d makes it s = (s₀c + d)/(c + "
+      "A delay is serial work. {} the fit gives s₀ = {} of c = {}; adding d makes it s = (s₀c + d)/(c + "
       "d): "
       "{} for d = {} ms. Fits give {}{}: {}.",
       without, percent(all.serial), duration_text(all.c),
@@ -296,7 +298,7 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
       apart < 0.0005 ? "equal"
                      : fmt::format("at most {:.1f} points apart{}{}", 100 * apart,
                                    apart > 0.02 ? ", since steps did not grow by exactly d" : "",
-                                   beyond ? " (what is above 100 % is no share)" : ""));
+                                   beyond ? " (the formula does not apply to those outside 0 to 100 %)" : ""));
 }
 
 std::vector<std::string> delay_details(const std::vector<Record>& rows) {

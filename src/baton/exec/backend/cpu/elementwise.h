@@ -7,7 +7,7 @@
 #include "baton/op/dropout.h"
 #include "baton/op/optimizer.h"
 
-/// The parts of a step that are no products, on a run of elements or rows. Each element's result depends on that
+/// The parts of a step that are not matrix products, on a run of elements or rows. Each element's result depends on that
 /// element alone, so a team may divide the run as it likes.
 namespace baton::exec::cpu {
 

@@ -43,7 +43,7 @@ inline double element(DType type, const std::byte* memory, std::int64_t i) {
     case DType::i32:
       break;
   }
-  throw BugError("a label is no floating number");
+  throw BugError("a label is not a floating-point number");
 }
 
 /// use(c, Σ a(k) b(k, c)) for every column c, each sum in the order of k. Columns that lie side by side in memory are summed side
