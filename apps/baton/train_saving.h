@@ -18,7 +18,7 @@ class Saving {
  public:
   Saving(const TrainWords& words, training::Training& run);
 
-  /// How many of `left` steps to run before something is saved.
+  /// The number of steps, of `left`, to run before something is saved.
   std::int64_t stretch(std::int64_t left) const;
   /// True if something is to be saved after this many steps of all.
   bool due(std::int64_t done, std::int64_t steps) const { return saves_ && (done == steps || (every_ > 0 && done % every_ == 0)); }
@@ -27,7 +27,7 @@ class Saving {
   /// Keeps the weights as the best ones if no evaluation before had a lower loss; returns whether it did.
   bool save_if_best(const training::Evaluation& evaluation);
 
-  /// Which evaluation was best, and where its weights are, at rank 0; empty if nothing was kept as the best.
+  /// The best evaluation and the place of its weights, at rank 0; empty if nothing was kept as the best.
   std::string best() const;
   /// The file beside the checkpoints that the lines of all runs are kept in; empty if there is none.
   std::string log() const { return log_; }

@@ -8,7 +8,8 @@
 /// it.
 namespace baton {
 
-/// What has been asked for, in this order. Any thread may ask; a lesser request than the last changes nothing.
+/// The kinds of stop that can be requested, from the mildest to the strongest. Any thread may ask; a lesser request than
+/// the last changes nothing.
 enum class Stop {
   none,
   after_the_step,  // the current step may finish

@@ -98,8 +98,8 @@ struct Mesh {
   double forwarded = 1;     // the share of it that is left if a device in between forwards messages
 };
 
-/// How devices are connected: each has a port to its node, and each node has ports to the network. A port has its
-/// bandwidth in each direction. A bandwidth of zero means no limit.
+/// The connections between devices: each device has a port to its node, and each node has ports to the network. A port has
+/// its bandwidth in each direction. A bandwidth of zero means no limit.
 struct Wiring {
   Link port;                // of each device
   Link network;             // of each of a node's ports; its latency is that from device to device

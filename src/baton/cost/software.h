@@ -11,7 +11,7 @@
 
 namespace baton::cost {
 
-/// How well a program's kernels use one kind of device.
+/// The efficiency of a program's kernels on one kind of device.
 struct Kernels {
   double products = 1;            // of the efficiency that the device's file gives
   double attention_forward = 0;   // of the rate, with long sequences; 0: as the device's products

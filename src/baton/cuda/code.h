@@ -2,7 +2,7 @@
 
 #include <string>
 
-/// Which code of this build a GPU runs (C++17, as nvcc compiles it).
+/// The code of this build that a GPU runs (C++17, as nvcc compiles it).
 namespace baton::cuda {
 
 /// The compute capability, 10 · major + minor, for which the kernels that run on the selected GPU were compiled: 90 on an H200, 80

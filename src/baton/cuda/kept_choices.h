@@ -14,7 +14,7 @@
 /// timing again. Nothing here needs a GPU.
 namespace baton::cuda {
 
-/// What a choice depends on, on devices of one kind.
+/// The facts on which a choice depends, on devices of one kind.
 struct ChoiceKey {
   ProductShape shape;
   std::int64_t workspace = 0;

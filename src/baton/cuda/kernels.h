@@ -30,8 +30,8 @@ void silu_gate_backward(DType type, const void* dy, const void* a, const void* b
 /// Norms of rows of `width` elements. x and dx are of the stream's type, which may be float32 where the others have 16 bits.
 void layer_norm(DType type, DType stream_type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows,
                 std::int64_t width, float epsilon, cudaStream_t stream);
-/// Where the gradient of a norm's x goes: to `dx`, with `term`, of the stream's type, added to it if there is one; and to `copy`,
-/// in the type of dy, if there is one.
+/// The destinations of the gradient of a norm's x: `dx`, with `term`, of the stream's type, added to it if there is one;
+/// and `copy`, in the type of dy, if there is one.
 struct NormGradient {
   void* dx;
   const void* term = nullptr;

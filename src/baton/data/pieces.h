@@ -6,11 +6,11 @@
 
 namespace baton::data {
 
-/// How a text is cut into pieces, within which byte pairs are merged: the rule of GPT-2, that of cl100k (also LLaMA 3's), and that
-/// of Qwen 2, which has each digit by itself.
+/// The rule by which a text is cut into pieces, within which byte pairs are merged: that of GPT-2, that of cl100k (also
+/// LLaMA 3's), or that of Qwen 2, which has each digit by itself.
 enum class Splitting : std::uint8_t { gpt2, cl100k, qwen2 };
 
-/// Where the piece that begins at `at` ends. There must be something there.
+/// The end of the piece that begins at `at`. There must be something there.
 std::size_t end_of_piece(std::string_view text, std::size_t at, Splitting splitting);
 
 }  // namespace baton::data

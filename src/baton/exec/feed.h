@@ -11,7 +11,7 @@ class Feed {
  public:
   virtual ~Feed() = default;
 
-  /// How many elements the input of one sample has, and its target.
+  /// The number of elements of the input of one sample, and of its target.
   virtual std::int64_t input_elements() const = 0;
   virtual std::int64_t target_elements() const = 0;
   /// Writes one sample, row-major: the input in a row of the batch of a step (from 0), as numbers or as integers.

@@ -37,7 +37,7 @@ struct RunOptions {
   bool keep_result = false;
 };
 
-/// What rounding to 16-bit types did to the results of one kind, in one phase and block.
+/// Counts the effects of rounding to 16-bit types on the results of one kind, in one phase and block.
 struct RoundingTally {
   plan::Phase phase = plan::Phase::forward;
   std::int32_t block = -1;                   // -1: of no block

@@ -16,7 +16,7 @@ namespace baton::exercise {
 using Clock = std::chrono::steady_clock;
 Clock::time_point after(double seconds);
 
-/// What a command left that ran to its end, or past its time.
+/// The results of a command that ran to its end, or past its time.
 struct Ended {
   bool late = false;
   int code = 0;         // 128 and the signal's number if a signal ended it

@@ -37,7 +37,7 @@ struct Key {
   Entry operator()(const T& value) const;
 };
 
-/// What is counted or measured: any of these is read as a number too.
+/// Counts and measured values: any of these is read as a number too.
 template <typename T>
 concept Numeric = std::same_as<T, double> || std::same_as<T, std::int64_t> || std::same_as<T, Nanoseconds> ||
     std::same_as<T, Bytes>;
@@ -111,7 +111,7 @@ class Record {
   Json values_;
 };
 
-/// How values of each type are kept.
+/// The JSON in which a value of each type is kept.
 template <typename T>
 Json to_stored(const T& value) {
   if constexpr (std::is_same_v<T, Nanoseconds> || std::is_same_v<T, Bytes>) {

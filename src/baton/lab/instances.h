@@ -12,7 +12,7 @@ namespace baton::lab {
 inline constexpr std::size_t usual_instances = 5;
 inline constexpr std::size_t least_instances = 4;
 
-/// When the points of a precise run have been measured often enough.
+/// The limits within which the points of a precise run are measured.
 inline constexpr double precise_difference = 0.03;
 inline constexpr std::size_t least_precise_instances = 10;
 inline constexpr std::size_t most_precise_instances = 300;

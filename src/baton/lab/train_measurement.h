@@ -23,11 +23,11 @@ class TrainMeasurement : public Measurement {
   TrainMeasurement(const job::JobSpec& spec, const Settings& settings, Options options);
 
   void round(Nanoseconds time) override;
-  /// What training_json.h has, where the step went (`compute_ns`, `communication_ns`, `exposed_ns`, `waiting_ns`, `delayed_ns`,
-  /// `rest_ns`, the mean over devices), the largest of the devices' `peak_bytes` and `buffer_bytes`, each message, the first
-  /// `losses`, `loss_final` after `loss_steps` and `losses_checksum`, `trained` (what was trained, and on devices of which kind),
-  /// and `gradients_left`: by block, gradients per step that were not zero after rounding. On parts of a GPU `beside` says how they
-  /// slow each other down (part_slowdown.h).
+  /// The fields of training_json.h, the parts of the step (`compute_ns`, `communication_ns`, `exposed_ns`, `waiting_ns`,
+  /// `delayed_ns`, `rest_ns`, the mean over devices), the largest of the devices' `peak_bytes` and `buffer_bytes`, each
+  /// message, the first `losses`, `loss_final` after `loss_steps` and `losses_checksum`, `trained` (what was trained, and
+  /// on devices of which kind), and `gradients_left`: by block, gradients per step that were not zero after rounding. On
+  /// parts of a GPU `beside` says how they slow each other down (part_slowdown.h).
   Record record() const override;
 
  protected:
@@ -46,7 +46,7 @@ class TrainMeasurement : public Measurement {
 Axis axis_of_field(std::string_view name, const std::vector<job::FieldValue>& values);
 /// Sets the field of a job that goes by the name of an axis to the value that the point has there.
 void take(job::JobSpec& spec, const Point& point, const std::string& axis);
-/// What all points share, with the fields that this one sets.
+/// The specification that all points share, with the fields that this one sets.
 job::JobSpec spec_at(const job::JobSpec& shared, const Point& point);
 
 inline std::unique_ptr<Measurement> measure_training(const job::JobSpec& spec, const Settings& settings,

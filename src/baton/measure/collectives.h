@@ -20,7 +20,7 @@ std::vector<plan::Move> every_operation();
 /// One of them by its name there. A usage error lists them.
 plan::Move operation_by_name(std::string_view name);
 
-/// What is measured: float32 elements, by the size of the whole that is reduced, gathered or sent.
+/// The measurement's options: float32 elements, by the size of the whole that is reduced, gathered or sent.
 struct BenchOptions {
   std::vector<plan::Move> operations = every_operation();
   std::int64_t least = 8;  // bytes

@@ -65,7 +65,7 @@ class BlockBuilder {
     std::int64_t stride = 1;
     std::int64_t padding = 0;
   };
-  /// How many positions a window has along an extent; 0 if the extent is too small for it.
+  /// The number of positions of a window along an extent; 0 if the extent is too small for it.
   static std::int64_t places(const Window& window, std::int64_t extent);
   /// Its output channels are the dimension `out`.
   std::size_t conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias = true,

@@ -7,7 +7,7 @@
 
 #include "baton/model/onnx.h"
 
-/// What an ONNX file says, before any meaning is given to it.
+/// The contents of an ONNX file, before any meaning is given to them.
 namespace baton::model {
 
 struct OnnxAttribute {

@@ -48,7 +48,7 @@ class TermBox {
   std::array<Side, max_rank> sides_;
 };
 
-/// Which terms of a sum a buffer holds the sum of. No term is in it twice.
+/// The terms of a sum that a buffer holds the sum of. No term is in it twice.
 class Terms {
  public:
   Terms() = default;

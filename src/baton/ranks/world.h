@@ -111,7 +111,7 @@ void on_rank_0(World& world, const std::function<void()>& action);
 /// "rank 2", "ranks 0, 1 and 3".
 std::string name_ranks(const std::vector<int>& ranks);
 
-/// How this process was started according to the environment: by mpirun, by srun, or by neither.
+/// The way in which this process was started, according to the environment: by mpirun, by srun, or by neither.
 struct Launch {
   int ranks = 1;         // 0: several, but their number is unknown
   std::string launcher;  // empty: none

@@ -26,7 +26,7 @@ struct StandsFor {
   std::vector<Reach> reach;  // by meeting
 
   bool empty() const { return devices.empty(); }
-  /// How many devices of the cluster each one stands for.
+  /// The number of devices of the cluster that each one stands for.
   std::size_t copies() const { return devices.empty() ? 1 : devices[0].size(); }
 };
 

@@ -9,7 +9,7 @@
 
 namespace baton::strategy {
 
-/// Which devices a collective of a folded plan brings together, beside the members that are written out.
+/// The devices that a collective of a folded plan brings together, beside the members that are written out.
 enum class Spans : std::uint8_t { nothing, replicas, parts, both };
 
 /// A step of which identical devices are written out once: one replica of many that are alike, and one part of divided tensors
@@ -23,7 +23,8 @@ struct Folded {
   std::vector<std::vector<DeviceId>> stands_for;
   std::int64_t parts = 1;    // of each replica that a device stands for
   std::vector<Spans> spans;  // by meeting
-  /// What all devices do and send. Where parameters are divided unevenly, some send other numbers of bytes than the last.
+  /// The work and the messages of all devices. Where parameters are divided unevenly, some send other numbers of bytes than
+  /// the last.
   plan::Totals totals;
   double flops = 0;  // of `totals`, also where they are more than 64 bits hold
   /// For each device of the plan, the largest memory of those that it stands for whose pieces have other sizes; empty if all are

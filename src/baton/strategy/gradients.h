@@ -8,7 +8,7 @@ namespace baton::strategy {
 
 /// The gradients of one parameter in a draft.
 struct Gradients {
-  /// What one device has.
+  /// The gradient on one device.
   struct Copy {
     DeviceId device;
     BufferId id;

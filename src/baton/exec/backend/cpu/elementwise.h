@@ -27,7 +27,8 @@ void layer_norm_backward_input(const float* dy, const float* x, const float* gai
 /// Columns [begin, end).
 void layer_norm_backward_weight(const float* x, const float* dy, const float* of_rows, float* dgain, float* dbias,
                                 std::int64_t rows, std::int64_t width, std::int64_t begin, std::int64_t end, bool accumulate);
-/// What it reads as `of_rows`: the mean of each row and 1 / √(variance + epsilon), for rows from `begin` to `end`.
+/// Writes the operand that the norm reads as `of_rows`: the mean of each row and 1 / √(variance + epsilon), for rows from
+/// `begin` to `end`.
 void layer_norm_moments(const float* x, float* of_rows, std::int64_t begin, std::int64_t end, std::int64_t width, double epsilon);
 /// Rows [begin, end) of `width` elements.
 void rms_norm(const float* x, const float* gain, float* y, std::int64_t begin, std::int64_t end, std::int64_t width,
