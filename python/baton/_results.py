@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Experiment:
-    """What an experiment came to: rows, answers, timelines. `baton.lab` makes one, `baton.load` reads them."""
+    """The results of an experiment: rows, answers, timelines. `baton.lab` makes one, `baton.load` reads them."""
 
     def __init__(self, result: dict[str, Any]) -> None:
         """Of a result as `lab run --json` prints it."""

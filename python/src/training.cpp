@@ -193,7 +193,7 @@ void bind_training(py::module_& module) {
           "The loss of every step, an array that shows the run's own memory.")
       .def_property_readonly(
           "step_times_ns", [](const py::object& self) { return times_of(self, self.cast<const Run&>().training().step_times()); },
-          "How long each step took, in nanoseconds, likewise.")
+          "The time of every step in nanoseconds; the array shows the run's own memory.")
       .def(
           "median_ns", [](const Run& self) { return trace::spread(self.training().timed()).median.count; },
           "The median time of the steps after the warm-up.")

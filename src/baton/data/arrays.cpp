@@ -157,7 +157,7 @@ class ArraysSource final : public Source {
                         targets_.name, to_text(targets_.type));
     }
     if (form.classes > 0 && description_.classes > form.classes) {
-      throw usage_error("{} has labels up to {}, but the model tells {} classes apart", targets_.name, description_.classes - 1,
+      throw usage_error("{} has labels up to {}, but the model distinguishes {} classes", targets_.name, description_.classes - 1,
                         form.classes);
     }
     return std::make_unique<ArraySamples>(inputs_, targets_, form, preparation.normalization);

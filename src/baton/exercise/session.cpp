@@ -81,7 +81,7 @@ class Ranks {
     Reader said(message);
     const std::string verb = said.text();
     if (answers_[rank] || wants_[rank].kind != Want::Awaited::nothing) {
-      return fmt::format("rank {} said something out of turn", rank);
+      return fmt::format("rank {} sent a message out of turn", rank);
     }
     if (verb == verb::answer) {
       answers_[rank] = said;

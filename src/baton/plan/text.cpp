@@ -343,7 +343,7 @@ LossTerms parse_loss_terms(Line& line, const Shape& shape, std::size_t values) {
     fits = terms.at[d].size() == (d == 0 ? shape[d] / terms.parts : shape[d]);
   }
   if (!fits || shape[0] % terms.parts != 0) {
-    line.fail("holds terms of another part of a loss than its shape has room for");
+    line.fail("holds terms of a part of a loss that does not fit its shape");
   }
   return terms;
 }
@@ -358,7 +358,7 @@ ValuePart parse_value_part(Line& line, const Shape& shape, std::size_t values) {
     fits = part.at[d].size() == shape[d];
   }
   if (!fits) {
-    line.fail("holds another part of a value than its shape has room for");
+    line.fail("holds a part of a value that does not fit its shape");
   }
   if (const auto term = line.take("term")) {
     part.term = line.number<std::uint32_t>(*term);

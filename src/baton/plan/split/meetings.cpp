@@ -255,7 +255,7 @@ void MeetingRules::put_piece(TaskId id, BufferId piece, const State& sum, bool a
   }
   if (state.complete || sum.complete || !state.terms.add(sum.terms)) {
     return ledger_.breach(Rule::sum, {id},
-                          fmt::format("{} adds to {} what it holds already", ledger_.name(id), ledger_.name(piece)));
+                          fmt::format("{} adds to {} a term that it holds already", ledger_.name(id), ledger_.name(piece)));
   }
   Ledger::settle(state, ledger_.derivations().uses(ledger_.held(piece).tensor));
 }
