@@ -34,7 +34,7 @@ class Model:
 
     @property
     def parameter_count(self) -> int:
-        """How many numbers are trained."""
+        """The number of trained parameters."""
         return self._graph.parameter_count
 
     @property

@@ -26,7 +26,7 @@ class Experiment:
 
     @property
     def title(self) -> str:
-        """What it is about."""
+        """Its title, in words."""
         return self.result["title"]
 
     def answers(self) -> dict[str, str]:
@@ -69,7 +69,7 @@ def lab(experiment: str, *, devices: str = "cpu", cluster: str = "", what_if: st
 
 
 def load(path: Union[str, os.PathLike]) -> Union["pandas.DataFrame", dict[str, Experiment]]:
-    """What the program wrote: a folder of `baton lab` as experiments by id, a file of `train --json`, `simulate --json` or
+    """Reads results that the program wrote: a folder of `baton lab` as experiments by id, a file of `train --json`, `simulate --json` or
     `search --json` as a data frame with model, batch and settings in columns."""
     import pandas
 

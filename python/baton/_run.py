@@ -90,7 +90,7 @@ class Step(_Result):
         return self._core.cost_origin()
 
     def shorten(self) -> list[dict[str, Any]]:
-        """What would shorten the step: each change with the new time in seconds, and the share of the step that it saves."""
+        """Changes that would shorten the step: each with the new time in seconds, and the share of the step that it saves."""
         return [{"change": change, "time": step / 1e9, "gain": gain} for change, step, gain in self._core.sensitivities()]
 
     def to_pandas(self) -> "pandas.DataFrame":
@@ -113,7 +113,7 @@ class Run(_Result):
     def __init__(self, core: _core.CoreRun, setup: _core.Setup, evaluations: Optional[list[dict[str, Any]]] = None) -> None:
         super().__init__(core, setup)
         self.evaluations: list[dict[str, Any]] = evaluations or []
-        """What was evaluated while training (`eval_every`): step, samples, loss, accuracy and perplexity."""
+        """The evaluations during the training (`eval_every`): step, samples, loss, accuracy and perplexity."""
 
     @property
     def losses(self) -> "numpy.ndarray":

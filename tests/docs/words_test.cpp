@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <regex>
+#include <sstream>
 
 #include "docs/documented.h"
 #include "docs/prose.h"
@@ -111,6 +112,22 @@ INSTANTIATE_TEST_SUITE_P(Folder, CommentsOf,
                          testing::Values("src", "apps", "python", "playground", "web", "exercises", "examples", "bench", "handin",
                                          "tests", "clusters", "profiles", "experiments"),
                          [](const auto& folder) { return std::string(folder.param); });
+
+/// "The fields that the spec sets" is read at once, "What its points share" only with the declaration.
+TEST(Headers, CommentsNameTheThingInsteadOfOpeningWithAClause) {
+  static const std::regex comment("^ *//");
+  static const std::regex clause("^ *///? (What|Where|Whether|How|Who|Whose|Which|When) ");
+  for (const char* folder : {"src", "apps"}) {
+    for (const fs::path& file : sources(folder)) {
+      std::istringstream lines(file.extension() == ".h" ? contents(file) : "");
+      bool within = false;
+      for (std::string line; std::getline(lines, line);) {
+        EXPECT_FALSE(!within && std::regex_search(line, clause)) << file.lexically_relative(BATON_SOURCE) << ": " << line;
+        within = std::regex_search(line, comment);
+      }
+    }
+  }
+}
 
 /// Findings, errors and help are sentences of the code.
 class SentencesOf : public testing::TestWithParam<const char*> {};

@@ -385,7 +385,7 @@ TEST_F(TokenizerFiles, ThatAskForWhatIsNotKnownAreRefusedByName) {
   EXPECT_TRUE(says(refused(tokenizer_json("null")), "nothing"));
   EXPECT_TRUE(says(refused(tokenizer_json(R"({"type": "ByteLevel", "add_prefix_space": true})")), "blank"));
   EXPECT_TRUE(says(refused(tokenizer_json(R"({"type": "ByteLevel", "use_regex": false})")), "rule"));
-  EXPECT_TRUE(says(refused(with("\"Ġ th\"", "\"Ġ xx\"")), "no token"));
+  EXPECT_TRUE(says(refused(with("\"Ġ th\"", "\"Ġ xx\"")), "are not tokens"));
   EXPECT_TRUE(says(refused(with("\"th\": 256", "\"th\": 4000000000")), "4000000000"));
   EXPECT_TRUE(says(refused(with("\"th\": 256", "\"th\": 257")), "two tokens"));
   EXPECT_TRUE(says(refused(with("\"th\": 256", "\"th\": -1")), "-1"));
@@ -398,7 +398,7 @@ TEST_F(TokenizerFiles, ThatAskForWhatIsNotKnownAreRefusedByName) {
   write_bytes(folder_ / "merges.txt", "");
   EXPECT_TRUE(says(refused("{\"a\": 1}", "vocab.json"), "no token for the byte 0"));
   EXPECT_TRUE(says(refused("{\"a\": [1]}", "vocab.json"), "tokens with their numbers"));
-  EXPECT_TRUE(says(refused("hello world\n", "x.tiktoken"), "no tokenizer"));
+  EXPECT_TRUE(says(refused("hello world\n", "x.tiktoken"), "not in any tokenizer format"));
   EXPECT_TRUE(says(refused("YQ== 0\nYg== x\n", "x.tiktoken"), "line 2"));
   EXPECT_TRUE(says(refused("YQ== 99999999\n", "x.tiktoken"), "99999999"));
   EXPECT_TRUE(says(refused("baton tokenizer chars\nba", "a.tokenizer"), "order"));

@@ -251,7 +251,7 @@ TEST(AllDevices, AGainIsCalledOneOnlyWhereThereIsOne) {
       says(said(9.1), "No: 2 devices take 1.01 times the step of 1 device, within the noise (0.99 to 1.03 with 99 % confidence)."));
   EXPECT_TRUE(says(said(12), "No, it is slower: 2 devices take 1.33 times the step of 1 device. Only one device works at a time"));
   EXPECT_TRUE(says(said(4.5), "Yes, here it is: 2 devices take 0.50 times"));
-  EXPECT_TRUE(says(said(4.5), "what wins is caches or memory."));
+  EXPECT_TRUE(says(said(4.5), "the gain comes from caches or memory."));
   EXPECT_TRUE(silent_on(said(4.5), "Only one device works"));
 }
 
@@ -280,10 +280,10 @@ TEST(AllDevices, FiveAreComparedWithTwoWhateverTheCores) {
   EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", on_cores(2, rows)), "falls from 100 B to 25 B on 5."));
   const std::vector<Json> gains{spread_row(4.5, 2, 0.2, 50), spread_row(4, 5, 0.2, 25)};
   EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", gains), "Yes, here it is: 5 devices take 0.89 times the step of 2 devices. "));
-  EXPECT_TRUE(
-      says(answer("all-devices", "hw3/4/Q2", gains), "what wins is weight gradients beside the next backward, caches or memory."));
-  EXPECT_TRUE(
-      says(answer("all-devices", "hw3/4/Q2", test::simulated(gains)), "what wins is weight gradients beside the next backward."));
+  EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", gains),
+                   "the gain comes from weight gradients beside the next backward, caches or memory."));
+  EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", test::simulated(gains)),
+                   "the gain comes from weight gradients beside the next backward."));
   const std::string shared = answer("all-devices", "hw3/4/Q2", on_cores(2, gains));
   EXPECT_TRUE(says(shared, "Not by the split: 5 devices take 0.89 times the step of 2 devices (devices shared cores)."));
   EXPECT_TRUE(says(shared, "The shorter step is not a gain of the split: these devices share cores."));

@@ -198,8 +198,8 @@ std::string which_case(const std::vector<Record>& rows) {
   const Record& large = cases.back();
   const std::string none = cases.size() > 2 ? "None" : "Neither";
   const std::string verdict = differ         ? fmt::format("In {}", text(more, key::case_))
-                              : apart > 0.02 ? fmt::format("{}: the difference is within the noise", none)
-                                             : fmt::format("{}: they are within 2 % of each other", none);
+                              : apart > 0.02 ? fmt::format("{}, the difference is within the noise", none)
+                                             : fmt::format("{}, they are within 2 % of each other", none);
   const std::string premise = !differ && apart > 0.02
                                   ? "The sheet expects the larger model to be more efficient; the noise is too large to tell"
                               : !differ ? "The sheet expects the larger model to be more efficient; this does not show it"
@@ -290,9 +290,10 @@ std::string why_they_differ(const std::vector<Record>& rows) {
                                   ? "Because bytes per flop differ; the rates hardly do"
                                   : fmt::format(
                                         "In general since fixed costs (launches, latencies) weigh more on less work; here {}",
-                                        told   ? "neither rates nor bytes per flop show a cause"
-                                        : near ? "efficiencies are within 2 % of each other"
-                                               : "efficiency does not differ beyond the noise, so these numbers show no cause");
+                                        told ? "neither rates nor bytes per flop show a cause"
+                                        : near
+                                            ? "efficiencies are within 2 % of each other"
+                                            : "the difference in efficiency is within the noise, so these numbers show no cause");
   return fmt::format(
       "{}. Per device {}; {}. The large one computes at {} and moves at {} times the small one's rate; communication takes "
       "{} "

@@ -440,13 +440,13 @@ std::string any_faster(const std::vector<Record>& rows) {
       : shorter                       ? "Not by the split"
                                       : "No",
       devices_text(most[key::devices]), against(most, before, " the step of " + devices_text(before[key::devices])), one,
-      faster ? fmt::format("Neither the forward nor the backward runs on two devices at once: the gain comes from {}.",
-                           what_wins(most))
-             : fmt::format("{}{}",
-                           overlap
-                               ? "Nearly always one device works; every border adds a transfer, partly hidden by a weight gradient."
-                               : "Only one device works at a time, and every border adds a transfer.",
-                           shorter ? " The shorter step is not a gain of the split: these devices share cores." : ""),
+      faster
+          ? fmt::format("The forward and the backward run on one device after the other: the gain comes from {}.", what_wins(most))
+          : fmt::format("{}{}",
+                        overlap
+                            ? "Nearly always one device works; every border adds a transfer, partly hidden by a weight gradient."
+                            : "Only one device works at a time, and every border adds a transfer.",
+                        shorter ? " The shorter step is not a gain of the split: these devices share cores." : ""),
       on_computing({first, before, most}),
       number(most, key::peak_bytes) < number(first, key::peak_bytes) ? "falls" : "does not fall:",
       to_text(bytes_of(first, key::peak_bytes)), to_text(bytes_of(most, key::peak_bytes)), text(most, key::devices));
