@@ -92,7 +92,7 @@ std::string is_it_linear(const std::vector<Record>& rows) {
                                              "times with 99 % confidence)",
                                              ratio_text(tested.low), ratio_text(tested.high))
                                : "It cannot be distinguished from linear scaling, since one instance says nothing about the noise"
-                               : "No",
+                         : "No",
                      devices_text(last[key::devices]), ratio_text(number(last, key::speedup)), text(last, key::base_devices),
                      number(last, key::speedup) < 0.95
                          ? fmt::format(" (a step takes {} times as long)", ratio_text(1 / number(last, key::speedup)))
