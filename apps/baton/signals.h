@@ -10,8 +10,9 @@
 /// is saving its results. A second signal ends it at once. Exit codes are 128 plus the number of the signal.
 namespace baton::app {
 
-/// From now on. Signals that were ignored when the program began, as under nohup, stay so. One of several ranks ends earlier if it
-/// has to be ended: the others have to hear of it before the second is over, and a launcher kills them then.
+/// Starts to watch for signals. Signals that were ignored when the program began, as under nohup, stay so. One of several
+/// ranks ends earlier if it has to be ended: the others have to hear of it before the second is over, and a launcher kills
+/// them then.
 void watch_for_signals(bool several_ranks);
 
 /// The stop that a signal asks for: a command checks it while it works, and says when it has noticed.

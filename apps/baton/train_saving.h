@@ -35,11 +35,11 @@ class Saving {
   const std::string& last() const { return last_; }
   /// The steps done by then.
   std::int64_t saved_step() const { return saved_step_; }
-  /// In words, which settings differ from those of the run that is continued.
+  /// Sentences on the settings that differ from those of the run that is continued.
   const std::vector<std::string>& differences() const { return differences_; }
 
  private:
-  /// At rank 0: opens the folder, and finds the newest checkpoint if the training is to continue.
+  /// Opens the folder at rank 0, and finds the newest checkpoint if the training is to continue.
   std::optional<checkpoint::Found> open_folder(const TrainWords& words);
   /// Keeps the tokenizer of the data beside the checkpoints; a usage error if one that is continued had another.
   void keep_tokenizer(const std::string& folder, bool continues) const;

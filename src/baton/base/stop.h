@@ -19,7 +19,7 @@ void ask_to_stop(Stop how);
 /// Cheap enough for inner loops.
 bool asked_to_stop();
 bool asked_to_stop_at_once();
-/// For tests, which continue afterwards.
+/// Withdraws the request: for tests, which continue afterwards.
 void forget_stop();
 
 /// Thrown by code that was abandoned in the middle.

@@ -128,7 +128,7 @@ struct Wiring {
 /// An immutable description of devices and the links between them.
 class Cluster {
  public:
-  /// Without a wiring all devices share one memory: a message takes as long as a copy.
+  /// A cluster without a wiring has devices that share one memory: a message takes as long as a copy.
   explicit Cluster(std::vector<Device> devices, std::optional<Link> emulated_link = std::nullopt,
                    std::optional<Wiring> wiring = std::nullopt);
 

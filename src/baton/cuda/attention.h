@@ -54,7 +54,8 @@ constexpr std::int64_t row_sums_stride(std::int64_t positions) { return (positio
 constexpr std::int64_t attention_backward_workspace(const AttentionShape& shape) {
   return shape.samples * shape.groups * shape.heads * row_sums_stride(shape.positions) * 8;
 }
-/// In two passes, one over tiles of keys and one over tiles of queries, so that each result is written by one block.
+/// Computes the gradients in two passes, one over tiles of keys and one over tiles of queries, so that each result is
+/// written by one block.
 void attention_backward(DType type, const AttentionShape& shape, AttentionWay way, const AttentionGradients& operands,
                         void* workspace, cudaStream_t stream);
 

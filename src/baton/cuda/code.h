@@ -9,7 +9,8 @@ namespace baton::cuda {
 /// if the driver translates code for older GPUs. 0: there is no code for it.
 int code_version();
 
-/// From here on kernels wait for those before them on their own, and there are clusters of blocks.
+/// The first architecture on which kernels wait for those before them on their own, and on which there are clusters of
+/// blocks.
 constexpr int first_programmatic = 90;
 
 /// The capabilities that this build has code for, such as "8.0, 9.0".

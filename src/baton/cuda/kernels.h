@@ -20,7 +20,7 @@ void relu_backward(DType type, const void* dy, const void* y, void* dx, std::int
 void add(DType a_type, const void* a, DType b_type, const void* b, DType c_type, void* c, std::int64_t count, cudaStream_t stream);
 /// y = x + b, the same b in each row.
 void add_bias(DType type, const void* x, const void* b, void* y, std::int64_t rows, std::int64_t width, cudaStream_t stream);
-/// With `tanh`, by its approximation 0.5 x (1 + tanh(√(2 / π) (x + 0.044715 x³))).
+/// GELU; with `tanh` by its approximation 0.5 x (1 + tanh(√(2 / π) (x + 0.044715 x³))).
 void gelu(DType type, const void* x, void* y, std::int64_t count, bool tanh, cudaStream_t stream);
 void gelu_backward(DType type, const void* dy, const void* x, void* dx, std::int64_t count, bool tanh, cudaStream_t stream);
 /// y = a · sigmoid(a) · b.

@@ -43,7 +43,7 @@ class StreamWalk {
   /// A meeting of this process alone.
   void add_meeting(MeetingId meeting);
 
-  /// To be called before the first task of each step.
+  /// Must be called before the first task of each step.
   void begin_step();
   /// The task's stream waits for the tasks that it comes after. Its place is entered.
   void begin(TaskId id, Times times) const;

@@ -25,10 +25,10 @@ class Permutation {
 /// step, and all ranks agree without communication.
 class Order {
  public:
-  /// For training: each epoch has the samples in another order. The samples after the last whole batch are left out, different
-  /// ones in each epoch. A usage error if there are fewer samples than one batch takes.
+  /// The order of a training: each epoch has the samples in another order. The samples after the last whole batch are left
+  /// out, different ones in each epoch. A usage error if there are fewer samples than one batch takes.
   static Order training(std::int64_t samples, std::int64_t batch, std::uint64_t seed);
-  /// For evaluation: all samples in the order of the source. The last batch may be partial.
+  /// The order of an evaluation: all samples in the order of the source. The last batch may be partial.
   static Order evaluation(std::int64_t samples, std::int64_t batch);
 
   std::int64_t samples() const { return samples_; }

@@ -23,7 +23,7 @@ struct DataOptions {
   std::uint64_t seed = 0;
   /// Step k takes the batch that begins at sample k · batch, modulo this; 0: the same batch every step.
   std::int64_t samples = 0;
-  /// Not random numbers: the rows of each step come from here. It must outlive the executor.
+  /// The source of each step's rows, instead of random numbers. It must outlive the executor.
   const Feed* feed = nullptr;
 };
 

@@ -54,7 +54,7 @@ struct Traffic {
 /// from what the program returned.
 class Session {
  public:
-  /// Without a program (an empty path) no case is asked, and every part fails.
+  /// A session without a program (an empty path) asks no case, and every part fails.
   Session(std::filesystem::path program, std::uint64_t seed, const Limits& limits);
   ~Session();
 

@@ -13,7 +13,7 @@ struct Sample {
   double variance = 0;  // of that mean
   double degrees = 0;   // of freedom with which the variance is known; 0: it is not known
 };
-/// From the instances' medians, all positive. The variance of a single one is not known.
+/// The sample of the instances' medians, all positive. The variance of a single one is not known.
 Sample sample_of(std::span<const double> instance_times);
 /// The usual scatter of an instance among several samples: the median of their variances, for samples whose few instances happen
 /// to agree. It has the degrees of freedom of all of them together.

@@ -29,7 +29,7 @@ class DeviceList {
 
   /// nullopt if it names devices.
   std::optional<std::int64_t> count() const { return count_; }
-  /// As the command line takes it.
+  /// The text that the command line takes.
   std::string text() const;
   bool operator==(const DeviceList&) const = default;
 

@@ -25,7 +25,8 @@ double samples_per_s(const std::vector<Nanoseconds>& timed, std::int64_t batch);
 Record times_record(const std::vector<Nanoseconds>& timed, std::int64_t batch, trace::Origin origin);
 /// The work and the messages of a step, over all devices. `flops` is the number of its flops, also if it exceeds 64 bits.
 Record totals_record(const plan::Totals& totals, double flops);
-/// For each device of the plan shares of the step, memory and bytes. `here`: the devices that ran it; nullptr if none did.
+/// One record per device of the plan: shares of the step, memory and bytes. `here`: the devices that ran it; nullptr if
+/// none did.
 std::vector<Record> device_records(const plan::Plan& plan, const Study& study, const std::vector<Bytes>& peak,
                                    const cluster::Cluster* here);
 /// The arrivals of devices at collectives.

@@ -8,7 +8,7 @@
 /// A point is measured in several fresh instances; this combines their records.
 namespace baton::lab {
 
-/// In how many instances a point is measured. Below the least nothing can be said about noise.
+/// The number of instances in which a point is measured. Below the least nothing can be said about noise.
 inline constexpr std::size_t usual_instances = 5;
 inline constexpr std::size_t least_instances = 4;
 

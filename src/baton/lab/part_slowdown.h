@@ -34,7 +34,7 @@ std::optional<PartSlowdown> part_slowdown_of(const plan::Plan& plan, const cost:
 /// The slowdown of the parts of a GPU that the job runs on, by a calibration that is measured now or was kept.
 std::optional<PartSlowdown> part_slowdown(const plan::Plan& plan, const training::Job& job);
 
-/// For a record, as `beside`.
+/// The value of `beside` in a record.
 Record to_record(const PartSlowdown& part_slowdown);
 
 /// Findings from `beside` of the rows: how much longer tasks take, and what separate GPUs would do for the row that suffers

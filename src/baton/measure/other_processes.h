@@ -30,7 +30,7 @@ struct CoreTime {
 class OtherProcesses {
  public:
   OtherProcesses();
-  /// Since construction; nullopt if this system does not say.
+  /// The time used since construction; nullopt if this system does not say.
   std::optional<CoreTime> used() const;
 
  private:

@@ -59,7 +59,7 @@ class BlockBuilder {
   /// x itself if the rate is 0.
   std::size_t dropout(std::size_t x, double rate);
 
-  // Of images, whose dimensions are (b, c, y, x). Parameters are `NAME.weight` and `NAME.bias`, a full name.
+  // A window over images, whose dimensions are (b, c, y, x). Parameters are `NAME.weight` and `NAME.bias`, a full name.
   struct Window {
     std::int64_t size = 3;
     std::int64_t stride = 1;

@@ -42,7 +42,7 @@ struct PixelScale {
   std::vector<double> mean = {0.5};
   std::vector<double> deviation = {0.5};
 };
-/// As --normalize takes it: 0.5,0.5,0.5/0.5,0.5,0.5.
+/// The text that --normalize takes: 0.5,0.5,0.5/0.5,0.5,0.5.
 std::string to_text(const PixelScale& scale);
 /// The pixel scale of a folder's preprocessor_config.json; nullopt if there is none. A usage error names what it asks for
 /// and Baton does not do with images.

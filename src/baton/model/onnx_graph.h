@@ -23,7 +23,7 @@ struct OnnxNode {
   std::vector<std::string> outputs;
   std::map<std::string, OnnxAttribute> attributes = {};
 
-  /// For sentences: `Conv /layer1/conv1`; of a node without a name, what it writes: `Conv (output h)`.
+  /// The node in sentences: `Conv /layer1/conv1`; of a node without a name, what it writes: `Conv (output h)`.
   std::string shown() const {
     return !name.empty() ? op + " " + name : outputs.empty() || outputs[0].empty() ? op : op + " (output " + outputs[0] + ")";
   }

@@ -19,7 +19,7 @@ struct Folded {
   /// The last replica and a part. Where parameters are divided unevenly, no piece of another is larger, so none takes longer. If
   /// gradients are clipped it is the first part, which counts the most squares.
   plan::Plan plan;
-  /// For each device of the plan, the devices of the cluster that it stands for, replica by replica and in each part by part.
+  /// The devices of the cluster that each device of the plan stands for, replica by replica and in each part by part.
   std::vector<std::vector<DeviceId>> stands_for;
   std::int64_t parts = 1;    // of each replica that a device stands for
   std::vector<Spans> spans;  // by meeting
@@ -27,8 +27,8 @@ struct Folded {
   /// the last.
   plan::Totals totals;
   double flops = 0;  // of `totals`, also where they are more than 64 bits hold
-  /// For each device of the plan, the largest memory of those that it stands for whose pieces have other sizes; empty if all are
-  /// like it.
+  /// The largest memory, per device of the plan, of those that it stands for whose pieces have other sizes; empty if all
+  /// are like it.
   std::vector<Bytes> peak_of_others;
 };
 

@@ -41,7 +41,7 @@ struct PathSegment {
   Nanoseconds start;
   Nanoseconds end;
 };
-/// In order of time, without gaps from 0 to the step's duration.
+/// The critical path in order of time, without gaps from 0 to the step's duration.
 std::vector<PathSegment> critical_path(const plan::Plan& plan, const StepTrace& step);
 
 /// The distribution of the times of several steps.

@@ -18,7 +18,7 @@ std::vector<Curve> amdahl_curves(const std::vector<Record>& rows);
 /// The speedup against the devices, with Amdahl's law through the points.
 Plot amdahl_plot();
 
-/// For strong scaling: the ideal step, and where the rest of the step was lost.
+/// A plot for strong scaling: the ideal step, and where the rest of the step was lost.
 Plot account_plot();
 
 /// The times of the first steps, warm-up included, a line for each run.

@@ -40,7 +40,7 @@ void rms_norm_backward_weight(const float* x, const float* dy, float* dgain, std
                               std::int64_t begin, std::int64_t end, double epsilon, bool accumulate);
 void gelu(const float* x, float* y, std::int64_t count);
 void gelu_backward(const float* dy, const float* x, float* dx, std::int64_t count);
-/// In the form with tanh.
+/// GELU by the formula with tanh.
 void gelu_tanh(const float* x, float* y, std::int64_t count);
 void gelu_tanh_backward(const float* dy, const float* x, float* dx, std::int64_t count);
 void silu_gate(const float* a, const float* b, float* y, std::int64_t count);

@@ -94,7 +94,7 @@ class TileProduct {
   static constexpr std::int64_t most_columns = 16;
   static constexpr std::int64_t most_steps = 12;
 
-  /// As even as possible, and then with the fewest operands per member.
+  /// The grid that divides the work as evenly as possible, and then with the fewest operands per member.
   Grid grid_of(int members) const {
     Grid best;
     const auto cost = [&](const Grid& grid) {
