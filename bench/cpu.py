@@ -180,8 +180,8 @@ CASES = [
     GptStep("gpt 4x128, context 64, one device of 2 cores", 128, 4, "cpu:0-1", 2, 30, 5, TWO),
     GptStep("gpt 6x384, context 256, one device of 1 core", 384, 6, "cpu:0-0", 1, 5, 1, ONE, slow=True, heads=6, context=256, samples=8),
     GptStep("gpt 6x384, context 256, one device of 2 cores", 384, 6, "cpu:0-1", 2, 5, 1, TWO, slow=True, heads=6, context=256, samples=8),
-    AllReduce("all-reduce 64 MB, 2 devices, against gloo", 64 << 20),
-    AllReduce("all-reduce 64 MB, 2 devices, against the bare loop", 64 << 20, bare=True),
+    AllReduce("all-reduce 64 MiB, 2 devices, against gloo", 64 << 20),
+    AllReduce("all-reduce 64 MiB, 2 devices, against the bare loop", 64 << 20, bare=True),
 ]
 
 

@@ -20,14 +20,14 @@ import tomllib
 from baton import ROOT, Failed, add_program, run_json
 
 # (name, first bucket in MB, further buckets in MB)
-VARIANTS = [("one bucket, at the end", "100000", "100000"), ("buckets of 25 MB", "1", "25"), ("buckets of 4 MB", "1", "4"),
-            ("buckets of 1 MB", "1", "1")]
+VARIANTS = [("one bucket, at the end", "100000", "100000"), ("buckets of 25 MiB", "1", "25"), ("buckets of 4 MiB", "1", "4"),
+            ("buckets of 1 MiB", "1", "1")]
 
 
 def measure_link(hosts, baton, folder):
     """The link between the hosts, in the words of --link."""
     file = pathlib.Path(folder) / "link.toml"
-    command = [*hosts, baton, "bench", "collectives", "--operations", "send_receive", "--sizes", "1MB:16MB:4", "--time-limit", "1s",
+    command = [*hosts, baton, "bench", "collectives", "--operations", "send_receive", "--sizes", "1MiB:16MiB:4", "--time-limit", "1s",
                "--devices", "cpu:1", "--write-cluster", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:
@@ -43,7 +43,7 @@ def main():
     parser.add_argument("--model", default="mlp:dim=1024,depth=8")
     parser.add_argument("--batches", nargs="+", default=["1024", "2048"], metavar="N",
                         help="by default one whose messages take longer than its computation, and one where they take about as long")
-    parser.add_argument("--megabits", type=int, default=1000, help="the link's bandwidth in megabits a second")
+    parser.add_argument("--megabits", type=int, default=1000, help="the link's bandwidth in megabits per second")
     parser.add_argument("--link", help="what the simulator takes the link to be (default: measured)")
     parser.add_argument("--steps", default="8")
     parser.add_argument("--rounds", type=int, default=3)

@@ -179,7 +179,7 @@ def summarize(points, refused, pairs, in_order, where):
 def in_words(summary):
     return ("{points} points on {where}{cut}. Median of the absolute errors {median:.1f} %, nine of ten below {ninth:.1f} %, largest {largest:.1f} %. "
             "Of {pairs} pairs of strategies that were measured more than 5 % apart, {pairs_in_order} ({share:.0f} %) were simulated in that "
-            "order.").format(cut=", out of time for {left_out} models and batches".format(**summary) if summary.get("left_out") else "",
+            "order.").format(cut="; {left_out} models and batches were left out by the limit of --seconds".format(**summary) if summary.get("left_out") else "",
                                  median=100 * summary["median_error"], ninth=100 * summary["ninth_decile_error"],
                                  largest=100 * summary["largest_error"],
                                  share=100 * summary["pairs_in_order"] / max(1, summary["pairs"]), **summary)

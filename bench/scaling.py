@@ -3,8 +3,8 @@
 
     python3 bench/scaling.py [--rounds 3]
 
-Prints tables in Markdown: milliseconds a step (the median of rounds), and how many times as fast as one core. Beside DDP stands what
-its sum takes by itself: a bare loop of pinned threads that sums the gradients of all into all (`build/release/bench/allreduce`).
+Prints tables in Markdown: milliseconds per step (the median of rounds), and how many times as fast as one core. Beside DDP is the time
+of its sum alone: a bare loop of pinned threads that sums the gradients of all into all (`build/release/bench/allreduce`).
 """
 
 import argparse

@@ -5,7 +5,7 @@
 
 Needs the package dataset-fashion-mnist. Trains on one device, on two replicas and on a pipeline of two stages, and prints the accuracy
 on the test images, the largest difference of the losses of the first 100 steps from those of one device, and the time. It fails if an
-accuracy is below 90 %, if losses differ by more than 0.001, or accuracies by more than half a point. The learning rate warms up, for
+accuracy is below 90 %, if losses differ by more than 0.001, or accuracies by more than 0.5 percentage points. The learning rate warms up, for
 rounding is magnified step by step: with larger steps at the start two splits of one batch are 0.001 apart after 100 of them, too.
 """
 
@@ -51,7 +51,7 @@ def main():
         if not differ < 1e-3:
             failed.append(f"the losses of {name} differ by {differ} from those of one device")
         if abs(accuracy - first["eval_accuracy"][-1]) > 0.005:
-            failed.append(f"the accuracy of {name} is more than half a point from that of one device")
+            failed.append(f"the accuracy of {name} is more than 0.5 percentage points from that of one device")
     sys.exit("; ".join(failed) or 0)
 
 

@@ -6,7 +6,7 @@
         --devices cpu:1 --then ddp@cpu:2 layers@cpu:2 --steps 200                         # without a GPU
 
 Prints the loss as it falls, the time per step, and for each strategy the largest difference of its losses from those of the same steps
-of the training that goes on as it began. `./baton tokens` makes the tokens from any text.
+of the training that continues with the strategy it began with. `./baton tokens` makes the tokens from any text.
 """
 
 import argparse

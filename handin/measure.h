@@ -26,7 +26,7 @@ inline Arguments arguments(int argc, char** argv) {
   return given;
 }
 
-// So many devices of a kind: cpu:4, or cuda:0,1,2,3.
+// The value of --devices for this many devices of a kind: cpu:4, or cuda:0,1,2,3.
 inline std::string devices(const std::string& kind, int count) {
   if (kind == "cpu") {
     return "cpu:" + std::to_string(count);

@@ -44,7 +44,7 @@ def build_package() -> pathlib.Path:
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    """What pip calls. Gives the name of the wheel."""
+    """Called by pip. Returns the name of the wheel."""
     package = build_package()
     wanted = ("*.py", "*.pyi", "py.typed", "page.html", "_core*" + sysconfig.get_config_var("EXT_SUFFIX"))
     files = {f"baton/{path.name}": path.read_bytes() for pattern in wanted for path in sorted(package.glob(pattern))}

@@ -9,7 +9,8 @@ class App;
 
 namespace baton::app {
 
-/// What a user types to start the program. The launcher of a clone says it (BATON_CALLED_AS=./baton); otherwise `baton`.
+/// The command that starts the program, as a user types it. The launcher of a clone says it (BATON_CALLED_AS=./baton);
+/// otherwise `baton`.
 const std::string& called_as();
 
 /// The text with the commands in it as a user types them: each `baton NAME` of a command, and `baton --flag`, begins with

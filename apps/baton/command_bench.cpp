@@ -24,7 +24,7 @@ namespace {
 
 struct BenchWords {
   job::JobSpec job;
-  std::string sizes = "8:64MB:4";
+  std::string sizes = "8:64MiB:4";
   std::string operations;
   std::string limit = "100ms";
   std::string json;
@@ -207,7 +207,8 @@ void bench_guarded(const BenchWords& words, int& exit_code) {
 
 void add_bench_flags(CLI::App& command, BenchWords& words) {
   add_job_flags(command, words.job, {"devices", "link", "backend", "memory"});
-  command.add_option("--sizes", words.sizes, "smallest size, largest size and factor, for example 8:64MB:4 (M is 2^20)")
+  command
+      .add_option("--sizes", words.sizes, "smallest size, largest size and factor, for example 8:64MiB:4; MB and M mean MiB here")
       ->type_name("FROM:TO:FACTOR")
       ->capture_default_str();
   command
@@ -237,7 +238,7 @@ void add_bench_command(CLI::App& program, int& exit_code) {
   add_bench_flags(*collectives, *words);
   collectives->footer(
       "\nExamples:\n  baton bench collectives --devices cpu:2\n"
-      "  baton bench collectives --devices cpu:4 --sizes 1K:16MB:2 --operations all_reduce\n"
+      "  baton bench collectives --devices cpu:4 --sizes 1KiB:16MiB:2 --operations all_reduce\n"
       "  baton bench collectives --devices cpu:2 --write-cluster mine.toml && baton simulate --cluster "
       "mine.toml --strategy ddp");
   collectives->callback([words, &exit_code] { bench_guarded(*words, exit_code); });

@@ -22,7 +22,7 @@ class StartLimit {
 
 /// All ranks call it, once. From now on the process ends when another rank is lost.
 void open_guard(ranks::World& world, Nanoseconds patience);
-/// What the ranks run, so that tasks can be named.
+/// Tells the guard which plan the ranks run, so that it can name tasks.
 void guard_run(const training::Training& run);
 void guard_plan(const plan::Plan& plan, const training::Job& job, std::int64_t steps_before);
 /// The checkpoint that a lost run can continue from.

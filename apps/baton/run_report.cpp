@@ -44,7 +44,8 @@ std::string link_to_playground(const fs::path& folder, const std::string& given)
 
 void require_playground(const std::string& playground) {
   if (!playground.empty() && !is_address(playground) && !fs::is_regular_file(playground)) {
-    throw usage_error("--playground {} is no file and no address: `{}` writes one", playground, as_called("baton playground"));
+    throw usage_error("--playground {} is neither a file nor an address: `{}` writes one", playground,
+                      as_called("baton playground"));
   }
 }
 

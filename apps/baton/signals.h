@@ -5,16 +5,17 @@
 
 #include "baton/ranks/world.h"
 
-/// How the program ends after SIGINT, SIGTERM or SIGHUP. After the first signal the current step may finish for a moment; then it
-/// is abandoned (`asked_to_stop_at_once`); and within a second the process ends, unless the command has noticed and is saving its
-/// results. A second signal ends it at once. Exit codes are 128 plus the number of the signal.
+/// The end of the program after SIGINT, SIGTERM or SIGHUP. After the first signal the current step may finish for a moment;
+/// then it is abandoned (`asked_to_stop_at_once`); and within a second the process ends, unless the command has noticed and
+/// is saving its results. A second signal ends it at once. Exit codes are 128 plus the number of the signal.
 namespace baton::app {
 
-/// From now on. Signals that were ignored when the program began, as under nohup, stay so. One of several ranks ends earlier if it
-/// has to be ended: the others have to hear of it before the second is over, and a launcher kills them then.
+/// Starts to watch for signals. Signals that were ignored when the program began, as under nohup, stay so. One of several
+/// ranks ends earlier if it has to be ended: the others have to hear of it before the second is over, and a launcher kills
+/// them then.
 void watch_for_signals(bool several_ranks);
 
-/// What a command asks while it works, and says when it has noticed.
+/// The stop that a signal asks for: a command checks it while it works, and says when it has noticed.
 class Interrupt {
  public:
   bool asked() const;

@@ -94,7 +94,8 @@ void settle_outputs(std::initializer_list<std::string*> paths) {
 
 namespace {
 
-/// True if the byte there belongs to a sign that a terminal does not show; all that is no ASCII does in what is not UTF-8.
+/// True if the byte there belongs to a character that a terminal does not show. In text that is not UTF-8, every byte beyond ASCII
+/// does.
 bool steers(std::string_view text, std::size_t at, bool utf8) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const unsigned code = byte(at);

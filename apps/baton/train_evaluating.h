@@ -10,12 +10,12 @@
 
 namespace baton::app {
 
-/// What to evaluate on now and then. All ranks take part.
+/// The evaluation that `train` runs at intervals. All ranks take part.
 class Evaluating {
  public:
   Evaluating(const TrainWords& words, training::Training& run, const Length& length);
 
-  /// How many of `left` steps to run before the next evaluation.
+  /// The number of steps, of `left`, to run before the next evaluation.
   std::int64_t stretch(std::int64_t left, std::int64_t done) const {
     return forward_ ? std::min(left, every_ - done % every_) : left;
   }

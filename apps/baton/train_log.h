@@ -26,7 +26,7 @@ struct LogEntry {
 };
 
 lab::Json to_json(const LogEntry& entry);
-/// How many per second, in plain digits.
+/// A rate per second, in plain digits.
 std::string rate_text(double number);
 
 /// The log of a training while it runs: lines on the terminal, a CSV file, a file of JSON lines. Every line is written as
@@ -42,7 +42,7 @@ class TrainLog {
   TrainLog(const training::Training& run, std::int64_t steps, std::int64_t every, const Files& files, bool writes);
 
   std::int64_t every() const { return every_; }
-  /// What was measured of consecutive steps; the last is empty if there is no data.
+  /// The figures of consecutive steps; the last is empty if there is no data.
   struct Steps {
     const std::vector<double>& losses;
     const std::vector<Nanoseconds>& times;

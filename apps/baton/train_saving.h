@@ -18,7 +18,7 @@ class Saving {
  public:
   Saving(const TrainWords& words, training::Training& run);
 
-  /// How many of `left` steps to run before something is saved.
+  /// The number of steps, of `left`, to run before something is saved.
   std::int64_t stretch(std::int64_t left) const;
   /// True if something is to be saved after this many steps of all.
   bool due(std::int64_t done, std::int64_t steps) const { return saves_ && (done == steps || (every_ > 0 && done % every_ == 0)); }
@@ -27,7 +27,7 @@ class Saving {
   /// Keeps the weights as the best ones if no evaluation before had a lower loss; returns whether it did.
   bool save_if_best(const training::Evaluation& evaluation);
 
-  /// Which evaluation was best, and where its weights are, at rank 0; empty if nothing was kept as the best.
+  /// The best evaluation and the place of its weights, at rank 0; empty if nothing was kept as the best.
   std::string best() const;
   /// The file beside the checkpoints that the lines of all runs are kept in; empty if there is none.
   std::string log() const { return log_; }
@@ -35,11 +35,11 @@ class Saving {
   const std::string& last() const { return last_; }
   /// The steps done by then.
   std::int64_t saved_step() const { return saved_step_; }
-  /// In words, which settings differ from those of the run that is continued.
+  /// Sentences on the settings that differ from those of the run that is continued.
   const std::vector<std::string>& differences() const { return differences_; }
 
  private:
-  /// At rank 0: opens the folder, and finds the newest checkpoint if the training is to continue.
+  /// Opens the folder at rank 0, and finds the newest checkpoint if the training is to continue.
   std::optional<checkpoint::FoundCheckpoint> open_folder(const TrainWords& words);
   /// Keeps the tokenizer of the data beside the checkpoints; a usage error if one that is continued had another.
   void keep_tokenizer(const std::string& folder, bool continues) const;

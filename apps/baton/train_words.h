@@ -39,10 +39,10 @@ struct TrainWords {
   bool quiet = false;
 };
 
-/// What all ranks must have been told alike.
+/// The settings that must be the same on all ranks.
 std::vector<exec::Setting> shared_settings(const TrainWords& words);
 
-/// How many steps there are, how many of them are not timed, and how many make an epoch (0: there are none).
+/// The number of steps, how many of them are not timed, and how many make an epoch (0: there are no epochs).
 struct Length {
   std::int64_t steps = 0;
   std::int64_t warmup = 0;

@@ -59,7 +59,7 @@ std::string flaw_in_order(const std::vector<std::int64_t>& device, std::size_t l
 
 void check_spread_layers(Session& session) {
   GradedPart& order = session.part("every layer has a device, and no layer a lower one than the layer before", 2);
-  GradedPart& all = session.part("as many devices are used as there are layers for, from 0 on without a gap", 3);
+  GradedPart& all = session.part("devices 0, 1, … are used without a gap, as many as there are layers for", 3);
   GradedPart& balance = session.part("the busiest device has as little work as possible", 5);
   for (int i = 0; i < 60; ++i) {
     const std::vector<double> times = draw_times(session);

@@ -119,7 +119,7 @@ void check_ring_all_reduce(Session& session) {
       const auto in_case = [&](const std::string& flaw) { return flaw.empty() ? "" : session.in_case() + " " + flaw; };
       const std::string wrong = in_case(flaw_in_sums(drawn, after));
       sums.judge(wrong);
-      // What does not sum is no all-reduce, however little it sends.
+      // An algorithm that does not sum is not an all-reduce, however little it sends.
       equal.judge(wrong.empty() ? in_case(flaw_in_equality(after)) : wrong);
       neighbours.judge(wrong.empty() ? in_case(flaw_in_neighbours(traffic, static_cast<int>(drawn.ranks()))) : wrong);
       amount.judge(wrong.empty() ? in_case(flaw_in_amount(traffic, drawn.ranks(), drawn.length())) : wrong);

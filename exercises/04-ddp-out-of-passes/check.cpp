@@ -27,7 +27,7 @@ cluster::Cluster replicas(std::int64_t count) {
   return cluster::Cluster(std::move(devices));
 }
 
-/// Why the plan cannot be run, or is no plan of this step.
+/// Why the plan cannot be run, or does not compute this step.
 std::string flaw_in_plan(const plan::Plan& plan, const plan::Plan& wanted) {
   if (plan.devices() != wanted.devices()) {
     return fmt::format("the devices of the plan are {}, and should be {}", fmt::join(plan.devices(), ", "),

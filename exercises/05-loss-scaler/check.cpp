@@ -1,4 +1,4 @@
-// What is asked of 05-loss-scaler: runs of many steps, in which some gradients overflow, are infinite or no numbers.
+// What is asked of 05-loss-scaler: runs of many steps, in which some gradients overflow, are infinite or NaN.
 
 #include <fmt/format.h>
 
@@ -37,11 +37,10 @@ std::vector<std::vector<float>> draw_gradients(Session& session) {
 }  // namespace
 
 void check_loss_scaler(Session& session) {
-  GradedPart& skips = session.part("a step is skipped if a gradient is infinite or no number, and only then", 3);
+  GradedPart& skips = session.part("a step is skipped if a gradient is infinite or NaN, and only then", 3);
   GradedPart& divides = session.part("gradients are divided by the scale that they were multiplied by", 2);
   GradedPart& halves = session.part("a skipped step halves the scale", 2);
-  GradedPart& doubles = session.part(
-      "as many good steps in a row as the interval has, counted since the last change, double the scale", 3);
+  GradedPart& doubles = session.part("after `growth_interval` good steps in a row since the last change, the scale doubles", 3);
   for (int i = 0; i < 30; ++i) {
     const auto initial = static_cast<float>(std::exp2(static_cast<double>(i == 0 ? 127 : session.draw(4, 24))));
     const std::int64_t interval = session.draw(1, 15);

@@ -15,7 +15,7 @@ class LossScaler {
   /// What the loss of the next step is multiplied by.
   float scale() const;
 
-  /// After the backward of a step. `gradients` are multiplied by scale() and may hold infinities and values that are no numbers. If
+  /// After the backward of a step. `gradients` are multiplied by scale() and may hold infinities and NaN. If
   /// all are finite it divides them by the scale that they were multiplied by and returns true: the optimizer may step. Otherwise
   /// it returns false: the step is skipped, and the scale is halved for the next. The scale is doubled after `growth_interval` good
   /// steps in a row since it last changed, unless it would become infinite.

@@ -202,7 +202,7 @@ std::string mebibytes(double bytes) { return baton::to_text(Bytes(static_cast<st
 }  // namespace
 
 void check_find_the_layout(Session& session) {
-  GradedPart& fits = session.part("the layout can be and fits in memory", 2);
+  GradedPart& fits = session.part("the layout is possible and fits in memory", 2);
   GradedPart& twice = session.part("a step takes at most twice as long as with the best layout of all", 2);
   GradedPart& near = session.part("it takes at most 25 % longer", 3);
   GradedPart& nearest = session.part("it takes at most 5 % longer", 3);

@@ -184,7 +184,7 @@ export class Results {
       {name: 'Amdahl', points: of(law), className: 'amdahl', dots: false, scales: false}, {name: 'simulated', points: of(speedup), className: 'simulated-line'}];
     this.curves.replaceChildren(scalingChart('Speedup of the same global batch', lines((list) => list), {format: 'ratio'}),
       scalingChart('Efficiency: speedup per device', lines((list) => list.map(([n, value]) => [n, value / n])), {top: Math.max(1, ...speedup.map(([n, value]) => value / n)), format: 'percent'}));
-    this.curveNote.textContent = [fit ? (fit.holds ? `Amdahl's law through these points: a share of ${formatValue(Math.max(0, fit.serial), 'percent')} does not get faster with more devices (${fit.quality}).`
+    this.curveNote.textContent = [fit ? (fit.holds ? `Amdahl's law through these points: ${formatValue(Math.max(0, fit.serial), 'percent')} of the step does not get faster with more devices (${fit.quality}).`
       : `Amdahl's law does not describe these points (${fit.quality}).`) : '', refused.length ? `This layout cannot be on ${listed(refused)} device${String(refused) === '1' ? '' : 's'}.` : ''].filter(Boolean).join(' ');
   }
 }

@@ -1,4 +1,4 @@
-"""What notebooks show: tables and grids as plain HTML, timelines by the report's own page in a frame. Nothing is fetched."""
+"""The output in notebooks: tables and grids as plain HTML, timelines by the report's own page in a frame. Nothing is fetched."""
 
 from __future__ import annotations
 

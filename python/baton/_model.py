@@ -34,7 +34,7 @@ class Model:
 
     @property
     def parameter_count(self) -> int:
-        """How many numbers are trained."""
+        """The number of trained parameters."""
         return self._graph.parameter_count
 
     @property
@@ -44,7 +44,7 @@ class Model:
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """The shape of what it gives for one sample."""
+        """The shape of its output for one sample."""
         return self._graph.output_shape
 
     def parameters(self) -> dict[str, tuple[int, ...]]:

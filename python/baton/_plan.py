@@ -22,7 +22,7 @@ class Plan:
 
     @property
     def title(self) -> str:
-        """How it is split, the model, the batch and the devices."""
+        """The split, the model, the batch and the devices, in words."""
         return self._core.title
 
     @property

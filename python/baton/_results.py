@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Experiment:
-    """What an experiment came to: rows, answers, timelines. `baton.lab` makes one, `baton.load` reads them."""
+    """The results of an experiment: rows, answers, timelines. `baton.lab` makes one, `baton.load` reads them."""
 
     def __init__(self, result: dict[str, Any]) -> None:
         """Of a result as `lab run --json` prints it."""
@@ -26,7 +26,7 @@ class Experiment:
 
     @property
     def title(self) -> str:
-        """What it is about."""
+        """Its title, in words."""
         return self.result["title"]
 
     def answers(self) -> dict[str, str]:
@@ -75,7 +75,7 @@ def lab(experiment: str, *, devices: Union[str, list[int]] = "cpu", cluster: str
 
 
 def load(path: Union[str, os.PathLike]) -> Union["pandas.DataFrame", dict[str, Experiment]]:
-    """What the program wrote: a folder of `baton lab` as experiments by id, a file of `train --json`, `simulate --json` or
+    """Reads results that the program wrote: a folder of `baton lab` as experiments by id, a file of `train --json`, `simulate --json` or
     `search --json` as a data frame with model, batch and settings in columns."""
     import pandas
 
@@ -98,4 +98,4 @@ def load(path: Union[str, os.PathLike]) -> Union["pandas.DataFrame", dict[str, E
         found = _jobs.columns(result["settings"])
         found.update(model=result["model"], batch=result["global_batch"], strategy=result["strategy"], origin=result["origin"])
         return frame.assign(**found)
-    raise _core.UsageError(f"{os.fspath(path)} is no result that Baton wrote")
+    raise _core.UsageError(f"{os.fspath(path)} is not a result that Baton wrote")

@@ -18,7 +18,7 @@ _shares = ["name", "busy", "waiting", "exposed", "delayed", "loading", "rest", "
 
 
 class _Result:
-    """What a step and a training have in common."""
+    """The common part of a step and a training."""
 
     def __init__(self, core: _core.CoreRun, setup: _core.Setup) -> None:
         self._core = core
@@ -27,7 +27,7 @@ class _Result:
 
     @property
     def title(self) -> str:
-        """How it is split, the model, the batch and the devices."""
+        """The split, the model, the batch and the devices, in words."""
         return self._core.title
 
     @property
@@ -48,11 +48,11 @@ class _Result:
         return self.result["samples_per_s"]
 
     def devices(self) -> list[dict[str, Any]]:
-        """By device: which share of the step it computes, waits, communicates; its memory and its bytes."""
+        """By device: the shares of the step in which it computes, waits and communicates; its memory and its bytes."""
         return [{key: one[key] for key in _shares} for one in self.result["device_list"]]
 
     def critical_path(self) -> dict[str, float]:
-        """Which share of the step the longest chain of tasks spends on what."""
+        """The shares of the step that the longest chain of tasks spends on each kind of work."""
         return self.result["critical_path"]
 
     def timeline(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Step(_Result):
         return self._core.cost_origin()
 
     def shorten(self) -> list[dict[str, Any]]:
-        """What would shorten the step: each change with the new time in seconds, and the share of the step that it saves."""
+        """Changes that would shorten the step: each with the new time in seconds, and the share of the step that it saves."""
         return [{"change": change, "time": step / 1e9, "gain": gain} for change, step, gain in self._core.sensitivities()]
 
     def to_pandas(self) -> "pandas.DataFrame":
@@ -113,7 +113,7 @@ class Run(_Result):
     def __init__(self, core: _core.CoreRun, setup: _core.Setup, evaluations: Optional[list[dict[str, Any]]] = None) -> None:
         super().__init__(core, setup)
         self.evaluations: list[dict[str, Any]] = evaluations or []
-        """What was evaluated while training (`eval_every`): step, samples, loss, accuracy and perplexity."""
+        """The evaluations during the training (`eval_every`): step, samples, loss, accuracy and perplexity."""
 
     @property
     def losses(self) -> "numpy.ndarray":
@@ -122,7 +122,7 @@ class Run(_Result):
 
     @property
     def step_times_ns(self) -> "numpy.ndarray":
-        """How long each step took, in nanoseconds, likewise."""
+        """The time of every step in nanoseconds; the array shows the run's own memory."""
         return self._core.step_times_ns
 
     def weights(self) -> dict[str, "numpy.ndarray"]:

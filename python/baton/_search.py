@@ -37,7 +37,7 @@ class Search:
                 for name in [*_chosen, "strategy", "cluster", "batch"] if words[name]}
 
     def why(self) -> str:
-        """Whether the fastest split beats one device, and why the next one lost."""
+        """Sentences: if the fastest split beats one device, and why the next one lost."""
         return " ".join(text for text in (self.result["against_one_device"], self.result["why_not_the_next"]) if text)
 
     def to_pandas(self) -> "pandas.DataFrame":

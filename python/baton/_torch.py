@@ -79,7 +79,7 @@ class Scores:
 
 @dataclass
 class Attended:
-    """What attention gives, as heads; `front` while they stand before the positions, `joined` when they are one axis again."""
+    """The output of attention, as heads; `front` while they stand before the positions, `joined` when they are one axis again."""
 
     value: int
     features: int
@@ -92,7 +92,7 @@ def _refuse(what: str, why: str = "") -> UsageError:
 
 
 def _is_causal(mask: torch.Tensor) -> bool:
-    """Whether a mask hides the positions after each: True or -inf above the diagonal, and nothing else."""
+    """True if a mask hides the positions after each: True or -inf above the diagonal, and nothing else."""
     size = mask.shape[-1]
     if mask.shape[-2] != size:
         return False
@@ -603,7 +603,7 @@ def _input_dims(example: torch.Tensor) -> tuple[list[tuple[str, int]], bool]:
         return [("t", extents[1]), ("b", 0), ("c", extents[2])], False
     if not tokens and len(extents) == 4:
         return [("b", 0), ("c", extents[1]), ("y", extents[2]), ("x", extents[3])], False
-    raise UsageError(f"an example of shape {tuple(extents)} and type {example.dtype} is no input that Baton has: give (batch, features), "
+    raise UsageError(f"an example of shape {tuple(extents)} and type {example.dtype} is not an input that Baton supports: give (batch, features), "
                      "(batch, positions) of tokens, (batch, positions, features) or (batch, channels, height, width)")
 
 
@@ -638,7 +638,7 @@ def _blocks(ops: list[Op], out: int, dims: list[tuple[str, int]], tokens: bool) 
 
 
 def convert(module: nn.Module, example: torch.Tensor, name: Optional[str], scores: Optional[bool]) -> Model:
-    """What `baton.from_torch` does."""
+    """The work of `baton.from_torch`."""
     if not isinstance(module, nn.Module) or not isinstance(example, torch.Tensor):
         raise UsageError("from_torch takes a torch.nn.Module and a tensor that is an example of its input")
     dims, tokens = _input_dims(example)

@@ -37,10 +37,10 @@ void translate(std::exception_ptr thrown) {
 
 void bind_errors(py::module_& module) {
   const auto object = [](PyObject* borrowed) { return py::reinterpret_borrow<py::object>(borrowed); };
-  base_error = add_exception(module, "Error", "What Baton raises; its text is one sentence, the one that the program prints.",
+  base_error = add_exception(module, "Error",
+                             "The base of Baton's errors; its text is one sentence, the one that the program prints.",
                              object(PyExc_Exception));
-  usage_type = add_exception(module, "UsageError",
-                             "An error in what was asked for: a bad setting, a refused plan, a file that is not what it says.",
+  usage_type = add_exception(module, "UsageError", "An error in the request: a bad setting, a refused plan, a damaged file.",
                              py::make_tuple(object(base_error), object(PyExc_ValueError)));
   failure_type = add_exception(module, "Failure", "An error while running: no memory, no permission, a lost device.",
                                py::make_tuple(object(base_error), object(PyExc_RuntimeError)));

@@ -362,14 +362,14 @@ void bind_images(py::class_<Blocks>& builder) {
 void bind_builder(py::module_& module) {
   py::class_<Blocks> builder(
       module, "BlockBuilder",
-      "Puts a block together, op by op. Values are known by the numbers that its methods give; 0 is what the block is given.\n\n"
+      "Puts a block together, op by op. Values are known by the numbers that its methods give; 0 is the block's input.\n\n"
       "Dimensions are pairs of a letter and an extent. By their letters strategies divide them: b is the batch, c the features of\n"
       "the stream from block to block, f those within a block, h heads, v a vocabulary, t the positions of a sequence, which "
       "stand\n"
       "before the batch; images are b, c, y, x.");
   builder
       .def(py::init<std::string, std::vector<NamedExtent>, bool>(), py::arg("name"), py::arg("input"), py::arg("integers") = false,
-           "A block of that name, and the dimensions of what it is given; `integers` if these are tokens.")
+           "A block of that name, and the dimensions of its input; `integers` if these are tokens.")
       .def("dims", &Blocks::dims, py::arg("value"), "The dimensions of a value.");
   bind_products(builder);
   bind_activations(builder);
@@ -387,7 +387,7 @@ void bind_model(py::module_& module) {
       .def_readonly("name", &model::Block::name, "Its name.")
       .def_property_readonly(
           "out_dims", [](const model::Block& block) { return named(block.values[block.out].dims); },
-          "The dimensions of what it gives to the next block.");
+          "The dimensions of its output.");
   bind_builder(module);
   py::class_<model::Model, std::shared_ptr<model::Model>>(module, "Graph", "An immutable model: blocks in order.")
       .def(py::init(&make_model), py::arg("name"), py::arg("blocks"), py::arg("scores") = false,
@@ -399,7 +399,7 @@ void bind_model(py::module_& module) {
           "The shape of one sample's input.")
       .def_property_readonly(
           "output_shape", [](const model::Model& m) { return py::tuple(py::cast(extents(m.output()))); },
-          "The shape of what it gives for one sample.")
+          "The shape of its output for one sample.")
       .def("parameters", &parameters, "(name, shape, block, whether it is trained), each once.")
       .def("blocks", &blocks_of, "(name, ops, output shape, flops of one sample's forward), in order.");
   module.def(

@@ -111,7 +111,7 @@ void bind_plan(py::module_& module) {
            py::arg("setup"), "Compiles a job.")
       .def_property_readonly(
           "title", [](const CompiledPlan& self) { return self.plan().title(); },
-          "How it is split, the model, the batch, the devices.")
+          "The split, the model, the batch and the devices, in words.")
       .def_property_readonly(
           "model", [](const CompiledPlan& self) { return std::make_shared<model::Model>(self.job().model()); }, "Its model.")
       .def_property_readonly(

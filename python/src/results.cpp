@@ -61,7 +61,7 @@ std::string run_experiment(const ExperimentChoice& choice, const lab::Progress& 
 
 std::string read_run(const std::string& folder) {
   if (!std::filesystem::is_directory(folder)) {
-    throw usage_error("{} is no folder with results of the laboratory", folder);
+    throw usage_error("{} is not a folder with results of the laboratory", folder);
   }
   const lab::Store store(folder);
   const std::vector<std::string> ids = store.experiments();

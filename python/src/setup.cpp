@@ -75,7 +75,7 @@ py::list fields() {
 
 void bind_setup(py::module_& module) {
   py::class_<TaskView>(module, "Task", "A task of a plan, as a cost model sees it.")
-      .def_property_readonly("name", &TaskView::name, "What it does: linear, all_reduce, sgd, ...")
+      .def_property_readonly("name", &TaskView::name, "The kind of work: linear, all_reduce, sgd, ...")
       .def_property_readonly("device", &TaskView::device, "The number of its device.")
       .def_property_readonly("phase", &TaskView::phase, "forward, backward or update.")
       .def_property_readonly("block", &TaskView::block, "The number of its block; -1 if it belongs to none.")

@@ -97,8 +97,8 @@ void set_strategy(Setup& setup, py::object callable, const std::string& name, co
 }  // namespace
 
 void bind_strategy(py::module_& module) {
-  py::class_<RequestView>(module, "Request", "What a strategy is asked for: a model, devices and a batch.")
-      .def_property_readonly("devices", &devices_of, "How many devices there are; they are numbered from 0.")
+  py::class_<RequestView>(module, "Request", "The request to a strategy: a model, devices and a batch.")
+      .def_property_readonly("devices", &devices_of, "The number of devices; they are numbered from 0.")
       .def_property_readonly(
           "blocks", [](const RequestView& view) { return view.get().model.blocks().size(); }, "How many blocks the model has.")
       .def_property_readonly(

@@ -196,13 +196,14 @@ void bind_training(py::module_& module) {
           "The loss of every step, an array that shows the run's own memory.")
       .def_property_readonly(
           "step_times_ns", [](const py::object& self) { return times_of(self, self.cast<const Run&>().training().step_times()); },
-          "How long each step took, in nanoseconds, likewise.")
+          "The time of every step in nanoseconds; the array shows the run's own memory.")
       .def(
           "median_ns", [](const Run& self) { return trace::spread(self.training().timed()).median.count; },
           "The median time of the steps after the warm-up.")
       .def("weights", &weights, "Weights and optimizer state by name.")
       .def("save", &save, py::arg("path"), "Writes a checkpoint.")
-      .def("restore", &restore, py::arg("path"), "Goes on from a checkpoint; gives what is set otherwise than it was then.")
+      .def("restore", &restore, py::arg("path"),
+           "Continues from a checkpoint; returns the settings that differ from those it was written with.")
       .def("evaluate", &evaluate, py::arg("data"), "Loss, accuracy and perplexity on data.")
       .def("samples_at", &samples_at, py::arg("step"), "The numbers of the samples in the batch of a step.")
       .def(

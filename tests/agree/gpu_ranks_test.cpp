@@ -224,7 +224,7 @@ class PretendedNccl {
   explicit PretendedNccl(std::vector<std::vector<NcclCall>> calls) : calls_(std::move(calls)) {}
 
   void run() {
-    for (std::vector<NcclCall>& mine : calls_) {  // what is copied before is no message
+    for (std::vector<NcclCall>& mine : calls_) {  // copies before them are not messages
       for (const NcclCall& call : mine) {
         if (is_own_copy(call)) {
           std::memcpy(call.to, call.from, static_cast<std::size_t>(call.elements) * sizeof(float));

@@ -110,7 +110,7 @@ class Training {
 Outcome train(const Case& one, std::int64_t steps = 10, exec::DataOptions data = {},
               std::unique_ptr<exec::Backend> backend = nullptr);
 
-/// Nothing where the strategy refuses the case.
+/// nullopt if the strategy refuses the case.
 std::optional<Outcome> train_unless_refused(const Case& one, std::int64_t steps = 10, exec::DataOptions data = {});
 
 /// Equal to the bit, signs of zeros included; says where they first differ.

@@ -50,7 +50,7 @@ class Hostile : public Cli {
     wait4(child, &status, 0, &usage);
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(err), usage.ru_maxrss};
   }
-  /// Lets go of the text, since a child begins with as much memory as this process has.
+  /// Frees the text, since a child begins with as much memory as this process has.
   std::string put(const std::string& name, std::string text) const {
     std::ofstream(folder_ / name, std::ios::binary) << text;
     std::string().swap(text);

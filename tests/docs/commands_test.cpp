@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Small values for axes that make an experiment long; `memory` has cases that are no sizes.
+/// Small values for axes that make an experiment long; `memory` has cases that are not sizes.
 const std::vector<std::pair<std::string, std::string>> small_values{
     {"model", "mlp:dim=64,depth=8"}, {"dim", "64"}, {"case", "64x2,128x2"}, {"size", "64"}, {"delay_ms", "0,5"}};
 
@@ -50,7 +50,7 @@ std::vector<std::string> words_of(const std::string& command) {
   return words;
 }
 
-/// Few steps; what goes on from others does some more, by how many it is to have done.
+/// Few steps; a run that continues from a checkpoint does some more, so that it has done as many as it should.
 std::string briefly_trained(const std::string& command) {
   static const std::regex length(" --(steps|epochs) ([0-9]+)[0-9.]*");
   std::smatch found;
@@ -118,8 +118,8 @@ class Documents : public OwnFolder {
     two_cores();
   }
 
-  /// What is wrong with the commands of a document, a sentence each. A command that only stands there, with no output below, is run
-  /// where it stands first.
+  /// The faults of the commands of a document, one sentence per fault. A command without output below it is run once, at its first
+  /// place.
   std::vector<std::string> faults(const std::string& markdown) {
     std::vector<std::string> sentences;
     std::size_t slow = 0;

@@ -163,7 +163,8 @@ std::vector<std::filesystem::path> documents() {
       list.push_back(entry.path());
     }
   }
-  for (const char* folder : {"apps", "bench", "clusters", "docs", "examples", "exercises", "experiments", "src", "tests", "web"}) {
+  for (const char* folder : {"apps", "bench", "clusters", "docs", "examples", "exercises", "experiments", "handin", "playground",
+                             "profiles", "python", "src", "tests", "web"}) {
     for (fs::recursive_directory_iterator next(root / folder), end; next != end; ++next) {
       if (next->path().filename() == "node_modules") {
         next.disable_recursion_pending();

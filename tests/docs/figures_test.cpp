@@ -11,7 +11,7 @@
 namespace baton::test {
 namespace {
 
-/// What stands below a heading, up to the next.
+/// The text below a heading, up to the next one.
 std::string section(const std::string& markdown, const std::string& heading) {
   const std::size_t begin = markdown.find("\n## " + heading + "\n");
   return begin == std::string::npos ? "" : markdown.substr(begin, markdown.find("\n## ", begin + 1) - begin);

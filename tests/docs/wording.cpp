@@ -1,6 +1,7 @@
 #include "docs/wording.h"
 
 #include <algorithm>
+#include <cctype>
 #include <regex>
 
 namespace baton::test {
@@ -11,18 +12,20 @@ struct Phrase {
   std::string instead;
 };
 
-/// "a thread a rank", "bytes a flop", "13.0 ms a step": an amount, then "a", then what it is counted by. "the work a device does"
-/// is a clause, so a verb after it acquits.
+/// An amount, then "a" where "per" belongs, then the unit that it is counted by. "the work a device does" is a clause: text with a
+/// verb after it does not match.
 std::string amount_per() {
   const std::string amount =
-      "([0-9][0-9.,]*( (%|[kKMGT]?i?B|[nm]?s|µs|[kMGT]?(flop|FLOP)))?|one|two|three|four|half|once|twice|times|more|lines?|rows?|"
-      "threads?|streams?|tasks?|bytes|flops?|samples|stages?|blocks|cores?|ports?|products?|seconds?|steps|processe?s?|devices?|"
+      "([0-9][0-9.,]*( "
+      "(%|[kmgt]?i?b(/s)?|gt/s|[nm]?s|µs|[kmgt]?flop(/s)?))?|one|two|three|four|half|once|twice|times|more|lines?|rows?|"
+      "threads?|streams?|tasks?|bytes|flops?|samples|stages?|blocks|cores?|ports?|products?|(milli|micro|nano)?seconds?|megabits|"
+      "steps|processe?s?|devices?|"
       "sums?|"
       "calls?|cop(y|ies)|messages?|transfers?|waiting|sentence|file|test|values?|weights|gradients|buffers?|events?|records?|"
       "exchange)";
   const std::string counted =
       "(step|device|rank|stage|replica|task|core|node|second|sample|flop|layer|block|matrix|row|member|message|collective|element|"
-      "parameter|micro-batch|host|process|point|line|byte|nanosecond|millisecond|round|GPU|op|link|product|bucket|pair|minute|hour|"
+      "parameter|micro-batch|host|process|point|line|byte|nanosecond|millisecond|round|gpu|op|link|product|bucket|pair|minute|hour|"
       "run|"
       "thread|column|file|experiment|strategy|folder|lane|command|machine|meeting)";
   const std::string verb =
@@ -38,9 +41,11 @@ const std::vector<Phrase>& phrases() {
         {"\\bAgain:", "Reproduce with:"},
         {"\\blets? go\\b", "free, freed"},
         {"\\banew\\b|\\bafresh\\b", "again"},
-        {"\\b([Hh]eld|[Hh]olds?|[Hh]olding)\\b[^.;:]{0,60}? against\\b", "compare with"},
+        {"\\b(held|holds?|holding)\\b[^.;:]{0,60}? against\\b", "compare with"},
         {"\\b(none|nothing|empty) where\\b|\\bwhere (there|it|that|they|this) (is|are|was) none\\b|\\bwhat is none\\b",
          "if there is no X"},
+        {"\\b(there )?(is|are) no (?!(longer|more|less|better|faster|slower|larger|smaller|farther|further|other|such)\\b)[a-z]+",
+         "is not a"},
         {"\\b(the|its|their|a|plan's) laws?\\b", "rules (of a plan or shape), formula or model (of times)"},
         {"\\bGF/s|\\b[MGT]flop/s|\\b[GT]flops\\b", "GFLOP/s, TFLOP/s"},
         {"[0-9] us\\b|\\(us\\)", "µs"},
@@ -55,13 +60,16 @@ const std::vector<Phrase>& phrases() {
         {"\\bwho(ever)? (saves|ends|waits|comes|asks|hangs|hung|computes|starts)\\b", "the rank that, the device that"},
         {"\\btells? of\\b|\\bsays? what is\\b", "reports"},
         {"\\bwork(s|ed|ing) off\\b|\\bput off\\b", "run, split into; postpone"},
-        {"\\b[Ww]hoever\\b", "the rank that, code that"},
+        {"\\bwhoever\\b", "the rank that, code that"},
         {"\\b(even|evenly|little|few|light) as can be\\b", "as possible"},
-        {"\\b([Ii]n|on) the mean\\b", "on average"},
+        {"\\b(in|on) the mean\\b", "on average"},
     };
     std::vector<Phrase> compiled;
     for (const auto& [pattern, instead] : texts) {
-      compiled.push_back({std::regex(pattern, std::regex::optimize), instead});
+      // A pattern without capitals finds its phrase at the beginning of a sentence too.
+      const bool capitals = std::any_of(pattern.begin(), pattern.end(), [](unsigned char sign) { return std::isupper(sign) != 0; });
+      compiled.push_back(
+          {std::regex(pattern, capitals ? std::regex::ECMAScript : std::regex::ECMAScript | std::regex::icase), instead});
     }
     return compiled;
   }();
@@ -91,8 +99,12 @@ std::vector<Wording> unclear(const std::string& text) {
     const std::string paragraph = code_free.substr(begin, end - begin);
     for (const Phrase& phrase : phrases()) {
       for (std::sregex_iterator next(paragraph.begin(), paragraph.end(), phrase.pattern), none; next != none; ++next) {
+        const std::string found = (*next)[0];
+        if (found.starts_with("there ") || found.starts_with("There ")) {  // "there is no X" is plain
+          continue;
+        }
         const auto at = text.begin() + static_cast<std::ptrdiff_t>(begin) + next->position();
-        all.push_back({1 + static_cast<int>(std::count(text.begin(), at, '\n')), (*next)[0].str(), phrase.instead});
+        all.push_back({1 + static_cast<int>(std::count(text.begin(), at, '\n')), found, phrase.instead});
       }
     }
     begin = end + 2;

@@ -5,10 +5,12 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <regex>
 #include <sstream>
 
 #include "docs/documented.h"
+#include "docs/prose.h"
 #include "docs/wording.h"
 #include "support/contents.h"
 #include "support/own_folder.h"
@@ -83,34 +85,74 @@ INSTANTIATE_TEST_SUITE_P(Document, WordsOf, testing::ValuesIn(documents()), [](c
   return name;
 });
 
-/// What stands after two slashes, line by line.
-std::string comments_of(const std::string& code) {
-  static const std::regex comment("(^|[\\s;{}()])//+ ?(.*)$");
-  std::string text;
-  std::istringstream lines(code);
-  for (std::string line; std::getline(lines, line);) {
-    std::smatch found;
-    text += (std::regex_search(line, found, comment) ? found[2].str() : "") + "\n";
+/// The source files of a folder, and of those in it.
+std::vector<fs::path> sources(const std::string& folder) {
+  std::vector<fs::path> list;
+  for (fs::recursive_directory_iterator next(fs::path(BATON_SOURCE) / folder), end; next != end; ++next) {
+    if (next->path().filename() == "node_modules" || next->path().filename() == "corpus") {
+      next.disable_recursion_pending();
+    } else if (next->is_regular_file() && has_prose(next->path())) {
+      list.push_back(next->path());
+    }
   }
-  return text;
+  return list;
 }
 
 class CommentsOf : public testing::TestWithParam<const char*> {};
 
 TEST_P(CommentsOf, ArePlain) {
-  int files = 0;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(fs::path(BATON_SOURCE) / GetParam())) {
-    const std::string kind = entry.path().extension();
-    if (kind == ".h" || kind == ".cpp" || kind == ".cu" || kind == ".cuh" || kind == ".js") {
-      ++files;
-      expect_plain(comments_of(contents(entry.path())), entry.path().lexically_relative(BATON_SOURCE));
-    }
+  const std::vector<fs::path> files = sources(GetParam());
+  for (const fs::path& file : files) {
+    expect_plain(prose_of(file).comments, file.lexically_relative(BATON_SOURCE));
   }
-  EXPECT_GT(files, 3);
+  EXPECT_GE(files.size(), 3U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Folder, CommentsOf, testing::Values("src", "apps", "python", "playground", "web", "exercises", "examples"),
+INSTANTIATE_TEST_SUITE_P(Folder, CommentsOf,
+                         testing::Values("src", "apps", "python", "playground", "web", "exercises", "examples", "bench", "handin",
+                                         "tests", "clusters", "profiles", "experiments"),
                          [](const auto& folder) { return std::string(folder.param); });
+
+/// "The fields that the spec sets" is read at once, "What its points share" only with the declaration.
+TEST(Headers, CommentsNameTheThingInsteadOfOpeningWithAClause) {
+  static const std::regex comment("^ *//");
+  static const std::regex clause("^ *///? (What|Where|Whether|How|Who|Whose|Which|When) ");
+  for (const char* folder : {"src", "apps"}) {
+    for (const fs::path& file : sources(folder)) {
+      std::istringstream lines(file.extension() == ".h" ? contents(file) : "");
+      bool within = false;
+      for (std::string line; std::getline(lines, line);) {
+        EXPECT_FALSE(!within && std::regex_search(line, clause)) << file.lexically_relative(BATON_SOURCE) << ": " << line;
+        within = std::regex_search(line, comment);
+      }
+    }
+  }
+}
+
+/// Findings, errors and help are sentences of the code.
+class SentencesOf : public testing::TestWithParam<const char*> {};
+
+TEST_P(SentencesOf, ArePlain) {
+  const std::vector<fs::path> files = sources(GetParam());
+  for (const fs::path& file : files) {
+    expect_plain(prose_of(file).literals, file.lexically_relative(BATON_SOURCE));
+  }
+  EXPECT_GE(files.size(), 3U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Folder, SentencesOf,
+                         testing::Values("src", "apps", "python", "playground", "web", "exercises", "examples", "bench", "handin",
+                                         "clusters", "profiles", "experiments"),
+                         [](const auto& folder) { return std::string(folder.param); });
+
+TEST_F(Words, OfSourceFilesAreCommentsAndLongLiterals) {
+  const fs::path file = folder_ / "code.cpp";
+  std::ofstream(file) << "int a = 10'000;  // first \"comment\"\nchar b = '\"';\n/// second\nauto c = \"one two \" // between\n"
+                         "  \"three four five\";\nauto d = {\"too short\", R\"(six seven // eight\nnine ten)\"};\n";
+  const Prose prose = prose_of(file);
+  EXPECT_EQ(prose.comments, " first \"comment\"\n\n second\n between\n\n\n\n");
+  EXPECT_EQ(prose.literals, "\n\n\none two \nthree four five|\nsix seven // eight\nnine ten|\n");
+}
 
 TEST(Wording, FindsPhrasesThatReadersHadToDecode) {
   for (const char* phrase : {"a thread a rank",
@@ -135,7 +177,13 @@ TEST(Wording, FindsPhrasesThatReadersHadToDecode) {
                              "an experiment of one's own",
                              "Hold predictions against tables",
                              "the batch is worked off",
-                             "as evenly as can be"}) {
+                             "as evenly as can be",
+                             "One thread a rank",
+                             "Empty where there",
+                             "So many devices",
+                             "Goes on from a checkpoint",
+                             "'x' is no file",
+                             "These targets are no numbers"}) {
     EXPECT_FALSE(unclear(phrase).empty()) << phrase;
   }
 }
@@ -143,7 +191,8 @@ TEST(Wording, FindsPhrasesThatReadersHadToDecode) {
 TEST(Wording, LeavesPlainSentencesAlone) {
   for (const char* sentence :
        {"one thread per rank", "the work a device does", "the time a step takes", "Amdahl's law", "12 µs at 0.3 TFLOP/s", "50us",
-        "give a device", "two devices, a link", "```cpp\n// once a step\n```\n", "a batch of samples"}) {
+        "give a device", "two devices, a link", "```cpp\n// once a step\n```\n", "a batch of samples", "try again: one",
+        "there is no file", "There are no rows", "it is no longer there"}) {
     EXPECT_TRUE(unclear(sentence).empty()) << sentence;
   }
   EXPECT_EQ(unclear("one\n\ntwo lines\na step\n").at(0).line, 3);

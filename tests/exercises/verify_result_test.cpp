@@ -122,7 +122,7 @@ TEST_F(VerifyResult, NoUnitThatAResultMakesUpAllowsOtherLosses) {
   }
   for (job::Json* result : {&plain, &narrow}) {
     (*result)["arithmetic"] = 3;
-    refused(*result, "the arithmetic of the result is no text");
+    refused(*result, "the arithmetic of the result is not a text");
   }
 }
 

@@ -3,7 +3,7 @@
 //   npm install --prefix /tmp/bpe tiktoken
 //   node tests/oracle/check_bpe.mjs --program build/dev/apps/baton/baton --packages /tmp/bpe [--encoding gpt2] [--texts 300] [--seed 1]
 //
-// The ranks come from that package, which is why this is no test of the suite. Exits with 1 and shows the first differences if there are some.
+// The ranks come from that package, which is why the suite does not run this. Exits with 1 and shows the first differences if there are some.
 import {execFileSync} from 'node:child_process';
 import {mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {createRequire} from 'node:module';

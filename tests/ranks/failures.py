@@ -236,7 +236,7 @@ class Trial:
                 return None
         else:
             os.kill(victim, SIGNALS[self.how])
-        # Who starts, saves or ends may take a minute: a hang there is found after that.
+        # A rank that starts, saves or ends may take a minute: a hang there is found after that.
         limit = (KILL_LIMIT if self.how in ("kill", "term") else self.options.patience) + self.options.slack
         while any(lives(pid) for pid in others) and time.monotonic() < struck + 90:
             time.sleep(0.005)

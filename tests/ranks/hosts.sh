@@ -69,7 +69,7 @@ chmod +x "$scratch/agent"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_hwloc_base_binding_policy=none
 export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm_rsh_agent=$scratch/agent
 export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_btl_tcp_if_include=$subnet.0/24 OMPI_MCA_oob_tcp_if_include=$subnet.0/24
-# Open MPI keeps what it took until the end, which is no leak of ours.
+# Open MPI keeps what it took until the end, which is not a leak of ours.
 export ASAN_OPTIONS="detect_leaks=0:${ASAN_OPTIONS-}"
 ip netns exec "$id-0" unshare --uts bash -c 'hostname node0 && exec "$@"' - \
   "$mpirun" --hostfile "$scratch/hosts" --map-by node -n "$ranks" "$@"

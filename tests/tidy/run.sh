@@ -40,7 +40,7 @@ include_test() {
   printf '#include "%s/copies/%s"  // NOLINT: read as one file\n' "$work" "$1"
 }
 
-# Whoever stands for another that was built, or takes the CUDA toolkit, is left out.
+# Files that replace others which were built, and files that need the CUDA toolkit, are left out.
 absent=mpi.cpp
 [[ $mpi == [Tt][Rr][Uu][Ee] || $mpi == 1 ]] && absent=mpi_unavailable.cpp
 while IFS= read -r file; do

@@ -8,7 +8,7 @@ function machineLine(environment) {
   return environment.simulated_on ? `Simulated on ${environment.simulated_on}; computed on ${machine}` : `Measured on ${machine}`;
 }
 
-/** A time stamp as people write it, in the zone it names, if any; whatever is no time stamp stays as it is. */
+/** A time stamp as people write it, in the zone it names, if any; other texts stay as they are. */
 function when(created) {
   const date = new Date(created);
   if (Number.isNaN(date.getTime())) return created;

@@ -114,7 +114,7 @@ ArchiveReader::ArchiveReader(fs::path path, std::string what)
     refuse(std::strerror(errno));
   }
   if (!S_ISREG(status.st_mode)) {
-    refuse("it is no file");
+    refuse("it is not a file");
   }
   const auto size = static_cast<std::uint64_t>(status.st_size);
   std::uint64_t length = 0;

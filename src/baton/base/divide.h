@@ -13,7 +13,7 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// Which parts get one more where a division leaves a remainder.
+/// The parts that get one more if a division leaves a remainder.
 ///   first    the first ones: rows of a batch, features of a tensor, blocks of a stage
 ///   spread   part i begins at ⌊i · count / parts⌋, so that larger parts are spread and the last is one of them: pieces of
 ///            buffers, work of a team's members

@@ -38,11 +38,11 @@ class Descriptor {
 /// Reads exactly this many bytes; false if the file ends before, or cannot be read.
 bool read_exactly(int file, std::span<std::byte> into);
 
-/// What a file of at most `most` bytes holds. A usage error, in which `what` names it, says that it is not there, cannot be read
-/// or is larger; no more than `most` bytes are read of it.
+/// The contents of a file of at most `most` bytes. A usage error, in which `what` names it, says that it is not there,
+/// cannot be read or is larger; no more than `most` bytes are read of it.
 std::string read_file(const std::filesystem::path& path, std::string_view what, Bytes most);
 
-/// Where a path that a user gave leads to. Symbolic links are followed, and never replaced.
+/// The place to which a user's path leads. Symbolic links are followed, and never replaced.
 struct Destination {
   std::filesystem::path path;
   /// An open file of this process that the path stands for, as /dev/stdout does; -1 if there is none.

@@ -8,7 +8,8 @@
 /// it.
 namespace baton {
 
-/// What has been asked for, in this order. Any thread may ask; a lesser request than the last changes nothing.
+/// The kinds of stop that can be requested, from the mildest to the strongest. Any thread may ask; a lesser request than
+/// the last changes nothing.
 enum class Stop {
   none,
   after_the_step,  // the current step may finish
@@ -18,7 +19,7 @@ void ask_to_stop(Stop how);
 /// Cheap enough for inner loops.
 bool asked_to_stop();
 bool asked_to_stop_at_once();
-/// For tests, which continue afterwards.
+/// Withdraws the request: for tests, which continue afterwards.
 void forget_stop();
 
 /// Thrown by code that was abandoned in the middle.

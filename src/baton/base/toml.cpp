@@ -36,9 +36,9 @@ toml::table parse_toml(std::string_view text, std::string_view what) {
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {
-    throw usage_error("line {} of {} is no TOML: {}", error.source().begin.line, what, error.description());
+    throw usage_error("line {} of {} is not valid TOML: {}", error.source().begin.line, what, error.description());
   } catch (const BrokenOff&) {
-    throw usage_error("{} is no TOML", what);
+    throw usage_error("{} is not valid TOML", what);
   }
 }
 

@@ -92,7 +92,7 @@ Bytes parse_bytes(std::string_view text, std::string_view what) {
       return Bytes(static_cast<std::int64_t>(std::llround(number * factor)));
     }
   }
-  throw usage_error("{} is '{}', but a size looks like 8, 64K, 128M or 1G", what, text);
+  throw usage_error("{} is '{}', but a size looks like 8, 64KiB, 128MiB or 1GiB", what, text);
 }
 
 Nanoseconds parse_time(std::string_view text, std::string_view what) {

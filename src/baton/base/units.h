@@ -40,7 +40,7 @@ std::string to_text(Nanoseconds time);
 std::string to_text(Bytes size);
 std::string to_text(Flops work);
 
-/// The inverse, for sizes as people write them: `8`, `64K`, `128M`, `1G`, `25MB`, `1GiB` (K, M, G are powers of 1024).
+/// The inverse, for sizes as people write them: `8`, `64K`, `128M`, `1G`, `25MB`, `1GiB`. K, KB and KiB are 1024 bytes, and so on.
 /// `what` names the value in the error message.
 Bytes parse_bytes(std::string_view text, std::string_view what);
 /// `50us` or `50µs`, `10ms`, `1.5s`, `200ns`; a bare number is refused, because its unit would be a guess.

@@ -37,9 +37,9 @@ Metadata to_metadata(const Progress& progress);
 /// A usage error names what a checkpoint of a training would say and this one does not.
 Progress progress_of(const TensorReader& source);
 
-/// What a checkpoint of the plan holds: `block0.weight`, and for slot k of its optimizer state `optimizer.k.block0.weight`. Names
-/// and layouts are those of model::stored_tensors, of states too. The state of a loss scaler is `loss_scale`. Of statistics, which
-/// each replica keeps of its own batches, it holds the first replica's.
+/// The tensors of a checkpoint of the plan: `block0.weight`, and for slot k of its optimizer state
+/// `optimizer.k.block0.weight`. Names and layouts are those of model::stored_tensors, of states too. The state of a loss
+/// scaler is `loss_scale`. Of statistics, which each replica keeps of its own batches, it holds the first replica's.
 Tensors tensors_of(const plan::Plan& plan);
 /// The memory that saving or restoring takes: that of the largest tensor, and a little for copying.
 Bytes room_for(const Tensors& tensors);

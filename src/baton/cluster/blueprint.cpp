@@ -161,7 +161,7 @@ Device read_device(const toml::table& root, const std::string& name, std::int64_
   Device device;
   device.name = section.get("name", std::string("device"), [](const std::string& text, const std::string& what) {
     if (text.empty()) {
-      throw usage_error("{} is no text, or empty", what);
+      throw usage_error("{} must be a text that is not empty", what);
     }
     require_plain(text, what);
     return text;

@@ -99,8 +99,8 @@ struct Mesh {
   double forwarded = 1;     // the share of it that is left if a device in between forwards messages
 };
 
-/// How devices are connected: each has a port to its node, and each node has ports to the network. A port has its
-/// bandwidth in each direction. A bandwidth of zero means no limit.
+/// The connections between devices: each device has a port to its node, and each node has ports to the network. A port has
+/// its bandwidth in each direction. A bandwidth of zero means no limit.
 struct Wiring {
   Link port;                // of each device
   Link network;             // of each of a node's ports; its latency is that from device to device
@@ -129,7 +129,7 @@ struct Wiring {
 /// An immutable description of devices and the links between them.
 class Cluster {
  public:
-  /// Without a wiring all devices share one memory: a message takes as long as a copy.
+  /// A cluster without a wiring has devices that share one memory: a message takes as long as a copy.
   explicit Cluster(std::vector<Device> devices, std::optional<Link> emulated_link = std::nullopt,
                    std::optional<Wiring> wiring = std::nullopt);
 

@@ -24,7 +24,7 @@ GpuNames parse_parts(std::string_view text) {
   const std::size_t slash = text.find('/');
   const std::vector<std::string_view> counts = split(text.substr(slash + 1), ':');
   if (counts.size() > 2) {
-    throw usage_error("'{}' is no part of a GPU: write {}", text, accepted_gpus);
+    throw usage_error("'{}' is not a part of a GPU: write {}", text, accepted_gpus);
   }
   GpuNames names{.numbers = {parse_number_of_gpu(text.substr(0, slash))}};
   names.parts = static_cast<int>(parse_integer(counts[0], "the number of parts of a GPU", 1, most_parts));

@@ -68,7 +68,7 @@ std::vector<int> parse_cores(std::string_view text, const Machine& machine) {
   for (const std::string_view range : split(text, '+')) {
     const std::vector<std::string_view> ends = split(range, '-');
     if (ends.size() > 2 || ends.front().empty() || ends.back().empty()) {
-      throw usage_error("'{}' is no range of cores: write {}", range, accepted_devices);
+      throw usage_error("'{}' is not a range of cores: write {}", range, accepted_devices);
     }
     const std::int64_t first = parse_integer(ends.front(), "a core", 0, 1 << 20);
     const std::int64_t last = parse_integer(ends.back(), "a core", 0, 1 << 20);

@@ -8,7 +8,7 @@
 
 namespace baton::cost {
 
-/// How long tasks take. Pure: equal plans and tasks give equal times on any machine.
+/// Predicts the times of tasks. Pure: equal plans and tasks give equal times on any machine.
 class CostModel {
  public:
   virtual ~CostModel() = default;

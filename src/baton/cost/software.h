@@ -11,7 +11,7 @@
 
 namespace baton::cost {
 
-/// How well a program's kernels use one kind of device.
+/// The efficiency of a program's kernels on one kind of device.
 struct Kernels {
   double products = 1;            // of the efficiency that the device's file gives
   double attention_forward = 0;   // of the rate, with long sequences; 0: as the device's products
@@ -43,7 +43,7 @@ struct Reserves {
 ///                  [kernels.A100] and so on for a device by name
 ///   [memory]       elementwise, norms, norm_gradients (passes per pass of the plan), loss (bytes per score), update (passes)
 ///   [scores]       forward, backward: passes over the scores of an attention that keeps them in memory; 0: it does not;
-///                  multiple, ops, passes: where the heads of a micro-batch are no multiple, this many more ops and passes
+///                  multiple, ops, passes: if the heads of a micro-batch are not a multiple of it, this many more ops and passes
 ///   [model]        joined_projections, narrow_stream, vocabulary (rounded up to a multiple of this and of the tensor ranks),
 ///                  pads_alone = false if it is not with one tensor rank
 ///   [reserved]     what PyTorch's allocator holds under FSDP2 (see Reserves): unread, last_stage, loss_gradients,

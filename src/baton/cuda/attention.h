@@ -26,7 +26,7 @@ struct AttentionShape {
 
 constexpr std::int64_t most_head_size = 256;
 
-/// How it is computed: by plain products, which takes every head and type; on tensor cores; or by Hopper's warp groups.
+/// The kernels of an attention: plain products, which take every head and type; tensor cores; or Hopper's warp groups.
 enum class AttentionWay : std::uint8_t { plain, tensor_cores, warp_groups };
 /// True if the GPU that is selected can compute it so. float32 goes to tensor cores with `tf32` alone.
 bool suits(AttentionWay way, DType type, const AttentionShape& shape);
@@ -48,13 +48,14 @@ struct AttentionGradients {
   void* dk;
   void* dv;
 };
-/// What belongs to the rows of scores of a head has room for whole tiles of positions, which are copied at once.
+/// Values per row of scores of a head have room for whole tiles of positions, which are copied at once.
 constexpr std::int64_t row_sums_stride(std::int64_t positions) { return (positions + 63) / 64 * 64; }
 /// Bytes of workspace that the backward needs.
 constexpr std::int64_t attention_backward_workspace(const AttentionShape& shape) {
   return shape.samples * shape.groups * shape.heads * row_sums_stride(shape.positions) * 8;
 }
-/// In two passes, one over tiles of keys and one over tiles of queries, so that each result is written by one block.
+/// Computes the gradients in two passes, one over tiles of keys and one over tiles of queries, so that each result is
+/// written by one block.
 void attention_backward(DType type, const AttentionShape& shape, AttentionWay way, const AttentionGradients& operands,
                         void* workspace, cudaStream_t stream);
 

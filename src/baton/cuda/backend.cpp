@@ -128,7 +128,7 @@ class CudaBackend final : public exec::Backend {
   std::unique_ptr<exec::Engine> open(exec::Assignment assignment) const override {
     std::set<int> ordinals;
     for (const cluster::Device& device : assignment.cluster.devices()) {
-      check(device.gpu.has_value(), "{} is no GPU", device.name);
+      check(device.gpu.has_value(), "{} is not a GPU", device.name);
       if (assignment.world == nullptr || device.rank == assignment.world->rank()) {
         ordinals.insert(device.gpu->ordinal);
       }

@@ -23,7 +23,7 @@ void to_channels_last(DType type, const void* x, void* y, std::int64_t samples, 
 /// W [out][in][window] as [out][window][padded in], or with `turned` as [in][window][padded out].
 void weights_channels_last(DType type, const void* w, void* to, std::int64_t out, std::int64_t in, std::int64_t window, bool turned,
                            cudaStream_t stream);
-/// What a norm knows of one channel of a group of samples.
+/// The moments of one channel of a group of samples, and the scale and bias that follow from them.
 struct NormMoments {
   float mean;
   float factor;  // 1 / √(variance + epsilon)
@@ -54,8 +54,8 @@ void apply_norm(DType type, const BatchNormShape& shape, const void* x, const No
 /// Takes the moments of each group, in order, into those that are kept, and counts the groups.
 void track_taken_moments(const BatchNormShape& shape, const NormMoments* moments, float momentum, float* mean, float* variance,
                          std::int32_t* groups, cudaStream_t stream);
-/// Where dy first goes backward through a ReLU: its slope is that of what is above zero. `output` is what the ReLU gave; where it
-/// is null the ReLU follows the norm, and that is computed again from x. The masked dy is written to `to`.
+/// A ReLU through which dy first goes backward: its slope is one where its output is above zero. `output` is what the ReLU
+/// gave; where it is null the ReLU follows the norm, and that is computed again from x. The masked dy is written to `to`.
 struct ReluBefore {
   const void* output = nullptr;
   void* to = nullptr;

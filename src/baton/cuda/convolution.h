@@ -6,9 +6,9 @@
 
 #include "baton/base/dtype.h"
 
-/// What convolutional networks are made of (C++17, as nvcc compiles it). Images are [samples, channels, height, width], or with
-/// their channels last [samples, height, width, channels], by multiples of 8 channels of 16 bits (channels_last.h). `type` is that
-/// of all elements; sums are float32, in an order that depends on the shape alone.
+/// The kernels of convolutional networks (C++17, as nvcc compiles it). Images are [samples, channels, height, width], or
+/// with their channels last [samples, height, width, channels], by multiples of 8 channels of 16 bits (channels_last.h).
+/// `type` is that of all elements; sums are float32, in an order that depends on the shape alone.
 namespace baton::cuda {
 
 struct ConvolutionShape {
@@ -30,8 +30,8 @@ struct ConvolutionShape {
   std::int64_t pixels() const { return out_height() * out_width(); }
 };
 
-/// How it is computed: from images as they are, on tensor cores if the type allows; or by Hopper's warp groups, in 16 bits, from
-/// copies of them with their channels last.
+/// The kernels of a convolution: from images as they are, on tensor cores if the type allows; or by Hopper's warp groups,
+/// in 16 bits, from copies of them with their channels last.
 enum class ConvolutionWay : std::uint8_t { gathered, warp_groups };
 /// The fastest one on GPUs that run code for this compute capability (code.h).
 ConvolutionWay fastest_convolution(DType type, int code);

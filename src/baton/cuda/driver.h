@@ -4,8 +4,8 @@
 
 namespace baton::cuda {
 
-/// What of the driver's own interface is needed, for parts of GPUs. Found at run time, so that a program built with CUDA
-/// starts where there is no driver.
+/// The functions of CUDA's driver that parts of GPUs need. Found at run time, so that a program built with CUDA starts
+/// where there is no driver.
 struct Driver {
   decltype(&cuDeviceGet) device_get;
   decltype(&cuCtxSetCurrent) set_current;

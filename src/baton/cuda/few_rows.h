@@ -6,7 +6,7 @@
 
 namespace baton::cuda {
 
-/// What a GPU can do beyond what every one does, as far as it decides which code a task gets.
+/// The capabilities of a GPU, beyond those that every GPU has, that decide which code a task gets.
 struct Capability {
   int code = 0;          // code_version()
   int shared_bytes = 0;  // that a block may have

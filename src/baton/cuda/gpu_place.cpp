@@ -130,7 +130,7 @@ bool GpuPlace::try_enter() const noexcept {
 std::vector<std::unique_ptr<GpuPlace>> open_places(const cluster::Cluster& cluster, int rank) {
   std::map<int, std::set<int>> parts_of;  // by GPU, those of its parts that are used
   for (const cluster::Device& device : cluster.devices()) {
-    check(device.gpu.has_value(), "{} is no GPU", device.name);
+    check(device.gpu.has_value(), "{} is not a GPU", device.name);
     if (device.rank == rank) {
       parts_of[device.gpu->ordinal].insert(device.gpu->part);
     }

@@ -44,7 +44,8 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// Where a plan's device computes: a GPU, or a partition of its multiprocessors (a green context), with one stream per lane.
+/// The GPU on which a device of the plan computes, or a partition of its multiprocessors (a green context), with one stream
+/// per lane.
 class GpuPlace {
  public:
   /// The whole GPU.
@@ -84,7 +85,7 @@ class GpuPlace {
 
   int ordinal_;
   int multiprocessors_;
-  // What is made in a part goes before the part does.
+  // Objects that are made in a partition are destroyed before it.
   std::unique_ptr<Partition> partition_;
   std::shared_ptr<const Partition> carrier_;
   CUcontext context_ = nullptr;

@@ -77,7 +77,7 @@ bool is_small(const Task& task) {
   return pool != nullptr && pool->window <= most;
 }
 
-/// What a task asks of the order of its operands. Weights have four axes too, but are no images.
+/// Adds the orders in which a task wants its operands. Weights have four axes too, but are not images.
 void agree(const Plan& plan, const Task& task, Agreements& orders) {
   if (const auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
     if (transfer->end == plan::Transfer::End::send) {

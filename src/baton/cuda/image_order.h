@@ -6,7 +6,7 @@
 #include "baton/plan/ordering.h"
 #include "baton/plan/plan.h"
 
-/// In which order a GPU keeps the images of a plan, and which of its norms share sums. Nothing here needs a GPU.
+/// Chooses the order in which a GPU keeps the images of a plan, and the norms that share sums. Nothing here needs a GPU.
 namespace baton::cuda {
 
 /// Images keep the usual order unless the number of their channels is a multiple of this. It equals `channel_multiple` of

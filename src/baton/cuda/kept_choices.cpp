@@ -73,7 +73,7 @@ class Words {
   bool good_ = true;
 };
 
-/// Adds what a line says; false where it is no choice.
+/// Adds the choice of a line; false if the line is not one.
 bool add_line(std::string_view line, Choices& choices) {
   Words words(line);
   ChoiceKey key;

@@ -14,7 +14,7 @@
 /// timing again. Nothing here needs a GPU.
 namespace baton::cuda {
 
-/// What a choice depends on, on devices of one kind.
+/// The facts on which a choice depends, on devices of one kind.
 struct ChoiceKey {
   ProductShape shape;
   std::int64_t workspace = 0;
@@ -47,13 +47,13 @@ class KeptChoices {
  public:
   KeptChoices(const std::filesystem::path& folder, std::string kind);
 
-  /// Null if there is none. It holds until the next `keep`.
+  /// The kept choice, or null if there is none. It holds until the next `keep`.
   const Choice* find(const ChoiceKey& key) const;
   /// True if the choice was made by this process, or the library has accepted it: a choice from a file must be checked first.
   bool is_sure(const ChoiceKey& key) const { return sure_.contains(key); }
   void confirm(const ChoiceKey& key) { sure_.insert(key); }
-  /// Also writes the file again, whole or not at all. Choices that other processes have written meanwhile stay in it, and of two
-  /// for one product the first stays, unless the library refused it here.
+  /// Keeps a choice and writes the file again, whole or not at all. Choices that other processes have written meanwhile
+  /// stay in it, and of two for one product the first stays, unless the library refused it here.
   void keep(const ChoiceKey& key, const Choice& choice);
 
   const std::filesystem::path& file() const { return file_; }

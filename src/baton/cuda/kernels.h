@@ -20,7 +20,7 @@ void relu_backward(DType type, const void* dy, const void* y, void* dx, std::int
 void add(DType a_type, const void* a, DType b_type, const void* b, DType c_type, void* c, std::int64_t count, cudaStream_t stream);
 /// y = x + b, the same b in each row.
 void add_bias(DType type, const void* x, const void* b, void* y, std::int64_t rows, std::int64_t width, cudaStream_t stream);
-/// With `tanh`, by its approximation 0.5 x (1 + tanh(√(2 / π) (x + 0.044715 x³))).
+/// GELU; with `tanh` by its approximation 0.5 x (1 + tanh(√(2 / π) (x + 0.044715 x³))).
 void gelu(DType type, const void* x, void* y, std::int64_t count, bool tanh, cudaStream_t stream);
 void gelu_backward(DType type, const void* dy, const void* x, void* dx, std::int64_t count, bool tanh, cudaStream_t stream);
 /// y = a · sigmoid(a) · b.
@@ -30,8 +30,8 @@ void silu_gate_backward(DType type, const void* dy, const void* a, const void* b
 /// Norms of rows of `width` elements. x and dx are of the stream's type, which may be float32 where the others have 16 bits.
 void layer_norm(DType type, DType stream_type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows,
                 std::int64_t width, float epsilon, cudaStream_t stream);
-/// Where the gradient of a norm's x goes: to `dx`, with `term`, of the stream's type, added to it if there is one; and to `copy`,
-/// in the type of dy, if there is one.
+/// The destinations of the gradient of a norm's x: `dx`, with `term`, of the stream's type, added to it if there is one;
+/// and `copy`, in the type of dy, if there is one.
 struct NormGradient {
   void* dx;
   const void* term = nullptr;

@@ -27,7 +27,7 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const plan::Task& 
 struct NormMoments;
 struct NormSlopes;
 
-/// What a task that touches images needs to know of them: their order, and what norms keep from task to task.
+/// The context of a task on images: their order, and the values that norms keep from task to task.
 struct ImageContext {
   const std::vector<bool>& last;  // by buffer: its images have their channels last
   const NormShare& share;
@@ -37,7 +37,7 @@ struct ImageContext {
   void* scratch;  // of all norms
 };
 
-/// Where a task runs and what it needs besides its buffers.
+/// The context of a task: the place that runs it, and its needs besides its buffers.
 struct LaunchContext {
   const GpuPlace& place;
   const Capability& capability;

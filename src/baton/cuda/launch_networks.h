@@ -6,7 +6,7 @@
 
 namespace baton::cuda {
 
-/// What a launch is prepared from.
+/// The arguments from which a launch is prepared.
 struct Preparation {
   const plan::Plan& plan;
   const plan::Task& task;

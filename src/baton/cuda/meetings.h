@@ -13,8 +13,8 @@
 
 namespace baton::cuda {
 
-/// How bytes cross between places of one process: kernels over the members' buffers where these lie on one GPU, NCCL and peer
-/// copies where they lie on several.
+/// Moves bytes between places of one process: by kernels over the members' buffers if these lie on one GPU, by NCCL and
+/// peer copies if they lie on several.
 class Meetings {
  public:
   /// `addresses` by task, `places` by device: only meetings are looked at whose members all have a place.

@@ -67,7 +67,7 @@ const Functions& library() {
   return loaded;
 }
 
-/// By bit of NVML's mask; idleness is no reason to speak of.
+/// By bit of NVML's mask; idleness is not reported.
 constexpr std::array<std::string_view, 9> reasons{"",
                                                   "a clock set for applications",
                                                   "the power cap",

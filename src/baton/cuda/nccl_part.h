@@ -11,8 +11,8 @@
 
 namespace baton::cuda {
 
-/// What one member of a meeting does by NCCL, in two launches: between the beginning and the end of the group that all members
-/// of its process share, and once that is over.
+/// The part of one member of a meeting by NCCL, in two launches: between the beginning and the end of the group that all
+/// members of its process share, and once that is over.
 struct NcclPart {
   Launch exchange;
   Launch afterwards;  // may be empty

@@ -70,7 +70,7 @@ class Slice {
   std::vector<std::unique_ptr<Cudnn>> dnn_;                                // likewise
   std::vector<bool> channels_last_;                                        // by buffer
   std::vector<NormShare> shares_;                                          // by task
-  /// What norms keep, by device: memory beside the plan's, of some bytes per channel.
+  /// The values that norms keep, by device: memory beside the plan's, of some bytes per channel.
   struct KeptNorms {
     std::unique_ptr<std::byte, FreeDeviceMemory> memory;
     std::map<BufferId, std::pair<NormMoments*, NormSlopes*>> of;  // by x

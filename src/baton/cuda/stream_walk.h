@@ -12,7 +12,7 @@
 
 namespace baton::cuda {
 
-/// How often a run reports its progress, and reads the GPU's gauges.
+/// The time between two reports of a run's progress, and between two readings of the GPU's gauges.
 constexpr Nanoseconds between_reports(50'000'000);
 constexpr Nanoseconds between_samples(250'000'000);
 
@@ -24,11 +24,12 @@ struct TaskEvents {
   std::unique_ptr<Event> end;
 };
 
-/// How the tasks of a slice follow each other in its streams: by events. Both engines enqueue by it, the one of a process alone and
-/// the one of a rank.
+/// Enqueues the tasks of a slice in its streams, which wait for each other by events. Both engines enqueue by it, the one
+/// of a process alone and the one of a rank.
 class StreamWalk {
  public:
-  /// How start and end of tasks are recorded, if they are: in a stream, or in one that is being captured into a graph.
+  /// The way in which start and end of tasks are recorded, if they are: in a stream, or in one that is being captured into
+  /// a graph.
   enum class Times : std::uint8_t { none, recorded, in_graph };
 
   /// Both must outlive it.
@@ -42,7 +43,7 @@ class StreamWalk {
   /// A meeting of this process alone.
   void add_meeting(MeetingId meeting);
 
-  /// To be called before the first task of each step.
+  /// Must be called before the first task of each step.
   void begin_step();
   /// The task's stream waits for the tasks that it comes after. Its place is entered.
   void begin(TaskId id, Times times) const;

@@ -7,8 +7,8 @@
 
 namespace baton::cuda {
 
-/// Which steps of a run have events around every task, and are not among those that are timed: the last ones of the warm-up, or
-/// the first if there is none.
+/// The steps of a run that have events around every task, and are not timed: the last ones of the warm-up, or the first if
+/// there is none.
 struct TracedSteps {
   explicit TracedSteps(const exec::RunOptions& options) {
     constexpr std::int64_t most = 3;
@@ -17,7 +17,7 @@ struct TracedSteps {
     first = std::max<std::int64_t>(warmup - count, 0);
   }
   bool contains(std::int64_t step) const { return step >= first && step < first + count; }
-  /// How many come before a step.
+  /// The number of traced steps before a step.
   std::size_t before(std::int64_t step) const { return static_cast<std::size_t>(std::clamp<std::int64_t>(step - first, 0, count)); }
 
   std::int64_t first = 0;

@@ -157,7 +157,7 @@ class ArraysSource final : public Source {
                         targets_.name, to_text(targets_.type));
     }
     if (form.classes > 0 && description_.classes > form.classes) {
-      throw usage_error("{} has labels up to {}, but the model tells {} classes apart", targets_.name, description_.classes - 1,
+      throw usage_error("{} has labels up to {}, but the model distinguishes {} classes", targets_.name, description_.classes - 1,
                         form.classes);
     }
     return std::make_unique<ArraySamples>(inputs_, targets_, form, preparation.normalization);
@@ -366,7 +366,7 @@ Array open_npy(const fs::path& path) {
   const std::size_t there = static_cast<std::size_t>(std::min<std::uint64_t>(beginning.size(), array.bytes->size()));
   array.bytes->read(0, std::as_writable_bytes(std::span(beginning)).first(there));
   if (there < beginning.size() || std::memcmp(beginning.data(), "\x93NUMPY", 6) != 0) {
-    throw unusable(path, "it is no .npy file");
+    throw unusable(path, "it is not a .npy file");
   }
   const unsigned version = beginning[6];
   if (version < 1 || version > 3) {

@@ -40,7 +40,7 @@ class FileBlob final : public Blob {
       throw unusable(path_, std::strerror(errno));
     }
     if (!S_ISREG(status.st_mode)) {
-      throw unusable(path_, "it is no file");
+      throw unusable(path_, "it is not a file");
     }
     size_ = static_cast<std::uint64_t>(status.st_size);
   }

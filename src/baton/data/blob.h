@@ -29,9 +29,9 @@ class Blob {
   virtual void read(std::uint64_t offset, std::span<std::byte> into) const = 0;
 };
 
-/// A file, which is opened and not read. A usage error if it is not there or is no plain file; a failure if it is cut later.
+/// A file, which is opened and not read. A usage error if it is missing or not a plain file; a failure if it is cut later.
 std::unique_ptr<const Blob> file_blob(const std::filesystem::path& path);
-/// What lies in memory.
+/// A blob of bytes in memory.
 std::unique_ptr<const Blob> memory_blob(std::vector<std::byte> bytes);
 
 /// True if this program was built with zlib: without it, gzipped files are refused in a sentence.

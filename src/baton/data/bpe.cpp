@@ -31,7 +31,7 @@ Bpe::Bpe(BpeParts parts, const std::string& name) : parts_(std::move(parts)) {
     }
   }
   if (const auto missing = std::find(bytes_.begin(), bytes_.end(), -1); missing != bytes_.end()) {
-    throw usage_error("the tokenizer {} has no token for the byte {}: it is no byte-level encoding", name,
+    throw usage_error("the tokenizer {} has no token for the byte {}: it is not a byte-level encoding", name,
                       missing - bytes_.begin());
   }
   for (const auto& [text, token] : parts_.plain) {

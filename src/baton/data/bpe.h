@@ -15,7 +15,7 @@
 
 namespace baton::data {
 
-/// What byte-pair encoding is made of.
+/// The parts of a byte-pair encoding: its tokens, merges and rules.
 struct BpeParts {
   Splitting splitting = Splitting::gpt2;
   bool whole_first = false;         // a pre-token that is a token is taken as it is, whatever the merges say
@@ -65,7 +65,7 @@ class Bpe final : public Tokenizer {
     std::int32_t token;
   };
   Place next_plain(std::string_view text, std::size_t from) const;
-  /// Whether one of them may lie around a blank in the text.
+  /// True if one of them may lie around a blank in the text.
   bool is_in_plain(std::string_view text, std::size_t blank) const;
   void encode_between(std::string_view text, std::vector<std::int32_t>& out) const;
   void encode_pre_token(std::string_view pre_token, std::vector<std::int32_t>& out) const;

@@ -26,7 +26,7 @@ std::string read_cifar(const std::string& path, const CifarFormat& format, Cifar
   const auto record = static_cast<std::uint64_t>(format.label_bytes + cifar_pixels);
   file.bytes = file_blob(path);
   if (file.bytes->size() == 0 || file.bytes->size() % record != 0) {
-    return fmt::format("it has {} bytes, which is no whole number of images of {}", file.bytes->size(), record);
+    return fmt::format("it has {} bytes, which is not a whole number of images of {}", file.bytes->size(), record);
   }
   file.labels.reserve(static_cast<std::size_t>(file.bytes->size() / record));
   for (std::uint64_t at = 0; at < file.bytes->size(); at += record) {

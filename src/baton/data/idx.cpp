@@ -32,7 +32,7 @@ IdxFile read_idx(const std::string& path, std::size_t axes) {
   }
   const auto byte = [&](std::size_t at) { return std::to_integer<std::uint64_t>(header[at]); };
   if (header.size() < 4 || byte(0) != 0 || byte(1) != 0) {
-    throw unusable(path, "it is no IDX file");
+    throw unusable(path, "it is not an IDX file");
   }
   if (byte(2) != 0x08) {
     throw unusable(path, fmt::format("it is an IDX file of elements of type {:#04x}, but only bytes (0x08) are known", byte(2)));

@@ -118,7 +118,7 @@ class ImagesSource final : public Source {
                         description_.classes, form.target.elements());
     }
     if (description_.classes > form.classes) {
-      throw usage_error("the data has {} classes, but the model tells {} apart: give a model such as {}", description_.classes,
+      throw usage_error("the data has {} classes, but the model distinguishes {}: give a model such as {}", description_.classes,
                         form.classes, example());
     }
     Shape size = form.input;

@@ -38,7 +38,7 @@ std::shared_ptr<const Source> images_source(std::unique_ptr<const Pictures> pict
 /// Images and labels, gzipped or not.
 std::shared_ptr<const Source> open_idx(const std::string& images, const std::string& labels);
 
-/// How CIFAR's binary files are made.
+/// The format of CIFAR's binary files.
 struct CifarFormat {
   std::int64_t label_bytes;  // before each image; the last of them is the label
   std::int64_t classes;

@@ -21,10 +21,10 @@
 
 namespace baton::data {
 
-void Samples::input(Draw, std::span<float>) const { throw BugError("these inputs are no floats"); }
-void Samples::input(Draw, std::span<std::int32_t>) const { throw BugError("these inputs are no integers"); }
-void Samples::target(Draw, std::span<float>) const { throw BugError("these targets are no numbers"); }
-void Samples::target(Draw, std::span<std::int32_t>) const { throw BugError("these targets are no labels"); }
+void Samples::input(Draw, std::span<float>) const { throw BugError("inputs must be floats, and these are not"); }
+void Samples::input(Draw, std::span<std::int32_t>) const { throw BugError("inputs must be integers, and these are not"); }
+void Samples::target(Draw, std::span<float>) const { throw BugError("targets must be floats, and these are not"); }
+void Samples::target(Draw, std::span<std::int32_t>) const { throw BugError("targets must be labels, and these are not"); }
 
 namespace {
 
@@ -468,7 +468,7 @@ bool is_random(std::string_view text) { return canonical(text) == "random"; }
 
 Parts open(const std::string& text, const OpenOptions& options) {
   if (is_random(text)) {
-    throw usage_error("random numbers are no data to read: name a file or a folder");
+    throw usage_error("random numbers cannot be read as data: name a file or a folder");
   }
   std::error_code unknown;
   const fs::file_status status = fs::status(text, unknown);

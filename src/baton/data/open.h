@@ -9,11 +9,12 @@
 namespace baton::data {
 
 struct OpenOptions {
-  /// For texts: `bytes`, `chars`, or the path of a tokenizer (see tokenizer.h). Empty: what lies beside the data, or bytes.
+  /// The tokenizer of texts: `bytes`, `chars`, or a path (see tokenizer.h). Empty: what lies beside the data, or bytes.
   std::string tokenizer;
   /// Used instead, if it is set: evaluation needs the tokenizer of the training.
   std::shared_ptr<const Tokenizer> given_tokenizer;
-  /// For token files without a header: `uint16` or `uint32`. Empty: what the file itself shows; a usage error if it shows neither.
+  /// The type of token files without a header: `uint16` or `uint32`. Empty: what the file itself shows; a usage error if it
+  /// shows neither.
   std::string token_type;
   /// The token type was given for other data: a header of the file counts, whatever it says.
   bool type_of_other_data = false;

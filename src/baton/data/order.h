@@ -21,20 +21,21 @@ class Permutation {
   RandomStream rounds_;
 };
 
-/// Which sample is in which row of which batch. It is a pure function of the step, so that a run can continue at any step, and all
-/// ranks agree without communication.
+/// Says which sample is in which row of which batch. It is a pure function of the step, so that a run can continue at any
+/// step, and all ranks agree without communication.
 class Order {
  public:
-  /// For training: each epoch has the samples in another order. The samples after the last whole batch are left out, different
-  /// ones in each epoch. A usage error if there are fewer samples than one batch takes.
+  /// The order of a training: each epoch has the samples in another order. The samples after the last whole batch are left
+  /// out, different ones in each epoch. A usage error if there are fewer samples than one batch takes.
   static Order training(std::int64_t samples, std::int64_t batch, std::uint64_t seed);
-  /// For evaluation: all samples in the order of the source. The last batch may be partial.
+  /// The order of an evaluation: all samples in the order of the source. The last batch may be partial.
   static Order evaluation(std::int64_t samples, std::int64_t batch);
 
   std::int64_t samples() const { return samples_; }
   std::int64_t steps_per_epoch() const { return shuffled_ ? samples_ / batch_ : (samples_ + batch_ - 1) / batch_; }
   std::int64_t epoch(std::int64_t step) const { return step / steps_per_epoch(); }
-  /// How many rows of a step's batch hold samples that count: all of them, except in the last step of an evaluation.
+  /// The number of rows of a step's batch that hold samples which count: all of them, except in the last step of an
+  /// evaluation.
   std::int64_t rows(std::int64_t step) const;
   /// The sample in one row of a step's batch. A row that does not count repeats the first sample of the batch.
   Draw at(std::int64_t step, std::int64_t row) const;

@@ -6,8 +6,8 @@
 
 namespace baton::data {
 
-/// How a text is cut into pre-tokens, within which byte pairs are merged: the rule of GPT-2, that of cl100k (also LLaMA 3's), and
-/// that of Qwen 2, which has each digit by itself.
+/// The rule by which a text is cut into pre-tokens, within which byte pairs are merged: that of GPT-2, that of cl100k (also LLaMA
+/// 3's), or that of Qwen 2, which has each digit by itself.
 enum class Splitting : std::uint8_t { gpt2, cl100k, qwen2 };
 
 /// Where the pre-token that begins at `at` ends. There must be something there.

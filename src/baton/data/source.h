@@ -13,7 +13,7 @@ namespace baton::data {
 
 class Tokenizer;
 
-/// What a source holds.
+/// The contents of a source.
 enum class ContentType : std::uint8_t { tokens, images, arrays };
 
 struct Description {
@@ -26,7 +26,7 @@ struct Description {
   std::vector<std::string> class_names = {};  // if the source names them
 };
 
-/// What a model takes as one sample, and what its output is compared with. Shapes are without the batch.
+/// The shapes and types of one sample, as a model takes it, and of its target. Shapes are without the batch.
 struct Form {
   Shape input;                  // tokens: {context}; images: {channels, height, width}, or {n} for all pixels in a row
   bool integers = false;        // the input is tokens
@@ -54,7 +54,7 @@ struct Augmentation {
 /// `none`, `flip`, `crop=4`, `crop=4,flip`. The seed is not part of it.
 Augmentation parse_augmentation(std::string_view text);
 
-/// How samples are made of what a source holds.
+/// The steps that make samples of the contents of a source.
 struct Preparation {
   Normalization normalization;
   Augmentation augmentation;

@@ -112,7 +112,7 @@ std::optional<std::int64_t> integer_in(std::string_view word) {
   return error == std::errc() && end == word.data() + word.size() ? std::optional(number) : std::nullopt;
 }
 
-/// Lists tokens by their numbers, of which few may be missing: a number is no reason to take memory.
+/// Lists tokens by their numbers, of which few may be missing: a large number alone does not take memory.
 std::vector<std::string> tokens_by_number(const fs::path& path, std::vector<std::pair<std::int64_t, std::string>> numbered) {
   const auto most = static_cast<std::int64_t>(numbered.size()) * 2 + 4096;
   std::vector<std::string> tokens;
@@ -169,7 +169,7 @@ std::shared_ptr<const Tokenizer> from_listing(const fs::path& path, const Tokeni
   BpeParts parts{.splitting = listing.splitting, .whole_first = listing.whole_first, .tokens = {}, .merges = {}, .special = {}};
   for (const auto& [text, number] : listing.vocabulary) {
     by_text.emplace(text, static_cast<std::int32_t>(number));
-    // What is no bytes is text: a special token.
+    // A token that does not decode to bytes is a special token, kept as its text.
     numbered.emplace_back(number, bytes_of(text).value_or(text));
   }
   for (const auto& [text, number, special] : listing.added) {
@@ -189,7 +189,8 @@ std::shared_ptr<const Tokenizer> from_listing(const fs::path& path, const Tokeni
                                     [&](const TokenizerListing::Added& one) { return one.text == name; });
     const auto found = by_text.find(name);
     if (added == listing.added.end() && found == by_text.end()) {
-      throw unusable_tokenizer(path, fmt::format("its TemplateProcessing adds {} before a text, which is no token", name));
+      throw unusable_tokenizer(path,
+                               fmt::format("its TemplateProcessing adds {} before a text, which is not one of its tokens", name));
     }
     parts.beginning.push_back(added == listing.added.end() ? found->second : static_cast<std::int32_t>(added->number));
   }
@@ -199,7 +200,7 @@ std::shared_ptr<const Tokenizer> from_listing(const fs::path& path, const Tokeni
     const auto second = by_text.find(right);
     const auto made = by_text.find(left + right);
     if (first == by_text.end() || second == by_text.end() || made == by_text.end()) {
-      throw unusable_tokenizer(path, fmt::format("it merges {} and {}, which is no token", left, right));
+      throw unusable_tokenizer(path, fmt::format("it merges {} and {}, but they or the result are not tokens", left, right));
     }
     parts.merges.push_back({first->second, second->second, made->second, static_cast<std::int32_t>(parts.merges.size())});
   }
@@ -218,7 +219,7 @@ std::vector<std::pair<std::string, std::string>> read_merges(const fs::path& pat
     const std::size_t blank = line.find(' ');
     if (blank == std::string_view::npos || blank == 0 || blank + 1 == line.size() ||
         line.find(' ', blank + 1) != std::string_view::npos) {
-      throw unusable_tokenizer(path, fmt::format("line {} is no merge of two tokens", number + 1));
+      throw unusable_tokenizer(path, fmt::format("line {} is not a merge of two tokens", number + 1));
     }
     merges.emplace_back(line.substr(0, blank), line.substr(blank + 1));
   });
@@ -273,8 +274,8 @@ std::shared_ptr<const Tokenizer> read_ranks(const fs::path& path, const std::str
     const std::optional<std::string> bytes = from_base64(line.substr(0, blank));
     const std::int64_t rank = blank == std::string_view::npos ? -1 : integer_in(line.substr(blank + 1)).value_or(-1);
     if (!bytes || bytes->empty() || rank < 0) {
-      throw unusable_tokenizer(path, number == 0 ? "it is no tokenizer that is known here"
-                                                 : fmt::format("line {} is no token in base 64 with its rank", number + 1));
+      throw unusable_tokenizer(path, number == 0 ? "it is not in any tokenizer format that is known here"
+                                                 : fmt::format("line {} is not a token in base 64 with its rank", number + 1));
     }
     numbered.emplace_back(rank, *bytes);
   });

@@ -28,8 +28,8 @@ class Tokenizer {
   virtual std::optional<std::int32_t> end_of_text() const { return std::nullopt; }
   /// The tokens that every text begins with, if there are any: LLaMA 3's <|begin_of_text|>. `encode` does not write them.
   virtual std::vector<std::int32_t> beginning() const { return {}; }
-  /// How many of these bytes can be encoded before it is known what follows: the tokens of the two pieces are those of the whole.
-  /// Zero if there is no place to cut.
+  /// The number of these bytes that can be encoded before it is known what follows: the tokens of the two pieces are those
+  /// of the whole. Zero if there is no place to cut.
   virtual std::size_t safe_cut(std::string_view text) const = 0;
   /// The contents of a tokenizer file, which `read_tokenizer` takes.
   virtual std::string serialized() const = 0;

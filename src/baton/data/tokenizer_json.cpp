@@ -69,7 +69,7 @@ class Walker : public nlohmann::json_sax<Json> {
 
   bool give(Scalar scalar) {
     if (frames_.empty()) {
-      return fail("it is no object");
+      return fail("it is not an object");
     }
     return value(frames_.back().path, key_, std::move(scalar));
   }
@@ -97,10 +97,10 @@ class VocabularyReader final : public Walker {
   explicit VocabularyReader(TokenizerListing& listing) : listing_(listing) {}
 
  protected:
-  bool begin(const std::string& where) override { return where.empty() || fail("it is no list of tokens with their numbers"); }
+  bool begin(const std::string& where) override { return where.empty() || fail("it is not a list of tokens with their numbers"); }
   bool value(const std::string& where, const std::string& key, Scalar scalar) override {
     if (!where.empty() || !scalar.integer) {
-      return fail("it is no list of tokens with their numbers");
+      return fail("it is not a list of tokens with their numbers");
     }
     listing_.vocabulary.emplace_back(key, *scalar.integer);
     return listing_.vocabulary.size() < most_entries || fail("it has too many tokens");

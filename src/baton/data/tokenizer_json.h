@@ -10,7 +10,7 @@
 
 namespace baton::data {
 
-/// What the JSON files of a tokenizer say, in the characters in which GPT-2 writes bytes.
+/// The contents of a tokenizer's JSON files, in the characters in which GPT-2 writes bytes.
 struct TokenizerListing {
   Splitting splitting = Splitting::gpt2;
   bool whole_first = false;

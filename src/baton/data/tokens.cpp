@@ -62,7 +62,7 @@ std::uint32_t width_of_plain(const fs::path& path, const Blob& bytes, const std:
     }
   }
   if (bytes.size() % width != 0) {
-    throw unusable(path, fmt::format("it has {} bytes, which is no whole number of {} tokens", bytes.size(), type_of(width)));
+    throw unusable(path, fmt::format("it has {} bytes, which is not a whole number of {} tokens", bytes.size(), type_of(width)));
   }
   return width;
 }

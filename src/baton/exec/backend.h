@@ -22,16 +22,17 @@ inline constexpr std::string_view bf16_by_emulation = "emulation";  // float32 k
 inline constexpr std::string_view bf16_by_amx = "amx";              // the processor's tiles
 inline constexpr std::string_view bf16_by_portable = "portable";    // a model of those tiles
 
-/// Whether two units give the same bits: each those of itself, and the model of AMX's tiles those of AMX.
+/// True if two units give the same bits: each those of itself, and the model of AMX's tiles those of AMX.
 bool gives_bits_of(std::string_view unit, std::string_view other);
 
-/// Where tasks compute.
+/// The code that runs the tasks of devices of one kind.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual std::string_view name() const = 0;
-  /// Which fused tasks it has, which workspace it needs and how it wants parameters laid out; plans are compiled for it.
+  /// The fused tasks that it has, the workspace that it needs and the layouts in which it wants parameters; plans are
+  /// compiled for it.
   virtual plan::Target target() const = 0;
   /// The memory layouts that its target names.
   virtual std::vector<MemoryLayout> layouts() const { return {}; }

@@ -32,8 +32,8 @@ void fill_initial(const plan::Buffer& buffer, std::byte* memory, const RandomCon
 /// Puts the rows of a step's batch that a buffer of inputs or targets holds into it, rounded to its type.
 void fill_rows(const plan::Buffer& buffer, std::byte* memory, const Feed& feed, std::int64_t step);
 
-/// For a buffer that holds a parameter, or a part or piece of one: maps a position in the buffer's memory to the row-major number
-/// of that element in the whole parameter.
+/// Maps a position in the memory of a buffer that holds a parameter, or a part or piece of one, to the row-major number of
+/// that element in the whole parameter.
 class PlaceInParameter {
  public:
   explicit PlaceInParameter(const plan::Buffer& buffer, MemoryLayouts layouts);

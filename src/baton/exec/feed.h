@@ -11,13 +11,13 @@ class Feed {
  public:
   virtual ~Feed() = default;
 
-  /// How many elements the input of one sample has, and its target.
+  /// The number of elements of the input of one sample, and of its target.
   virtual std::int64_t input_elements() const = 0;
   virtual std::int64_t target_elements() const = 0;
   /// Writes one sample, row-major: the input in a row of the batch of a step (from 0), as numbers or as integers.
   virtual void input(std::int64_t step, std::int64_t row, std::span<float> out) const = 0;
   virtual void input(std::int64_t step, std::int64_t row, std::span<std::int32_t> out) const = 0;
-  /// And what the output for it is compared with.
+  /// Writes the target that the output for that sample is compared with.
   virtual void target(std::int64_t step, std::int64_t row, std::span<float> out) const = 0;
   virtual void target(std::int64_t step, std::int64_t row, std::span<std::int32_t> out) const = 0;
   /// A number that is equal on all ranks that read the same data.

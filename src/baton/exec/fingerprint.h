@@ -11,7 +11,7 @@ namespace baton::exec {
 /// Hash of the running executable.
 std::uint64_t hash_program();
 
-/// What must be the same on all ranks that run a plan together.
+/// The facts that must be the same on all ranks that run a plan together.
 struct Fingerprint {
   std::uint64_t plan = 0;     // of its text
   std::uint64_t data = 0;     // of what its data are drawn from

@@ -8,7 +8,7 @@
 
 namespace baton::exec {
 
-/// What a GPU's driver said of it while steps ran.
+/// The figures that a GPU's driver gave while steps ran.
 struct GpuReading {
   int ordinal = 0;           // in the process
   int rank = 0;              // that asked

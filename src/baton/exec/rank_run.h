@@ -16,7 +16,8 @@ namespace baton::exec {
 /// Per device: the rank that runs it.
 std::vector<int> ranks_of(const cluster::Cluster& cluster);
 
-/// How many bytes of a step's report each rank contributes, by rank. `losses` are the buffers that hold the rows of the loss.
+/// The bytes of a step's report that each rank contributes, by rank. `losses` are the buffers that hold the rows of the
+/// loss.
 std::vector<std::size_t> report_sizes(const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses,
                                       int ranks);
 
@@ -26,7 +27,7 @@ class StepReport {
  public:
   StepReport(ranks::World& world, const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses);
 
-  /// How a step ended, on one rank or on all of them together.
+  /// The end of a step, on one rank or on all of them together.
   struct Outcome {
     Nanoseconds duration;   // the longest
     bool enough = false;    // some rank asked to stop

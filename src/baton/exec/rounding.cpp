@@ -75,7 +75,7 @@ constexpr std::uint32_t infinity_of(DType type) { return type == DType::f16 ? 0x
 }  // namespace
 
 void widen(DType type, const std::byte* from, float* to, std::int64_t count) {
-  check(is_narrow(type), "{} is no 16-bit type", to_text(type));
+  check(is_narrow(type), "{} is not a 16-bit type", to_text(type));
   if (type == DType::bf16) {
     widen_each(reinterpret_cast<const Bf16*>(from), to, 0, count);
     return;
@@ -90,7 +90,7 @@ void widen(DType type, const std::byte* from, float* to, std::int64_t count) {
 }
 
 Rounding narrow(DType type, const float* from, std::byte* to, std::int64_t count) {
-  check(is_narrow(type), "{} is no 16-bit type", to_text(type));
+  check(is_narrow(type), "{} is not a 16-bit type", to_text(type));
   Rounding total;
   for (std::int64_t begin = 0; begin < count; begin += rounded_together) {
     const std::int64_t length = std::min(rounded_together, count - begin);

@@ -8,7 +8,7 @@
 
 namespace baton::exec {
 
-/// What rounding to a 16-bit type did to values: a zero that comes in is exact and counted nowhere.
+/// Counts the effects of rounding values to a 16-bit type: a zero that comes in is exact and counted nowhere.
 struct Rounding {
   std::int64_t values = 0;      // that were not zero
   std::int64_t underflows = 0;  // of those, how many became zero
@@ -29,7 +29,7 @@ struct Rounding {
   bool operator==(const Rounding&) const = default;
 };
 
-/// What several threads count together.
+/// A count that several threads add to.
 class SharedRounding {
  public:
   void add(const Rounding& part) {

@@ -23,7 +23,7 @@ struct DataOptions {
   std::uint64_t seed = 0;
   /// Step k takes the batch that begins at sample k · batch, modulo this; 0: the same batch every step.
   std::int64_t samples = 0;
-  /// Not random numbers: the rows of each step come from here. It must outlive the executor.
+  /// The source of each step's rows, instead of random numbers. It must outlive the executor.
   const Feed* feed = nullptr;
 };
 
@@ -37,7 +37,7 @@ struct RunOptions {
   bool keep_result = false;
 };
 
-/// What rounding to 16-bit types did to the results of one kind, in one phase and block.
+/// Counts the effects of rounding to 16-bit types on the results of one kind, in one phase and block.
 struct RoundingTally {
   plan::Phase phase = plan::Phase::forward;
   std::int32_t block = -1;                   // -1: of no block

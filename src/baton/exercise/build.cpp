@@ -110,7 +110,7 @@ Built build(const Exercise& exercise, const std::string& answer, const fs::path&
   }
   const Ended ended = run_command(command, longest_compilation, compiler_memory);
   if (ended.code == 127) {
-    throw failure("{} is no command here: exercises are built with a C++ compiler, which CXX may name", command[0]);
+    throw failure("the command {} was not found: exercises are built with a C++ compiler, which CXX may name", command[0]);
   }
   if (ended.late) {
     return {{}, fmt::format("{} was not compiled within {} s", answer_file, longest_compilation)};

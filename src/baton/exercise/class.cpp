@@ -20,7 +20,7 @@ using HandedIn = std::map<std::string, std::map<std::string, fs::path>>;
 
 HandedIn handed_in(const fs::path& folder) {
   if (!fs::is_directory(folder)) {
-    throw usage_error("{} is no folder: give one that has a folder per student", folder.string());
+    throw usage_error("{} is not a folder: give one that has a folder per student", folder.string());
   }
   HandedIn all;
   for (const fs::directory_entry& student : fs::directory_iterator(folder)) {

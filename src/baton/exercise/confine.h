@@ -4,7 +4,7 @@
 
 namespace baton::exercise {
 
-/// What a checked program may use.
+/// The resources that a checked program may use.
 struct Limits {
   double seconds = 10;                            // for the answer to one case
   double all_seconds = 60;                        // for all cases of an exercise

@@ -53,7 +53,7 @@ Verdict verdict_of(const job::Json& json);
 /// The text for a student: points, and a sentence for each part.
 std::string to_text(const Verdict& verdict);
 
-/// What one student handed in for one exercise, and what it is worth.
+/// One student's answer to one exercise, and its points.
 struct Row {
   std::string student;
   std::string exercise;

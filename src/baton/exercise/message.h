@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-/// What the checker and a checked program tell each other: words in a text, numbers without loss. Both sides include this header,
-/// and it needs nothing but the standard library.
+/// The messages between the checker and a checked program: words in a text, numbers without loss. Both sides include this
+/// header, and it needs nothing but the standard library.
 namespace baton::exercise {
 
 class Writer {
@@ -106,7 +106,7 @@ class Reader {
     std::generate(list.begin(), list.end(), [&] { return static_cast<float>(real()); });
     return list;
   }
-  /// How many entries follow: each takes a character at least.
+  /// The number of entries that follow: each takes a character at least.
   std::size_t count() {
     const std::int64_t number = integer();
     if (number < 0 || static_cast<std::size_t>(number) > text_.size() - std::min(at_, text_.size())) {

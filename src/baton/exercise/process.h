@@ -17,7 +17,7 @@ namespace baton::exercise {
 using Clock = std::chrono::steady_clock;
 Clock::time_point after(double seconds);
 
-/// What a command left that ran to its end, or past its time.
+/// The results of a command that ran to its end, or past its time.
 struct Ended {
   bool late = false;
   int code = 0;         // 128 and the signal's number if a signal ended it
@@ -44,7 +44,7 @@ class Process {
   void pump();
   /// The next whole message of those that have arrived.
   std::optional<std::string> take();
-  /// Waits for the next message; nullopt if the program ends, sends what is no message, or is late.
+  /// Waits for the next message; nullopt if the program ends, sends something other than a message, or is late.
   std::optional<std::string> hear(Clock::time_point deadline);
 
   int channel() const { return channel_.get(); }
@@ -61,7 +61,7 @@ class Process {
   Descriptor output_{-1};
   std::string arrived_;
   bool ended_ = false;    // the channel is closed on its side
-  bool babbles_ = false;  // what arrived is no message
+  bool babbles_ = false;  // what arrived is not a message
 };
 
 }  // namespace baton::exercise

@@ -61,7 +61,7 @@ template <typename Answer>
     } catch (const std::exception& error) {
       out = Writer().add(verb::threw).add(error.what());
     } catch (...) {
-      out = Writer().add(verb::threw).add("something that is no std::exception");
+      out = Writer().add(verb::threw).add("something that is not a std::exception");
     }
     say(out);
   }

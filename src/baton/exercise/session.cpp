@@ -81,7 +81,7 @@ class Ranks {
     Reader said(message);
     const std::string verb = said.text();
     if (answers_[rank] || wants_[rank].kind != Want::Awaited::nothing) {
-      return fmt::format("rank {} said something out of turn", rank);
+      return fmt::format("rank {} sent a message out of turn", rank);
     }
     if (verb == verb::answer) {
       answers_[rank] = said;
@@ -217,7 +217,7 @@ void Session::count_time_since(Clock::time_point begin) { left_ -= std::min(left
 /// Of a program that gave no answer.
 std::string Session::why_silent(Process& process) {
   if (process.babbles()) {
-    return "what it sent to the checker is no message";
+    return "what it sent to the checker is not a message";
   }
   if (process.ended()) {
     const std::string how = process.end();

@@ -19,13 +19,13 @@ class GradedPart {
  public:
   GradedPart(std::string statement, int points) : statement_(std::move(statement)), points_(points) {}
 
-  /// What must hold, as a sentence without its full stop.
+  /// The condition that must hold, as a sentence without its full stop.
   const std::string& statement() const { return statement_; }
   int points() const { return points_; }
   int earned() const { return cases_ > 0 && failed_ == 0 ? points_ : 0; }
   std::int64_t cases() const { return cases_; }
   std::int64_t failed() const { return failed_; }
-  /// What was wrong in the first case in which it did not hold.
+  /// The fault in the first case in which the condition did not hold.
   const std::string& flaw() const { return flaw_; }
 
   /// Counts a case; `flaw` names what is wrong in it, by how much. Empty if nothing is.
@@ -39,7 +39,7 @@ class GradedPart {
   std::string flaw_;
 };
 
-/// What all ranks of a case sent, counted by the checker, which delivers the messages.
+/// The messages that all ranks of a case sent, counted by the checker, which delivers them.
 struct Traffic {
   struct Message {
     int from = 0;
@@ -54,7 +54,7 @@ struct Traffic {
 /// from what the program returned.
 class Session {
  public:
-  /// Without a program (an empty path) no case is asked, and every part fails.
+  /// A session without a program (an empty path) asks no case, and every part fails.
   Session(std::filesystem::path program, std::uint64_t seed, const Limits& limits);
   ~Session();
 

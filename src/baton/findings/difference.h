@@ -13,7 +13,7 @@ struct Sample {
   double variance = 0;  // of that mean
   double degrees = 0;   // of freedom with which the variance is known; 0: it is not known
 };
-/// From the instances' medians, all positive. The variance of a single one is not known.
+/// The sample of the instances' medians, all positive. The variance of a single one is not known.
 Sample sample_of(std::span<const double> instance_times);
 /// The usual scatter of an instance among several samples: the median of their variances, for samples whose few instances happen
 /// to agree. It has the degrees of freedom of all of them together.
@@ -35,7 +35,7 @@ struct Interval {
   double low = 0;
   double high = 0;
 };
-/// Where the true time lies with this confidence; from 0 to infinity if the variance is not known.
+/// The interval in which the true time lies with this confidence; from 0 to infinity if the variance is not known.
 Interval interval(const Sample& sample, double confidence);
 /// The inverse: the sample with this time and this 95 % interval over a number of instances.
 Sample from_interval(double time, const Interval& interval, double instances);
@@ -47,7 +47,7 @@ struct Test {
   double shift = 0;     // by how much the machine is known to have changed between the two, relative: no difference below twice it
 };
 
-/// How far apart two times are.
+/// The ratio of two times, and how sure it is.
 struct Difference {
   double ratio = 1;   // of the second to the first
   Interval of_ratio;  // with 95 % confidence

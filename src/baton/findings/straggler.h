@@ -7,7 +7,7 @@
 
 namespace baton::findings {
 
-/// When a device arrived at its collectives, on average over steps.
+/// The arrivals of a device at its collectives, on average over steps.
 struct ArrivalStats {
   std::string name;
   double last_share = 0;       // of the collectives: it came last

@@ -32,7 +32,7 @@ class Message {
       bytes(field, list.bytes_);
     }
   }
-  /// Behind its length.
+  /// The message after its length.
   void delimited(const Message& message) {
     varint(message.bytes_.size());
     bytes_ += message.bytes_;
@@ -86,7 +86,7 @@ std::uint64_t collective_type(plan::Move kind) {
     case plan::Move::copy:
       break;
   }
-  check(false, "a copy is no collective");
+  check(false, "a copy is not a collective");
   return 0;
 }
 

@@ -28,11 +28,12 @@ struct Fit {
   std::vector<DeviceMemory> devices;
   Bytes limit;                // of each device
   double estimated_time = 0;  // of a step, in nanoseconds; 0: not estimated
-  /// What the program that the specification names would reserve on each device of a pipeline; empty if its profile does not say.
+  /// The memory that the program which the specification names would reserve on each device of a pipeline; empty if its
+  /// profile does not say.
   std::vector<Reserved> reserved = {};
 
   const DeviceMemory& fullest() const;
-  /// What the fullest device needs: what the program reserves there, if that is known, otherwise the plan's.
+  /// The memory that the fullest device needs: the program's reserved memory if that is known, otherwise the plan's.
   Bytes needed() const;
   bool fits() const { return needed() <= limit; }
 };
@@ -45,7 +46,7 @@ Fit fit(const JobSpec& spec);
 /// what the user asked for: recomputation, sequence, micro-batches, ZeRO, then more stages or parts for fewer replicas.
 std::vector<Fit> smaller_splits(const Fit& too_large);
 
-/// Which splits of a job over all its devices fit.
+/// The splits of a job over all its devices, and whether they fit.
 struct FitList {
   std::vector<Fit> smallest;   // that were laid out and fit, the smallest memory first
   std::vector<Fit> fastest;    // likewise, the fastest by formula first

@@ -15,7 +15,7 @@ namespace baton::job {
 /// Results are objects whose keys keep their order.
 using Json = nlohmann::ordered_json;
 
-/// How large the tree of a text would be, computed without building it.
+/// The size of the tree of a text, computed without building it.
 struct JsonSize {
   std::size_t values = 0;
   std::size_t depth = 0;

@@ -61,7 +61,7 @@ inline constexpr Real samples_per_s{"samples_per_s"};
 inline constexpr Whole warmup{"warmup"};
 inline constexpr Whole steps_timed{"steps_timed"};
 
-// Where the step went: the mean over devices.
+// The parts of a step: the mean over devices.
 inline constexpr Time compute_ns{"compute_ns"};
 inline constexpr Time communication_ns{"communication_ns"};
 inline constexpr Time exposed_ns{"exposed_ns"};
@@ -72,7 +72,7 @@ inline constexpr Any critical_path{"critical_path"};
 inline constexpr Any timeline{"timeline"};
 inline constexpr Any playground{"playground"};
 
-// What a step does on all devices, and the fullest device's memory.
+// The work of a step on all devices, and the fullest device's memory.
 inline constexpr Whole transfers{"transfers"};
 inline constexpr Whole transfers_forward{"transfers_forward"};
 inline constexpr Size sent_bytes{"sent_bytes"};
@@ -96,7 +96,7 @@ inline constexpr Maybe final_scale{"final_scale"};
 inline constexpr Numbers gradients_left{"gradients_left"};
 inline constexpr Any roundings{"roundings"};
 
-// How it was measured.
+// The conditions of the measurement.
 inline constexpr Text origin{"origin"};
 inline constexpr Flag oversubscribed{"oversubscribed"};
 inline constexpr Text reason{"reason"};
@@ -106,7 +106,7 @@ inline constexpr Real drift{"drift"};
 inline constexpr Real core_peak_gflops{"core_peak_gflops"};
 inline constexpr Real others_share{"others_share"};
 
-// What was trained (`trained`, and the result of train).
+// The job that was trained (`trained`, and the result of train).
 inline constexpr Object trained{"trained"};
 inline constexpr Whole parameters{"parameters"};
 inline constexpr Whole parameter_bytes{"parameter_bytes"};
@@ -187,7 +187,7 @@ inline constexpr Time alone_ns{"alone_ns"};
 inline constexpr Time beside_ns{"beside_ns"};
 inline constexpr Time separate_ns{"separate_ns"};
 
-// What experiments keep beside that.
+// Keys of experiments beside those.
 inline constexpr Real theory{"theory"};
 inline constexpr Whole stages{"stages"};
 inline constexpr Whole used{"used"};

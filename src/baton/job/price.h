@@ -13,7 +13,7 @@
 
 namespace baton::job {
 
-/// What a split costs, without compiling it.
+/// The cost of a split, without compiling it.
 struct Price {
   double time = 0;          // of a step, in nanoseconds: an estimate
   double memory = 0;        // bytes of the device that needs most: an estimate
@@ -111,8 +111,8 @@ class Pricer {
   std::map<UnitKey, Unit> units_;
   std::map<PipeKey, Pipe> pipes_;
   std::map<std::int64_t, std::vector<std::int64_t>> stages_;
-  /// How many micro-batches a device keeps at once: between forward and backward, and between the two halves of the backward. One
-  /// that only some of its stages keep counts in part.
+  /// The number of micro-batches that a device keeps at once: between forward and backward, and between the two halves of
+  /// the backward. One that only some of its stages keep counts in part.
   using Moments = std::vector<std::pair<double, double>>;
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, Moments> moments_;
 };

@@ -88,10 +88,10 @@ ProgramFlags torchtitan(const Choice& choice, std::int64_t batch) {
   } else if (const auto other = other_recomputation(choice)) {
     result.cannot = *other;
   } else if (pipeline == "none") {
-    result.cannot = fmt::format("of the schedules of PyTorch it has none like {} with {} stage{} per device", schedule,
-                                choice.chunks, choice.chunks == 1 ? "" : "s");
+    result.cannot = fmt::format("PyTorch has no schedule like {} with {} stage{} per device", schedule, choice.chunks,
+                                choice.chunks == 1 ? "" : "s");
   } else if (choice.tp > 1 && !choice.sp) {
-    result.cannot = "its tensor parallelism always divides the sequence too: take --sp on";
+    result.cannot = "its tensor parallelism always divides the sequence too: add --sp on";
   } else if (choice.zero == 1) {
     result.cannot = "stage 1 of ZeRO: FSDP divides gradients as well";
   } else if (choice.zero == 0 && choice.dp > 1 && choice.tp * choice.pp > 1) {

@@ -37,7 +37,7 @@ struct Key {
   Entry operator()(const T& value) const;
 };
 
-/// What is counted or measured: any of these is read as a number too.
+/// Counts and measured values: any of these is read as a number too.
 template <typename T>
 concept Numeric = std::same_as<T, double> || std::same_as<T, std::int64_t> || std::same_as<T, Nanoseconds> ||
     std::same_as<T, Bytes>;
@@ -53,7 +53,7 @@ class Record {
   }
   Record(Json values)  // NOLINT: as a file has it
       : values_(std::move(values)) {
-    check(values_.is_object(), "a record is no object");
+    check(values_.is_object(), "a record is not an object");
   }
 
   const Json& json() const { return values_; }
@@ -111,7 +111,7 @@ class Record {
   Json values_;
 };
 
-/// How values of each type are kept.
+/// The JSON in which a value of each type is kept.
 template <typename T>
 Json to_stored(const T& value) {
   if constexpr (std::is_same_v<T, Nanoseconds> || std::is_same_v<T, Bytes>) {
@@ -151,7 +151,7 @@ T from_stored(const Json& value, const char* name) {
     return list;
   } else if constexpr (std::is_same_v<T, std::vector<double>>) {
     check(value.is_array(), "a row has no {}", name);
-    std::vector<double> list;  // what is no number is null in a file; it may carry a sign, which would be printed
+    std::vector<double> list;  // NaN is null in a file; it may carry a sign, which would be printed
     for (const Json& one : value) {
       const bool number = one.is_number() && !std::isnan(one.get<double>());
       list.push_back(number ? one.get<double>() : std::numeric_limits<double>::quiet_NaN());

@@ -415,7 +415,7 @@ Stage make_stage(const strategy::Request& request, const cost::Software& softwar
     if (from >= to) {
       continue;
     }
-    const bool outside = firsts[l] == 0 || firsts[l + 1] == blocks;  // the embedding and the head are no layers
+    const bool outside = firsts[l] == 0 || firsts[l + 1] == blocks;  // the embedding and the head are not layers
     Layer layer{.graph = layer_graph(request.model, from, to, shares, outside ? KeptActivations::all : of_layers,
                                      software.reserves.unread && !outside)};
     const Group group = group_of(layer.graph, software.fp8 && !outside);

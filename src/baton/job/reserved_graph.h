@@ -9,7 +9,7 @@
 /// Layers as PyTorch's autograd sees them, for `reserved_memory`.
 namespace baton::job {
 
-/// How one device's share of tensors follows from the layout.
+/// The parts into which the layout divides tensors: one device holds one of them.
 struct Shares {
   std::int64_t rows = 1;  // samples of a micro-batch
   std::int64_t tp = 1;
@@ -44,9 +44,9 @@ struct LayerGraph {
   std::int64_t elements() const;
 };
 
-/// Which values are kept is decided as PyTorch decides it: all that gradients are computed from; of a layer that is recomputed its
-/// input alone; with selective checkpointing op by op the results of attention, of every second product of the layer and of
-/// collectives that scatter.
+/// The values that are kept for the backward, as PyTorch decides it: all that gradients are computed from; of a layer that
+/// is recomputed its input alone; with selective checkpointing op by op the results of attention, of every second product
+/// of the layer and of collectives that scatter.
 enum class KeptActivations : std::uint8_t { all, selected, input };
 
 LayerGraph layer_graph(const model::Model& model, std::size_t first_block, std::size_t end_block, const Shares& shares,

@@ -28,7 +28,7 @@ struct LaidOutPlan {
   double flops = 0;                // of `totals`, also where they are more than 64 bits hold
   std::vector<Bytes> peak = {};    // by device: what the plan lays out; of folded replicas, the largest
 
-  /// How many devices each one of the plan stands for.
+  /// The number of devices that each one of the plan stands for.
   std::int64_t copies() const { return static_cast<std::int64_t>(stands_for.copies()); }
 };
 
@@ -37,7 +37,7 @@ using LimitsOf = std::function<plan::Limits(const plan::Plan& plan)>;
 
 /// A `fold_beyond` that no number of devices exceeds.
 constexpr std::size_t never_fold = std::numeric_limits<std::size_t>::max();
-/// What happens to a plan of a request that cannot be folded: written out, or refused because it would be very large.
+/// The treatment of a request that cannot be folded: its plan is written out, or refused because it would be very large.
 enum class Unfolded : std::uint8_t { written_out, refused };
 /// The plan of a request, folded if there are more devices than `fold_beyond` and replicas are alike; or a plan as it is. A usage
 /// error says why it cannot be run.
@@ -45,13 +45,13 @@ LaidOutPlan lay_out(const strategy::Request& request, const strategy::Strategy& 
                     const LimitsOf& limits, Unfolded unfolded = Unfolded::written_out);
 LaidOutPlan lay_out(plan::Plan plan, const LimitsOf& limits);
 
-/// How the devices of a folded plan stand for those of the cluster.
+/// The devices of the cluster that each device of a folded plan stands for.
 sim::StandsFor stands_for(const strategy::Folded& folded);
 
 /// The devices that a folded plan is written for: the first of those that each stands for.
 cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsFor& stands_for);
 
-/// How long a Compute or an Update takes on its device, by a user's own formula.
+/// The time of a Compute or an Update on its device, by a user's own formula.
 using Duration = std::function<Nanoseconds(const plan::Plan& plan, TaskId task)>;
 
 /// A step on a machine that is not here, with the figures of its file, changed as `what_if` says. `own` replaces the times of
@@ -63,7 +63,7 @@ trace::StepTrace imagined_step(const plan::Plan& plan, const cluster::Cluster& c
 std::string imagined_origin(const cluster::Cluster& cluster, const JobSpec& spec, const cost::Software& software);
 std::string changed_origin(const std::string& origin, const JobSpec& spec);
 
-/// What a change of one thing would do to the step, beside what the job's own --what-if asks for.
+/// The effect that a change of one thing would have on the step, beside what the job's own --what-if asks for.
 struct Sensitivity {
   std::string knob;  // "compute twice as fast"
   Nanoseconds step;

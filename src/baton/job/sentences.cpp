@@ -40,7 +40,7 @@ std::string where_time_goes(const Scenario& scenario) {
 std::string what_helps(const std::vector<Sensitivity>& sensitivities) {
   const Sensitivity& best = sensitivities.front();
   if (best.gain < 0.01) {
-    return "Neither faster devices nor better links would shorten the step by a hundredth: delays, or the order of tasks, decide.";
+    return "Neither faster devices nor better links would shorten the step by even 1 %: delays, or the order of tasks, decide.";
   }
   return fmt::format("The step would be {} shorter with {}.", percent(best.gain), best.knob);
 }

@@ -7,11 +7,11 @@
 
 namespace baton::job {
 
-/// What `verify` says of a plan that breaks no rule.
+/// The sentence of `verify` about a plan that breaks no rule.
 std::string correct_sentence(const plan::Plan& plan, bool memory_checked);
 
-/// What a simulated step shows, the answer first: where its time goes, what would shorten it, which device the others wait for,
-/// what the schedule leaves idle, and how full memory is.
+/// Findings about a simulated step, the answer first: where its time goes, what would shorten it, which device the others
+/// wait for, what the schedule leaves idle, and how full memory is.
 std::vector<std::string> findings_of(const Scenario& scenario, const std::vector<Sensitivity>& sensitivities);
 
 }  // namespace baton::job

@@ -539,7 +539,7 @@ JobSpec with_software(JobSpec spec) {
   for (const auto& [name, value] : cost::software_by_name(spec.software).job) {
     const JobField* field = find_field(fields(), name);
     if (field == nullptr) {
-      throw usage_error("[job] of the software profile {} has '{}', which is no field of a job", spec.software, name);
+      throw usage_error("[job] of the software profile {} has '{}', which is not a field of a job", spec.software, name);
     }
     if (!field->given(spec)) {
       field->set(spec, value);

@@ -34,7 +34,7 @@ class DeviceList {
   std::optional<std::int64_t> count() const { return count_; }
   /// A number alone is a text that names none.
   cluster::DeviceNames names() const;
-  /// As the command line takes it.
+  /// The text that the command line takes.
   std::string text() const;
   bool operator==(const DeviceList&) const = default;
 
@@ -43,14 +43,14 @@ class DeviceList {
   cluster::DeviceNames names_ = "cpu";
 };
 
-/// Which parameters weight decay acts on.
+/// The parameters that weight decay acts on.
 enum class Decay : std::uint8_t { all, matrices };
 /// The type of the gradients of parameters in 16-bit training.
 enum class GradientType : std::uint8_t { same, fp32 };
-/// When one of many identical replicas is simulated for all.
+/// Says when one of many identical replicas is simulated for all.
 enum class Fold : std::uint8_t { automatic, always, never };
 
-/// What the loss is multiplied by before the backward.
+/// The factor by which the loss is multiplied before the backward.
 struct LossScaling {
   enum class Mode : std::uint8_t { by_precision, none, dynamic, fixed };  // by precision: dynamic for fp16, none otherwise
   Mode mode = Mode::by_precision;
@@ -111,7 +111,7 @@ struct JobSpec {
 /// A value for a field, as its source has it: text from a command line, numbers from TOML, JSON and Python.
 using FieldValue = std::variant<std::string, std::int64_t, double>;
 
-/// What a field is about.
+/// The topic of a field.
 enum class Topic : std::uint8_t { step, split, data, machine };
 
 /// One option of a job: the one place that knows its name, its type and its range.
@@ -122,7 +122,7 @@ struct JobField {
   /// Sets the member, in its range; a usage error names the flag and names what is accepted. An empty text means "not asked for" if
   /// the field may be left out.
   std::function<void(JobSpec& spec, const FieldValue& value)> set;
-  /// What the command line would take; empty if the field was left out.
+  /// The value as text for the command line; empty if the field was left out.
   std::function<std::string(const JobSpec& spec)> text;
   Topic topic = Topic::step;
   bool numeric = false;                                        // takes numbers alone

@@ -23,12 +23,13 @@ double samples_per_s(const std::vector<Nanoseconds>& timed, std::int64_t batch);
 /// The times of the steps that were timed: `time_per_step_ns` is their median, from `time_low_ns` to `time_high_ns` its interval.
 /// All are of one instance: what another run of the same job would differ by is not in it.
 Record times_record(const std::vector<Nanoseconds>& timed, std::int64_t batch, trace::Origin origin);
-/// What a step does and moves, over all devices. `flops` is the number of its flops, also if it exceeds 64 bits.
+/// The work and the messages of a step, over all devices. `flops` is the number of its flops, also if it exceeds 64 bits.
 Record totals_record(const plan::Totals& totals, double flops);
-/// For each device of the plan shares of the step, memory and bytes. `here`: the devices that ran it; nullptr if none did.
+/// One record per device of the plan: shares of the step, memory and bytes. `here`: the devices that ran it; nullptr if
+/// none did.
 std::vector<Record> device_records(const plan::Plan& plan, const Study& study, const std::vector<Bytes>& peak,
                                    const cluster::Cluster* here);
-/// When devices arrived at collectives.
+/// The arrivals of devices at collectives.
 std::vector<Record> arrival_records(const Study& study);
 /// Shares of the step, by kind.
 Json path_json(const Study& study);

@@ -12,7 +12,7 @@
 
 namespace baton::job {
 
-/// Where the traced steps of a plan went, summed over them.
+/// The times of the traced steps of a plan by their parts, summed over the steps.
 class Study {
  public:
   /// The plan must outlive it. `copies`: how many devices each one of the plan stands for.
@@ -21,7 +21,7 @@ class Study {
 
   void add(const trace::StepTrace& step);
 
-  /// How many devices each one of the plan stands for: one, unless equal replicas were folded.
+  /// The number of devices that each one of the plan stands for: one, unless equal replicas were folded.
   std::int64_t copies() const { return copies_; }
   /// The times of each device, by device, summed over the traced steps; `traced` is how long those steps took together.
   const std::vector<trace::DeviceTime>& device_times() const { return device_times_; }
@@ -29,9 +29,9 @@ class Study {
   std::int64_t traced_steps() const { return traced_steps_; }
   /// The time of the traced steps' critical paths, by kind of segment.
   const std::array<Nanoseconds, trace::PathSegment::kinds>& path() const { return path_; }
-  /// When devices arrived at collectives, on average over the traced steps; empty if fewer than two devices meet.
+  /// The arrivals of devices at collectives, on average over the traced steps; empty if fewer than two devices meet.
   std::vector<findings::ArrivalStats> arrival_stats() const;
-  /// Where a step of this length went: the mean over devices and traced steps.
+  /// The parts of a step of this length: the mean over devices and traced steps.
   trace::DeviceTime mean_time(Nanoseconds step) const;
 
  private:

@@ -10,8 +10,8 @@
 /// conditions; a run continues another only if both have the same.
 namespace baton::lab {
 
-/// What all experiments of a run share: the program, the machine or the cluster with the contents of its file, what-if, devices,
-/// preset, time limit and precision.
+/// The conditions that all experiments of a run share: the program, the machine or the cluster with the contents of its
+/// file, what-if, devices, preset, time limit and precision.
 Json run_conditions(const Settings& settings);
 /// That as `run`, and as `own` what is the experiment's alone: the job of a spec that a user wrote, the parts that GPUs are cut
 /// into, and the contents of files that points name.
@@ -20,7 +20,7 @@ Json experiment_conditions(const Settings& settings, const std::vector<Point>& p
 /// The name by which records refer to their conditions; empty if there are none, as in files of version 0.1.0.
 std::string conditions_name(const Json& conditions);
 
-/// What is not the same in two of `run`, or of `own`, as "cluster (pcie-5, now dgx-a100)".
+/// The conditions that differ between two of `run`, or of `own`, as "cluster (pcie-5, now dgx-a100)".
 std::vector<std::string> differences(const Json& before, const Json& now);
 
 }  // namespace baton::lab

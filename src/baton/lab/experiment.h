@@ -19,7 +19,7 @@ std::string_view to_text(Preset preset);
 /// A usage error lists them.
 Preset preset_by_name(std::string_view name);
 
-/// What an experiment varies: the values of the quick preset and of the full one, which has the courses' sizes.
+/// A quantity that an experiment varies: the values of the quick preset and of the full one, which has the courses' sizes.
 struct Axis {
   std::string name;
   std::string meaning;
@@ -33,7 +33,7 @@ struct Axis {
 /// The name of an axis and of its column: with underscores, even if the user writes dashes.
 std::string axis_name(std::string_view text);
 
-/// How a column of the table is shown: a number with six significant figures at most, as losses need, a rate with three.
+/// The format of a column of the table: a number with six significant figures at most, as losses need, a rate with three.
 enum class Format : std::uint8_t { text, integer, number, time, bytes, percent, ratio, rate, flops };
 std::string_view to_text(Format format);
 
@@ -76,10 +76,10 @@ struct Plot {
   std::function<std::vector<Curve>(const std::vector<Record>& rows)> curves;
 };
 
-/// What a plot draws: points of its own, or the rows.
+/// The points that a plot draws: its own, or the rows.
 std::vector<Record> points_of(const Plot& plot, const std::vector<Record>& rows);
 
-/// Where and how an experiment runs.
+/// The place and the conditions of an experiment's run.
 struct Settings {
   Preset preset = Preset::quick;
   std::string devices = "cpu";  // the kind of device; a point says how many
@@ -111,7 +111,7 @@ class Measurement {
   /// True if this is the only instance of the point, because one takes long or the task asks for one; then nothing is known about
   /// the noise.
   virtual bool once() const { return false; }
-  /// What was measured: what the row, the answers and the page are made from.
+  /// The measured values, from which the row, the answers and the page are made.
   virtual Record record() const = 0;
 };
 

@@ -154,7 +154,7 @@ Record merge_instances(const std::vector<Record>& records) {
   const double middle = number(merged, key::time_per_step_ns);
   const findings::Sample sample = findings::sample_of(times);
   if (times.size() < 2) {
-    // One instance says nothing of the others: what its steps scatter by is no interval of the time.
+    // One instance says nothing of the others: the scatter of its steps is not an interval of the time.
     merged.set_number(key::time_low_ns, middle);
     merged.set_number(key::time_high_ns, middle);
     merged.set(key::interval_level, std::nullopt);

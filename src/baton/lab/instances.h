@@ -8,11 +8,11 @@
 /// A point is measured in several fresh instances; this combines their records.
 namespace baton::lab {
 
-/// In how many instances a point is measured. Below the least nothing can be said about noise.
+/// The number of instances in which a point is measured. Below the least nothing can be said about noise.
 inline constexpr std::size_t usual_instances = 5;
 inline constexpr std::size_t least_instances = 4;
 
-/// When the points of a precise run have been measured often enough.
+/// The limits within which the points of a precise run are measured.
 inline constexpr double precise_difference = 0.03;
 inline constexpr std::size_t least_precise_instances = 10;
 inline constexpr std::size_t most_precise_instances = 300;

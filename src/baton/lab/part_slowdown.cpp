@@ -106,7 +106,8 @@ std::vector<std::string> part_slowdown_findings(const std::vector<Record>& rows)
   }
   const double tasks = number(beside, key::alone_ns);
   return {fmt::format(
-      "Parts of a GPU are no separate GPUs, since they share its memory and power: the tasks of these steps take {} times as long "
+      "Parts of a GPU are not separate GPUs, since they share its memory and power: the tasks of these steps take {} times "
+      "as long "
       "while all "
       "{} parts work as while the others rest, {} instead of {} where it is most. That step takes {}; on separate GPUs of the "
       "parts' size "

@@ -10,8 +10,9 @@
 #include "baton/plan/plan.h"
 #include "baton/training/job.h"
 
-/// How parts of one GPU slow each other down: each has multiprocessors of its own, but they share its memory, caches and power. It
-/// is measured with the tasks of the step itself: what is bound by arithmetic suffers less than what is bound by bytes.
+/// The slowdown of parts of one GPU by each other: each has multiprocessors of its own, but they share its memory, caches
+/// and power. It is measured with the tasks of the step itself: what is bound by arithmetic suffers less than what is bound
+/// by bytes.
 namespace baton::lab {
 
 struct PartSlowdown {
@@ -22,21 +23,22 @@ struct PartSlowdown {
   Nanoseconds separate;     // a step if they did not slow each other down, as separate GPUs of their size: simulated
 };
 
-/// The devices that are parts of the first one's GPU; none if those are fewer than two, or if it is no GPU.
+/// The devices that are parts of the first one's GPU; none if those are fewer than two, or if it is not a GPU.
 std::vector<DeviceId> parts_of_a_gpu(const cluster::Cluster& cluster);
 
-/// What a device computes in a step by times that a calibration has of its tasks: `alone` and `beside`. Nothing if it has none.
+/// The times that a device computes in a step, by a calibration's times of its tasks: `alone` and `beside`. nullopt if it
+/// has none.
 std::optional<PartSlowdown> part_slowdown_of(const plan::Plan& plan, const cost::TaskKeys& keys, DeviceId device,
                                              const cost::Times& alone, const cost::Times& beside);
 
-/// How the parts of a GPU that the job runs on slow each other down, by a calibration that is measured now or was kept. nullopt if
-/// there are no parts, or if it cannot be measured: it only adds to what a run says.
+/// The slowdown of the parts of a GPU that the job runs on, by a calibration that is measured now or was kept.
 std::optional<PartSlowdown> part_slowdown(const plan::Plan& plan, const training::Job& job);
 
-/// For a record, as `beside`.
+/// The value of `beside` in a record.
 Record to_record(const PartSlowdown& part_slowdown);
 
-/// What the rows' `beside` say: how much longer tasks take, and what separate GPUs would do for the row that suffers most.
+/// Findings from `beside` of the rows: how much longer tasks take, and what separate GPUs would do for the row that suffers
+/// most.
 std::vector<std::string> part_slowdown_findings(const std::vector<Record>& rows);
 
 /// A sentence on how parts of a GPU slow down the tasks of a plan, by times that a calibration has of them; nullopt if there are no

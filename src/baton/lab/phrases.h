@@ -36,11 +36,12 @@ std::string origin_mark(const std::vector<Record>& rows);
 /// An answer in which " (simulated)" stands once: what holds of all its numbers need not be said of each.
 std::string simulated_once(std::string answer);
 
-/// What was trained, in one line: model, batch, optimizer, precision and seed; several values of one are listed. Empty if no row
-/// says.
+/// The trained job, in one line: model, batch, optimizer, precision and seed; several values of one are listed. Empty if no
+/// row says.
 std::string trained_line(const std::vector<Record>& rows);
 
-/// What too few instances of points leave unknown, as after an interruption; empty if there are enough.
+/// A sentence on what is unknown because points have too few instances, as after an interruption; empty if there are
+/// enough.
 std::string few_instances_finding(const std::vector<Record>& rows);
 
 /// That rows were measured beside such work (their `others_share`); empty if none was.

@@ -21,7 +21,7 @@ class Point {
 
   Point() = default;
   Point(std::initializer_list<Value> values) : values_(values) {}
-  /// From the JSON of a file; nullopt if it is not an object of texts and numbers.
+  /// Reads a point from the JSON of a file; nullopt if it is not an object of texts and numbers.
   static std::optional<Point> parse(const Json& json);
 
   bool contains(std::string_view axis) const { return find(axis) != nullptr; }

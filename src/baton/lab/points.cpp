@@ -72,7 +72,7 @@ constexpr std::array<std::string_view, 23> further_fields{"model",
                                                           "label_smoothing",
                                                           "clip",
                                                           "gradients"};
-/// Of these, those whose texts are no names: the field judges them.
+/// Those of them whose texts are not names: the field checks them.
 constexpr std::array<std::string_view, 4> judged_fields{"link", "memory", "loss_scale", "lr_schedule"};
 
 template <std::size_t size>

@@ -172,7 +172,7 @@ std::string noise_text(const findings::Difference& difference) {
 std::string tested_text(const findings::Difference& difference) {
   const auto end = [](double ratio) { return ratio < 0.01 ? "<0.01" : ratio > 100 ? ">100" : ratio_text(ratio); };
   return std::isinf(difference.smallest)
-             ? "one instance says nothing of the noise"
+             ? "one instance says nothing about the noise"
              : fmt::format("{} to {} with 99 % confidence", end(difference.tested.low), end(difference.tested.high));
 }
 

@@ -64,13 +64,13 @@ void add_speedup(std::vector<Record>& rows, const std::vector<std::string>& same
 /// The rows that have more devices than those that their speedup is over.
 std::vector<Record> beyond_base(const std::vector<Record>& rows);
 
-/// How far the times of two rows are apart, and whether that is beyond the noise: a test at the 1 % level over fresh instances of
-/// both. `pairs` is from how many pairs a statement was chosen, as the fastest and the slowest of several rows are. Rows that did
-/// not take turns also differ by what the machine drifted in between. A row of one instance, or of a version that did not store
-/// instances, differs from no other.
+/// The ratio of the times of two rows, and whether it is beyond the noise: a test at the 1 % level over fresh instances of
+/// both. `pairs` is from how many pairs a statement was chosen, as the fastest and the slowest of several rows are. Rows
+/// that did not take turns also differ by what the machine drifted in between. A row of one instance, or of a version that
+/// did not store instances, differs from no other.
 findings::Difference difference_of(const Record& a, const Record& b, std::size_t pairs = 1);
 bool differs(const Record& a, const Record& b, std::size_t pairs = 1);
-/// How many pairs can be made of these rows.
+/// The number of pairs that can be made of these rows.
 constexpr std::size_t pairs_among(std::size_t rows) { return rows < 2 ? 1 : rows * (rows - 1) / 2; }
 /// The difference of two rows that were chosen from several, as the fastest and the slowest are: the level is divided by how many
 /// pairs those make, and a row whose few instances happen to agree counts as scattering like the others.
@@ -81,9 +81,10 @@ findings::Difference difference_of_speedups(const Record& a, const Record& base_
                                             std::size_t pairs = 1);
 /// "beyond the noise", or "within the noise at the 1 % level (a difference of 3.1 % would have been seen)".
 std::string noise_text(const findings::Difference& difference);
-/// How far a value in the middle of an interval may be off, relative: 1 if by a factor of two. Infinite if nothing is known.
+/// The relative error that a value in the middle of an interval may have: 1 if it may be wrong by a factor of two. Infinite
+/// if nothing is known.
 double relative_uncertainty(const findings::Interval& interval);
-/// How far a row's time may be off, relative, with 99 % confidence.
+/// The relative error that a row's time may have, with 99 % confidence.
 double relative_uncertainty(const Record& row);
 /// "0.91 to 5.52 with 99 % confidence": the interval of the ratio that the verdict rests on.
 std::string tested_text(const findings::Difference& difference);
@@ -111,7 +112,7 @@ void add_oversubscribed_note(std::vector<std::string>& sentences, const std::vec
 /// A sentence on where the step of a row went: compute, exposed communication, waiting, delay.
 std::string attribution(const Record& row, const std::string& what);
 
-/// When a row's devices arrived at collectives; empty if the row does not say.
+/// The arrivals of a row's devices at collectives; empty if the row does not say.
 std::vector<findings::ArrivalStats> arrival_stats_of(const Record& row);
 
 /// The column that most tables have.

@@ -26,7 +26,7 @@ namespace baton::lab {
 /// `id` names it in results. A usage error says which line or name is wrong.
 Experiment parse_spec(std::string_view toml, const std::string& id);
 
-/// What its points share, beside what is usual: fields of a job with what the spec gives for them.
+/// The fields that the spec's [job] sets, with their values.
 std::vector<std::pair<std::string, std::string>> spec_job(std::string_view toml);
 
 }  // namespace baton::lab

@@ -179,7 +179,7 @@ class Latest {
     if (!line.is_object() || !line.contains("point") || !line["point"].is_object() || !line.contains("record") ||
         !line["record"].is_object() || !line.contains("final") || !line["final"].is_boolean() ||
         !line.value("basis", Json("")).is_string()) {
-      skip("is no record");
+      skip("is not a record");
       return;
     }
     if ((only_final_ && !line["final"].get<bool>()) || line.value("basis", Json("")) != conditions_) {
@@ -274,7 +274,7 @@ std::optional<RunSpec> Store::spec(const std::string& id) const {
   }
   std::optional<RunSpec> spec = from_json(parse_json(text, most_values_kept), id);
   if (!spec) {
-    throw usage_error("{} is no spec of an experiment, or is damaged", path.string());
+    throw usage_error("{} is not a spec of an experiment, or is damaged", path.string());
   }
   return spec;
 }

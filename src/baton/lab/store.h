@@ -33,8 +33,8 @@ struct SkippedLine {
   std::string why;
 };
 
-/// What is kept of a run on disk: a folder with, for each experiment, its spec and a line for each record as it was
-/// measured. A run that is killed loses at most the instance under way. Whatever is written can be read back: a record that is too
+/// The records of a run on disk: a folder with, for each experiment, its spec and one line per record as it was measured. A
+/// run that is killed loses at most the instance under way. Whatever is written can be read back: a record that is too
 /// large for that is refused when it is stored.
 class Store {
  public:

@@ -118,7 +118,7 @@ Record trained(const training::Training& run) {
           key::device(device_words(job))};
 }
 
-/// By block: the gradients of a step that were not zero after rounding. Empty where nothing is rounded.
+/// By block: the gradients of a step that were not zero after rounding. Empty if nothing is rounded.
 std::vector<double> gradients_left(const training::Training& run) {
   std::vector<double> left(run.roundings().empty() ? 0 : run.job().model().blocks().size(), 0);
   for (const exec::RoundingTally& tally : run.roundings()) {

@@ -49,7 +49,7 @@ class TrainMeasurement : public Measurement {
 Axis axis_of_field(std::string_view name, const std::vector<job::FieldValue>& values);
 /// Sets the field of a job that goes by the name of an axis to the value that the point has there.
 void take(job::JobSpec& spec, const Point& point, const std::string& axis);
-/// What all points share, with the fields that this one sets.
+/// The specification that all points share, with the fields that this one sets.
 job::JobSpec spec_at(const job::JobSpec& shared, const Point& point);
 
 inline std::unique_ptr<Measurement> measure_training(const job::JobSpec& spec, const Settings& settings,

@@ -189,7 +189,7 @@ plan::Move operation_by_name(std::string_view name) {
 void parse_sizes(std::string_view text, BenchOptions& options) {
   const std::vector<std::string_view> parts = split(text, ':');
   if (parts.size() > 3) {
-    throw usage_error("--sizes is '{}', but must be as 8:64MB, or 8:64MB:2 with the factor from one size to the next", text);
+    throw usage_error("--sizes is '{}', but must be as 8:64MiB, or 8:64MiB:2 with the factor from one size to the next", text);
   }
   options.least = parse_bytes(parts[0], "--sizes, the smallest,").count;
   options.most = parse_bytes(parts.size() > 1 ? parts[1] : parts[0], "--sizes, the largest,").count;

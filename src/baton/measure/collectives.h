@@ -20,7 +20,7 @@ std::vector<plan::Move> every_operation();
 /// One of them by its name there. A usage error lists them.
 plan::Move operation_by_name(std::string_view name);
 
-/// What is measured: float32 elements, by the size of the whole that is reduced, gathered or sent.
+/// The measurement's options: float32 elements, by the size of the whole that is reduced, gathered or sent.
 struct BenchOptions {
   std::vector<plan::Move> operations = every_operation();
   std::int64_t least = 8;  // bytes
@@ -28,7 +28,7 @@ struct BenchOptions {
   std::int64_t factor = 4;        // from one size to the next
   Nanoseconds time{100'000'000};  // for one size of one operation, about
 };
-/// `8:64MB`, or `8:64MB:2` with the factor; a single size alone. A usage error names what is wrong.
+/// `8:64MiB`, or `8:64MiB:2` with the factor; a single size alone. A usage error names what is wrong.
 void parse_sizes(std::string_view text, BenchOptions& options);
 
 /// A row of the table. Columns are those of nccl-tests.

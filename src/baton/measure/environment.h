@@ -5,7 +5,7 @@
 
 namespace baton::measure {
 
-/// What a result depends on besides the command: processor, cores, system, versions, load.
+/// The facts besides the command on which a result depends: processor, cores, system, versions, load.
 job::Json environment(const cluster::Machine& machine);
 
 }  // namespace baton::measure

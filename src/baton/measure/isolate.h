@@ -8,8 +8,8 @@
 
 namespace baton::measure {
 
-/// How many buffers the copies of a task use in turn for each of its operands (reads, then writes): with one, each copy finds what
-/// the copy before has just touched.
+/// The number of buffers that the copies of a task use in turn for each of its operands (reads, then writes): with one,
+/// each copy finds what the copy before has just touched.
 using Turns = std::function<std::vector<std::int64_t>(TaskId task)>;
 
 /// A plan of nothing but `copies` of one task, one after the other, on each of `devices`.

@@ -13,7 +13,8 @@ namespace baton::measure {
 plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const cluster::Cluster& cluster, const plan::Target& target,
                              strategy::Precision precision = strategy::Precision::fp32);
 
-/// How many products a matrix needs by repeated squaring: one for each square and one for each further bit that is set.
+/// The number of products that a matrix needs by repeated squaring: one for each square and one for each further bit that
+/// is set.
 std::int64_t products_needed(std::int64_t power);
 
 }  // namespace baton::measure

@@ -25,11 +25,12 @@ struct CoreTime {
   std::optional<double> share() const;
 };
 
-/// How much of this machine's cores other processes use from now on: what is timed meanwhile is longer than it would be alone.
+/// Measures the time that other processes use this machine's cores from now on: tasks timed meanwhile take longer than they
+/// would alone.
 class OtherProcesses {
  public:
   OtherProcesses();
-  /// Since construction; nullopt if this system does not say.
+  /// The time used since construction; nullopt if this system does not say.
   std::optional<CoreTime> used() const;
 
  private:

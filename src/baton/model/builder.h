@@ -59,13 +59,13 @@ class BlockBuilder {
   /// x itself if the rate is 0.
   std::size_t dropout(std::size_t x, double rate);
 
-  // Of images, whose dimensions are (b, c, y, x). Parameters are `NAME.weight` and `NAME.bias`, a full name.
+  // A window over images, whose dimensions are (b, c, y, x). Parameters are `NAME.weight` and `NAME.bias`, a full name.
   struct Window {
     std::int64_t size = 3;
     std::int64_t stride = 1;
     std::int64_t padding = 0;
   };
-  /// How many positions a window has along an extent; 0 if the extent is too small for it.
+  /// The number of positions of a window along an extent; 0 if the extent is too small for it.
   static std::int64_t places(const Window& window, std::int64_t extent);
   /// Its output channels are the dimension `out`.
   std::size_t conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias = true,

@@ -69,13 +69,13 @@ class Config {
         json,
         [&](int depth, ConfigTree::parse_event_t, ConfigTree&) {
           if (depth > deepest_config) {
-            throw usage_error("{} is no configuration of a model: it is nested too deeply", what_);
+            throw usage_error("{} is not a configuration of a model: it is nested too deeply", what_);
           }
           return true;
         },
         false);
     if (!tree_.is_object()) {
-      throw usage_error("{} is no configuration of a model: it is not JSON that begins with {{", what_);
+      throw usage_error("{} is not a configuration of a model: it is not JSON that begins with {{", what_);
     }
   }
 
@@ -574,7 +574,7 @@ std::map<std::string, std::string> read_weight_map(const std::filesystem::path& 
   for (const auto& [tensor, file] : list->items()) {
     if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos ||
         !file.get<std::string>().ends_with(".safetensors")) {
-      throw usage_error("{} has {} in {}, which is no safetensors file beside it", path.string(), tensor, shown(file));
+      throw usage_error("{} has {} in {}, which is not a safetensors file beside it", path.string(), tensor, shown(file));
     }
     files[tensor] = file.get<std::string>();
   }

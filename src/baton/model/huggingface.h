@@ -12,7 +12,7 @@
 /// Models as the libraries of Hugging Face keep them in a folder: config.json says the architecture, safetensors hold the weights.
 namespace baton::model {
 
-/// What a folder describes.
+/// The model that a folder describes.
 struct FolderModel {
   std::string type;                       // as config.json calls it: gpt2, llama, mistral, qwen2, vit or resnet
   std::string text;                       // the same model as `parse_model` takes it
@@ -26,25 +26,26 @@ FolderModel read_config(std::string_view json, std::string_view settings, const 
 /// The model of the config.json in a folder. A ResNet's size of images comes from preprocessor_config.json if it is there.
 FolderModel read_model_folder(const std::filesystem::path& folder, std::string_view settings);
 
-/// How training this model differs from what its configuration asks for; empty unless it is a folder.
+/// The differences between training this model and what its configuration asks for; empty unless it is a folder.
 std::vector<std::string> remarks_on(std::string_view text);
 
-/// What model.safetensors.index.json says: by tensor, the file beside it that holds it.
+/// The contents of model.safetensors.index.json: by tensor, the file beside it that holds it.
 std::map<std::string, std::string> read_weight_map(const std::filesystem::path& path);
 
 /// config.json of a model that `read_config` would read as the same, with the names that the weights' loaders expect. A usage
 /// error if no type of Hugging Face's is this model.
 std::string config_of(const Model& model);
 
-/// How pixels between 0 and 1 become a model's numbers: (pixel - mean) / deviation, per channel; one value may stand for all.
+/// The rule by which pixels between 0 and 1 become a model's numbers: (pixel - mean) / deviation, per channel; one value
+/// may stand for all.
 struct PixelScale {
   std::vector<double> mean = {0.5};
   std::vector<double> deviation = {0.5};
 };
-/// As --normalize takes it: 0.5,0.5,0.5/0.5,0.5,0.5.
+/// The text that --normalize takes: 0.5,0.5,0.5/0.5,0.5,0.5.
 std::string to_text(const PixelScale& scale);
-/// What preprocessor_config.json in a folder says; nullopt if there is none. A usage error names what it asks for and Baton does
-/// not do with images.
+/// The pixel scale of a folder's preprocessor_config.json; nullopt if there is none. A usage error names what it asks for
+/// and Baton does not do with images.
 std::optional<PixelScale> read_pixel_scale(const std::filesystem::path& folder);
 /// preprocessor_config.json of a model of images: their size, and how they are prepared as Baton prepares them. Empty for others.
 std::string preprocessor_of(const Model& model, const PixelScale& scale);

@@ -75,7 +75,7 @@ void check_block(const Block& block) {
     check(!why, "block {}: {}", block.name, why.value_or(""));
   }
   for (std::size_t v = 0; v < block.values.size(); ++v) {
-    check(read[v] && written[v], "nobody {} {} of block {}", read[v] ? "writes" : "reads", block.values[v].name, block.name);
+    check(read[v] && written[v], "no op {} {} of block {}", read[v] ? "writes" : "reads", block.values[v].name, block.name);
   }
 }
 

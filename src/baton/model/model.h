@@ -20,7 +20,8 @@ struct Dim {
 using Dims = std::vector<Dim>;
 inline constexpr Dim batch{'b', 0};
 
-/// What an op reads or writes, dimensions outermost first. The batch is the first of them, or the second after the sequence (`t`).
+/// A value that an op reads or writes, dimensions outermost first. The batch is the first of them, or the second after the
+/// sequence (`t`).
 struct Value {
   std::string name;
   Dims dims;
@@ -28,7 +29,7 @@ struct Value {
   bool statistics = false;  // float32 whatever the step computes in
   bool wide = false;        // float32 where others have 16 bits: the residual stream
 
-  /// Which of the dimensions is the batch.
+  /// The index of the batch's dimension.
   std::size_t batch_axis() const;
   /// Its shape for this many samples.
   Shape shape(std::int64_t rows) const;
@@ -40,8 +41,8 @@ struct Value {
 /// biases of norms do. Parameters with the same name are one parameter, in whichever blocks they occur.
 inline constexpr std::int64_t starts_at_ones = 0;
 inline constexpr std::int64_t starts_at_zeros = -1;
-/// How training changes it: by gradients; or, as PyTorch's buffers, by an op that keeps statistics (op::tracks), of floating
-/// numbers or as a count.
+/// The way in which training changes it: by gradients; or, as PyTorch's buffers, by an op that keeps statistics
+/// (op::tracks), of floating-point numbers or as a count.
 enum class Kept : std::uint8_t { trained, statistic, count };
 struct Parameter {
   std::string name;
@@ -116,8 +117,8 @@ class Model {
 /// keeps; nothing is tracked. Parameters have the same names.
 Model for_evaluation(const Model& model);
 
-/// Whether two models compute the same from the same weights, apart from what only training does (dropout), the length of sequences
-/// and the size of images.
+/// True if two models compute the same from the same weights, apart from what only training does (dropout), the length of
+/// sequences and the size of images.
 bool is_same_network(const Model& a, const Model& b);
 
 }  // namespace baton::model

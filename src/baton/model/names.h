@@ -7,8 +7,8 @@
 
 #include "baton/base/shape.h"
 
-/// How files hold the parameters of models: by the names and in the layouts of Hugging Face's transformers, torchvision and timm,
-/// so that these read what Baton writes, and the other way round. This is the only such table.
+/// The names and layouts of parameters in files: those of Hugging Face's transformers, torchvision and timm, so that these
+/// read what Baton writes, and the other way round. This is the only such table.
 namespace baton::model {
 
 /// A tensor of a file, made of one parameter or of several: matrices of outputs × inputs, joined along the outputs.
@@ -25,7 +25,7 @@ struct StoredTensor {
   std::int64_t inputs = 1;
   bool transposed = false;  // inputs first, as GPT-2 has them
 
-  /// Where an element of a part, counted row-major in the parameter, lies in the tensor.
+  /// The place in the tensor of an element of a part, which is counted row-major in the parameter.
   std::int64_t place(std::size_t part, std::int64_t element) const {
     const std::int64_t first = parts[part].first;
     return transposed ? element % inputs * outputs + first + element / inputs : first * inputs + element;

@@ -29,7 +29,7 @@ struct OnnxModel {
     std::int64_t inputs = 1;
     bool transposed = false;  // there it is [inputs, outputs]
 
-    /// Where an element of the parameter, counted row-major, lies in the tensor.
+    /// The place in the tensor of an element of the parameter, which is counted row-major.
     std::int64_t place(std::int64_t element) const { return transposed ? element % inputs * outputs + element / inputs : element; }
   };
   Model model;

@@ -45,7 +45,7 @@ class GraphReader {
       }
     });
     if (!found) {
-      throw usage_error("{} is no ONNX file: it has no graph", what_);
+      throw usage_error("{} is not an ONNX file: it has no graph", what_);
     }
     std::erase_if(graph_.inputs, [&](const auto& input) { return graph_.tensors.contains(input.first); });
     return std::move(graph_);
@@ -60,7 +60,7 @@ class GraphReader {
       visit(*one);
     }
     if (!message.whole()) {
-      throw usage_error("{} is no ONNX file, or it is cut", what_);
+      throw usage_error("{} is not an ONNX file, or it is cut", what_);
     }
   }
 
@@ -140,7 +140,7 @@ class GraphReader {
     for (std::string_view rest = one.bytes; !rest.empty();) {
       const std::optional<std::uint64_t> number = Message::take_number(rest);
       if (!number) {
-        throw usage_error("{} is no ONNX file, or it is cut", what_);
+        throw usage_error("{} is not an ONNX file, or it is cut", what_);
       }
       list.push_back(static_cast<std::int64_t>(*number));
     }

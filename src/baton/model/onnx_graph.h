@@ -7,7 +7,7 @@
 
 #include "baton/model/onnx.h"
 
-/// What an ONNX file says, before any meaning is given to it.
+/// The contents of an ONNX file, before any meaning is given to them.
 namespace baton::model {
 
 struct OnnxAttribute {
@@ -23,7 +23,7 @@ struct OnnxNode {
   std::vector<std::string> outputs;
   std::map<std::string, OnnxAttribute> attributes = {};
 
-  /// For sentences: `Conv /layer1/conv1`; of a node without a name, what it writes: `Conv (output h)`.
+  /// The node in sentences: `Conv /layer1/conv1`; of a node without a name, what it writes: `Conv (output h)`.
   std::string shown() const {
     return !name.empty() ? op + " " + name : outputs.empty() || outputs[0].empty() ? op : op + " (output " + outputs[0] + ")";
   }
@@ -32,7 +32,7 @@ struct OnnxNode {
 struct OnnxGraph {
   std::vector<OnnxNode> nodes;                                            // without those that only hold constants
   std::map<std::string, OnnxTensor> tensors;                              // weights and constants
-  std::vector<std::pair<std::string, std::vector<std::int64_t>>> inputs;  // that are no weights, with extents, 0 where any may be
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> inputs;  // other than weights, with extents; 0: any
   std::vector<std::string> outputs;
 };
 

@@ -25,7 +25,7 @@ class Message {
  public:
   explicit Message(std::string_view bytes) : rest_(bytes) {}
 
-  /// nullopt at the end, and where what comes is no field.
+  /// nullopt at the end, and if what comes is not a field.
   std::optional<Field> next();
   /// True if it ended where its bytes end.
   bool whole() const { return !broken_ && rest_.empty(); }

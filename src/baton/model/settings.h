@@ -15,11 +15,11 @@ inline constexpr std::int64_t max_depth = 1 << 16;
 inline constexpr std::int64_t max_image_side = 1 << 14;
 inline constexpr std::int64_t max_base = std::int64_t{1} << 40;
 
-/// What a model is given by its text: a size as in `dim=64`, a number below one as in `dropout=0.1`, or `on` and `off` as in
+/// A setting of a model in its text: a size as in `dim=64`, a number below one as in `dropout=0.1`, or `on` and `off` as in
 /// `tied=on`.
 struct Setting {
   std::string_view key;
-  /// What is there before is the default. A size that is 0 before must be given, unless it is `optional`.
+  /// Its value before the text is read is the default. A size that is 0 before must be given, unless it is `optional`.
   std::variant<std::int64_t*, double*, bool*> value;
   std::int64_t most = 0;  // of a size
   bool optional = false;

@@ -51,8 +51,8 @@ struct Family {
 /// Every family, in the order in which help shows them.
 const std::vector<Family>& zoo();
 
-/// What a text asks for: a kind of model and its settings. `gpt2` and `gpt2:context=128` are of the kind `gpt`, with the preset's
-/// settings where no others are given. A usage error says what would be accepted.
+/// The request in a text: a kind of model and its settings. `gpt2` and `gpt2:context=128` are of the kind `gpt`, with the
+/// preset's settings where no others are given. A usage error says what would be accepted.
 struct Recipe {
   std::string kind;
   std::string arguments;

@@ -12,8 +12,8 @@
 
 namespace baton::op {
 
-/// Which elements of a value a dropout sets to zero in one step. Nothing is drawn in sequence, so it depends neither on how the
-/// value is split nor on how often it is asked for.
+/// The elements of a value that a dropout sets to zero in one step. Nothing is drawn in sequence, so it depends neither on
+/// how the value is split nor on how often it is asked for.
 struct DropoutMask {
   std::uint64_t seed;
   std::uint32_t step;
@@ -42,7 +42,7 @@ struct DropoutMask {
   }
 };
 
-/// Where the elements of a part lie in the whole of which it holds some indices of each dimension.
+/// The places of a part's elements in the whole, of which the part holds some indices of each dimension.
 struct ElementPlaces {
   static constexpr int max_rank = 5;
   int rank = 0;

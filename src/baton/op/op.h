@@ -12,10 +12,10 @@
 #include "baton/base/shape.h"
 #include "baton/base/units.h"
 
-/// What can be computed: for each op its operands, its signature, its work and its gradient.
-/// A new op is a struct here, its entries in op.cpp, signature.cpp, gradient.cpp and, if it has traits, traits.cpp, and
-/// its kernels. Nothing outside this folder and the kernels asks which op it has. A Linear works on the last axis, or on the
-/// last two if these are heads; all axes before together are its rows.
+/// All ops: for each its operands, its signature, its work and its gradient. A new op is a struct here, its entries in
+/// op.cpp, signature.cpp, gradient.cpp and, if it has traits, traits.cpp, and its kernels. Nothing outside this folder and
+/// the kernels asks which op it has. A Linear works on the last axis, or on the last two if these are heads; all axes
+/// before together are its rows.
 namespace baton::op {
 
 /// y = x Wᵀ + b. Reads x, W, b; writes y. With `relu`, y = max(0, ·). With `partial` y is one term of a sum over devices: it
@@ -33,9 +33,9 @@ struct Linear {
   bool operator==(const Linear&) const = default;
 };
 
-/// dx = dy W. Reads dy, W; writes dx. With `mask` it also reads x and zeroes dx where x ≤ 0: the backward of
-/// the ReLU that made x, done while the product is at hand. With `gelu` it also reads what a GELU by the formula with tanh made x
-/// of, and writes the gradient of that. With `adds` it reads, last, another term of the gradient of x, and writes the sum of both.
+/// dx = dy W. Reads dy, W; writes dx. With `mask` it also reads x and zeroes dx where x ≤ 0, which fuses the backward
+/// of the ReLU that made x. With `gelu` it also reads the input of the GELU (by the formula with tanh) that made x, and writes the
+/// gradient of that input. With `adds` it reads, last, another term of the gradient of x, and writes the sum of both.
 /// `out_heads` and `in_heads` are those of the Linear.
 struct LinearBackwardInput {
   bool mask = false;
@@ -455,7 +455,8 @@ using Op = std::variant<
 
 /// True if most of its arithmetic multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);
-/// What such ops are for, in messages: "linear layers", "matrix products", "attention" or "convolutions". Empty for other ops.
+/// The purpose of such ops, in messages: "linear layers", "matrix products", "attention" or "convolutions". Empty for other
+/// ops.
 std::string_view kind_of_product(const Op& op);
 
 /// Calls `visit(name, field)` for each attribute of an op, in the order in which they are written.
@@ -478,7 +479,7 @@ struct Operand {
 /// Why these operands do not suit the op, naming the shapes; empty if they do.
 std::optional<std::string> mismatch(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes);
 
-/// What an op costs, known without running it. Bytes are those of each operand once.
+/// The work of an op, known without running it. Bytes are those of each operand once.
 struct Work {
   Flops flops;
   Bytes read;

@@ -42,7 +42,7 @@ const std::vector<std::string>& optimizer_names();
 /// An optimizer of that name with its usual settings; throws a usage error that lists the names.
 Optimizer optimizer_by_name(std::string_view name);
 
-/// How many tensors of the parameter's size it keeps between steps (velocity; first and second moment).
+/// The number of tensors of the parameter's size that it keeps between steps (velocity; first and second moment).
 std::size_t state_slots(const Optimizer& optimizer);
 /// Arithmetic per element of a parameter.
 std::int64_t flops_per_element(const Optimizer& optimizer);

@@ -12,9 +12,9 @@
 
 namespace baton::op {
 
-/// How the learning rate changes from step to step: what it is multiplied by. Over the first `warmup` steps it rises evenly to one.
-/// Then it falls to `floor`, which it has from step `linear_until` or `cosine_until` on, evenly or along half a cosine; or it is
-/// multiplied by `gamma` after each `every` steps; or it stays, if all these are 0.
+/// The factor of the learning rate by step. Over the first `warmup` steps it rises evenly to one. Then it falls to `floor`,
+/// which it has from step `linear_until` or `cosine_until` on, evenly or along half a cosine; or it is multiplied by
+/// `gamma` after each `every` steps; or it stays, if all these are 0.
 struct RateSchedule {
   std::int64_t warmup = 0;
   std::int64_t linear_until = 0;

@@ -25,7 +25,7 @@ struct Axes {
   Type type = Type::value;
 };
 
-/// What an op does along each dimension of its operands: equal letters are one dimension.
+/// The dimensions of an op's operands, as letters: equal letters are one dimension.
 struct Signature {
   std::vector<Axes> reads;
   std::vector<Axes> writes;
@@ -42,7 +42,7 @@ struct Signature {
   bool in_place = false;
   /// True if it reads another term as its last operand, and writes the sum of that and its own result.
   bool adds = false;
-  /// How many of the last operands it writes are copies, in another type, of as many that it writes before them.
+  /// The number of the last written operands that are copies, in another type, of as many that it writes before them.
   std::size_t copies = 0;
   /// The dimension whose index numbers affect the result (op::for_part); 0: none.
   char numbered = 0;
@@ -53,7 +53,7 @@ struct Signature {
 /// The signature of an op with its attributes as they are. It lives as long as the program.
 const Signature& signature(const Op& op);
 
-/// What happens to a dimension on the way to one operand that is written:
+/// The relation between a dimension and one operand that is written:
 ///   map    every index by itself
 ///   sum    each result is a sum over it
 ///   merge  combined by another rule

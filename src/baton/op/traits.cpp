@@ -24,7 +24,7 @@ bool is_loss(const Op& op) { return std::holds_alternative<MeanSquaredError>(op)
 
 Op with_loss_scale(Op op) {
   bool* scaled = attribute<bool>(op, "scaled");
-  check(scaled != nullptr, "{} is no loss", name(op));
+  check(scaled != nullptr, "{} is not a loss", name(op));
   *scaled = true;
   return op;
 }

@@ -5,7 +5,7 @@
 
 #include "baton/op/op.h"
 
-/// What passes, costs and backends ask of an op, so that they need not know which one it is.
+/// Facts about an op that passes, costs and backends ask for, so that they need not know which op it is.
 namespace baton::op {
 
 /// True if it makes the first gradients and one loss per row. With loss scaling it also reads the scaler's state, as its last
@@ -109,9 +109,9 @@ struct WeightOperand {
 /// nullopt for an op that has none. The rows of an embedding are outputs.
 std::optional<WeightOperand> weight_operand(const Op& op);
 
-/// How many samples in a row an op takes together, so that a batch may only be divided between such groups. 1: each by itself. 0:
-/// all that it is given. How the batch is divided is then part of what is computed: a norm's moments are those of a replica's
-/// micro-batch, as in PyTorch.
+/// The number of consecutive samples that an op takes together, so that a batch may only be divided between such groups. 1:
+/// each by itself. 0: all that it is given. How the batch is divided is then part of what is computed: a norm's moments are
+/// those of a replica's micro-batch, as in PyTorch.
 std::int64_t samples_together(const Op& op);
 
 /// True if what it computes differs from step to step for equal operands: it draws random numbers.

@@ -78,7 +78,7 @@ struct LossScaler {
   bool operator==(const LossScaler&) const = default;
 };
 
-/// How many gradients of its device are not finite, and of all devices once these are summed.
+/// The number of gradients of its device that are not finite, and of all devices once these are summed.
 struct NonFiniteCount {
   bool operator==(const NonFiniteCount&) const = default;
 };
@@ -97,7 +97,7 @@ struct LossTerms {
   bool operator==(const LossTerms&) const = default;
 };
 
-/// What a buffer is a part of, independent of the device that holds it: used to fill it and to read it back.
+/// The content of a buffer, independent of the device that holds it: used to fill it and to read it back.
 using Content =
     std::variant<std::monostate, BatchRows, ParameterPart, LossScaler, ValuePart, NonFiniteCount, LossTerms, SquaredNorm>;
 

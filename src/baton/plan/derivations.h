@@ -6,11 +6,11 @@
 
 #include "baton/plan/plan.h"
 
-/// What tasks may compute, derived from a plan's graph by the rules in `op`: each op itself, its form for a divided sum, its
-/// backward, and the joint forms of two ops.
+/// The tasks that may compute a step, derived from a plan's graph by the rules in `op`: each op itself, its form for a
+/// divided sum, its backward, and the joint forms of two ops.
 namespace baton::plan {
 
-/// Which tensor of the model's training step a buffer holds or an operand of a task must be, without the indices.
+/// The tensor of the model's training step that a buffer holds or an operand of a task must be, without the indices.
 struct LogicalTensor {
   enum class Tensor : std::uint8_t {
     none,
@@ -53,11 +53,11 @@ class Derivations {
 
   /// The ways in which a task may compute a tensor, as the first one that it writes.
   std::span<const Derivation> of(const LogicalTensor& tensor) const;
-  /// How many terms the gradient of a value or a parameter is the sum of: one per op that reads it.
+  /// The number of terms that add up to the gradient of a value or a parameter: one per op that reads it.
   std::uint32_t uses(const LogicalTensor& tensor) const;
   /// The one name of a tensor that has several: a gradient that an op only passes on is the gradient of two values.
   LogicalTensor canonical(LogicalTensor tensor) const;
-  /// Which terms of a value's gradient another gradient is: the gradient of a sum is a term of each summand's.
+  /// The terms of a value's gradient that another gradient is: the gradient of a sum is a term of each summand's.
   std::vector<std::uint32_t> passed_terms(const LogicalTensor& sum, const LogicalTensor& term) const;
 
  private:

@@ -13,9 +13,9 @@ namespace baton::plan {
 
 using ValueId = Id<struct ValueTag>;
 
-/// What a plan must compute, as one device would do it with the whole batch at once: the values of a model's forward, and the ops
-/// between them. It says nothing of devices, micro-batches or ways of splitting. The backward is not in it: it follows from each
-/// op's gradient. `verify` compares every task with it.
+/// The computation of a plan, as one device would do it with the whole batch at once: the values of a model's forward, and
+/// the ops between them. It says nothing of devices, micro-batches or ways of splitting. The backward is not in it: it
+/// follows from each op's gradient. `verify` compares every task with it.
 struct Graph {
   /// Inputs, targets, what the ops write, and the losses, one per row.
   struct Value {

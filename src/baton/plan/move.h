@@ -9,11 +9,12 @@
 
 namespace baton::plan {
 
-/// How the members of a meeting exchange what they hold. A transfer is a `copy` from rank 0, its sender, to rank 1; the others
-/// are collectives.
+/// The exchange between the members of a meeting. A transfer is a `copy` from rank 0, its sender, to rank 1; the others are
+/// collectives.
 enum class Move : std::uint8_t { copy, all_reduce, broadcast, reduce, reduce_scatter, all_gather };
 
-/// What a move does. Each element that crosses has one member that owns it; all that a move costs follows from these facts.
+/// The facts about a move. Each element that crosses has one member that owns it; all that a move costs follows from these
+/// facts.
 struct MoveRule {
   enum class Owner : std::uint8_t {
     root,   // rank 0 owns everything
@@ -47,8 +48,8 @@ static_assert([] {
   return true;
 }());
 
-/// How often the payload goes around a ring of the members: once to be summed, once to be spread. 0: everything passes through
-/// the root's port instead.
+/// The number of times that the payload goes around a ring of the members: once to be summed, once to be spread. 0:
+/// everything passes through the root's port instead.
 constexpr std::int64_t ring_turns(Move move) {
   const MoveRule& rule = rule_of(move);
   return rule.owner == MoveRule::Owner::root ? 0 : (rule.sums ? 1 : 0) + (rule.spreads ? 1 : 0);
@@ -60,7 +61,8 @@ constexpr std::int64_t owned(Move move, std::int64_t elements, std::int64_t rank
                                                       : divide(elements, size, rank, Remainder::spread).size();
 }
 
-/// What one member of `size` sends and receives, in units of `own` (elements or bytes that it owns) and `whole` (of the payload).
+/// The amounts that one member of `size` sends and receives, in units of `own` (elements or bytes that it owns) and `whole`
+/// (of the payload).
 struct Moved {
   std::int64_t sent = 0;
   std::int64_t received = 0;

@@ -43,7 +43,7 @@ class Plan {
   const std::vector<std::string>& devices() const { return devices_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
   const std::vector<Task>& tasks() const { return tasks_; }
-  /// What it must compute; empty for a plan that is not a training step.
+  /// The graph that the plan must compute; empty for a plan that is not a training step.
   const Graph& graph() const { return graph_; }
   const Buffer& operator[](BufferId id) const { return buffers_[id.index()]; }
   const Task& operator[](TaskId id) const { return tasks_[id.index()]; }
@@ -76,7 +76,7 @@ class Plan {
   std::vector<std::vector<TaskId>> meetings_;
 };
 
-/// Where the elements of a buffer lie in the value of the plan's graph that it holds a part of. A buffer that does not say
+/// The places of a buffer's elements in the value of the plan's graph that it holds a part of. A buffer that does not say
 /// so counts as the whole.
 op::ElementPlaces places_of(const Plan& plan, BufferId id);
 
@@ -94,7 +94,7 @@ std::optional<op::ProductExtents> product_extents(std::span<const Buffer> buffer
 /// Before: every task touches buffers of its own device only. After: the plan satisfies `verify`'s ordering rules.
 Plan finish(Draft draft);
 
-/// What a task costs, known without running it. `sent` and `received` are the bytes that cross between devices.
+/// The work of a task, known without running it. `sent` and `received` are the bytes that cross between devices.
 struct TaskWork {
   Flops flops;
   Bytes read;
@@ -107,7 +107,7 @@ struct TaskWork {
 };
 TaskWork work(const Plan& plan, TaskId id);
 
-/// What one device does in a step, or all of them together.
+/// The work and the messages of one device in a step, or of all of them together.
 struct Totals {
   TaskWork work;
   std::int64_t tasks = 0;

@@ -12,7 +12,7 @@
 
 namespace baton::plan {
 
-/// Which tasks the backend that will run the plan can fuse, and how it wants its parameters laid out.
+/// The tasks that the backend which will run the plan can fuse, and the layouts in which it wants its parameters.
 struct Target {
   std::vector<op::Op> joined = {};  // ops that do the work of two (op::joined)
   bool gradient_with_sgd = false;   // gradients of parameters and the plain SGD step that follows (op::with_sgd)

@@ -125,9 +125,9 @@ std::string_view to_text(Lane lane);
 std::string_view to_text(Phase phase);
 /// `linear`, `send`, `all_reduce`, `sgd`, `delay`, `load`, `take`: the operation of the task, in one word.
 std::string_view verb(const Task& task);
-/// How many parameters the task of an update changes: n.
+/// The number of parameters that the task of an update changes: n.
 std::size_t updated_count(const Task& task);
-/// How many of the buffers that a task writes, the last ones, are 16-bit copies of the first ones that it writes.
+/// The number of the last buffers written by a task that are 16-bit copies of the first ones that it writes.
 std::size_t copy_count(const Task& task);
 /// True if it multiplies matrices.
 bool is_product(const Task& task);

@@ -30,7 +30,7 @@ class TermBox {
   std::uint32_t use() const { return use_; }
   bool has_all() const { return rank_ == 0; }
   bool overlaps(const TermBox& other) const;
-  /// Takes in the other's terms; false where both together are no box.
+  /// Takes in the other's terms; false if both together are not a box.
   bool join(const TermBox& other);
   /// The box of part `k` of a row of alike parts, of which this is the first and `second` the second. False: they are not alike.
   bool continue_to(const TermBox& second, std::int64_t k);
@@ -48,7 +48,7 @@ class TermBox {
   std::array<Side, max_rank> sides_;
 };
 
-/// Which terms of a sum a buffer holds the sum of. No term is in it twice.
+/// The terms of a sum that a buffer holds the sum of. No term is in it twice.
 class Terms {
  public:
   Terms() = default;

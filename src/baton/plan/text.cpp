@@ -343,7 +343,7 @@ LossTerms parse_loss_terms(Line& line, const Shape& shape, std::size_t values) {
     fits = terms.at[d].size() == (d == 0 ? shape[d] / terms.parts : shape[d]);
   }
   if (!fits || shape[0] % terms.parts != 0) {
-    line.fail("holds terms of another part of a loss than its shape has room for");
+    line.fail("holds terms of a part of a loss that does not fit its shape");
   }
   return terms;
 }
@@ -358,7 +358,7 @@ ValuePart parse_value_part(Line& line, const Shape& shape, std::size_t values) {
     fits = part.at[d].size() == shape[d];
   }
   if (!fits) {
-    line.fail("holds another part of a value than its shape has room for");
+    line.fail("holds a part of a value that does not fit its shape");
   }
   if (const auto term = line.take("term")) {
     part.term = line.number<std::uint32_t>(*term);
@@ -477,7 +477,7 @@ Buffer parse_buffer(Line& line, std::size_t devices, std::size_t values) {
   }
   buffer.content = parse_content(line, buffer.shape, values);
   if (!buffer.layout.empty() && !std::holds_alternative<ParameterPart>(buffer.content)) {
-    line.fail(fmt::format("has the memory layout {}, but is no part of a parameter", buffer.layout));
+    line.fail(fmt::format("has the memory layout {}, but is not part of a parameter", buffer.layout));
   }
   buffer.label = line.label();
   line.end(words);
@@ -694,7 +694,7 @@ std::string to_text(const Plan& plan) {
 
 Plan parse(std::string_view text) {
   if (text.substr(0, text.find('\n')) != heading) {
-    throw usage_error("this is no plan: its first line must be '{}'", heading);
+    throw usage_error("this is not a plan: its first line must be '{}'", heading);
   }
   std::size_t buffer_count = 0;
   std::size_t task_count = 0;

@@ -211,7 +211,8 @@ class Judge {
       return members.size() < 2 ? "has no other end" : "has more than two ends";
     }
     if (first->end == second->end) {
-      return "meets its own kind: a send needs a receive";
+      return first->end == Transfer::End::send ? "meets another send: it needs a receive"
+                                               : "meets another receive: it needs a send";
     }
     const Task& send = plan_[members[first->end == Transfer::End::send ? 0 : 1]];
     const Task& receive = plan_[members[first->end == Transfer::End::send ? 1 : 0]];

@@ -137,7 +137,7 @@ class Reader {
   }
   bool has(const Names& names) const { return column(names).has_value(); }
 
-  /// Empty where there is no such column, or nothing in it.
+  /// Empty if there is no such column, or if the cell is empty.
   std::string text(const Names& names) const {
     for (const std::string_view name : names) {
       for (std::size_t i = 0; i < names_.size() && i < row_->cells.size(); ++i) {
@@ -152,7 +152,7 @@ class Reader {
     const std::string cell = text(names);
     return cell.empty() ? std::nullopt : leading_number(cell);
   }
-  /// A count; `otherwise` where the cell is empty. A usage error where it is no whole number above zero.
+  /// A count; `otherwise` if the cell is empty. A usage error if it is not a whole number above zero.
   std::int64_t count(const Names& names, std::int64_t otherwise) const {
     const std::string cell = text(names);
     if (cell.empty() || cell == "-" || canonical(cell) == "n/a") {
@@ -770,7 +770,7 @@ PublishedTable parse_table(std::string_view text, std::string source) {
     text.remove_prefix(3);
   }
   if (!is_utf8(text)) {
-    throw usage_error("the table {} is no text in UTF-8", source);
+    throw usage_error("the table {} is not text in UTF-8", source);
   }
   const std::string_view first = text.substr(0, text.find('\n'));
   char separator = ',';

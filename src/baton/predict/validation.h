@@ -22,7 +22,7 @@ struct ValidatedPoint {
   double error() const { return seconds / published.seconds - 1; }
 };
 
-/// How far the points of one source are off, by the absolute value of their errors.
+/// The errors of the points of one source, by their absolute values.
 struct SourceErrors {
   std::string source;
   std::size_t points = 0;

@@ -46,8 +46,8 @@ class alignas(64) DeviceProgress {
   std::atomic<std::uint64_t> looks_{0};
 };
 
-/// What a rank does as a whole. Only `training` has tasks; the others may take long: starting, reading and saving state and
-/// gathering results between runs, and ending, after all ranks have done their work.
+/// The present activity of a rank. Only `training` has tasks; the others may take long: starting, reading and saving state
+/// and gathering results between runs, and ending, after all ranks have done their work.
 enum class Activity : std::uint8_t { starting, training, between, ending };
 
 /// Snapshot of a rank's progress.

@@ -115,7 +115,7 @@ std::exception_ptr first_error(World& world, const std::exception_ptr& mine);
 /// "rank 2", "ranks 0, 1 and 3".
 std::string name_ranks(const std::vector<int>& ranks);
 
-/// How this process was started according to the environment: by mpirun, by srun, or by neither.
+/// The way in which this process was started, according to the environment: by mpirun, by srun, or by neither.
 struct Launch {
   int ranks = 1;         // 0: several, but their number is unknown
   std::string launcher;  // empty: none

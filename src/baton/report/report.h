@@ -11,7 +11,7 @@
 /// Printers over stored results. They know nothing of measuring.
 namespace baton::report {
 
-/// Where a homework sheet asks a question, in words: "hw1/5A/Q2" is "HW1 Task 5A, Q2".
+/// The place of a question in a homework sheet, in words: "hw1/5A/Q2" is "HW1 Task 5A, Q2".
 std::string reference(const std::string& id);
 
 /// One experiment: questions with their answers, table, details, command.

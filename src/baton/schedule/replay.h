@@ -7,8 +7,7 @@
 
 namespace baton::schedule {
 
-/// How long each kind of action takes, the same on every stage, and how long a transfer between two devices
-/// takes, in any unit of time.
+/// The times of each kind of action, the same on every stage, and of a transfer between two devices, in any unit of time.
 struct Costs {
   std::int64_t forward = 1;
   std::int64_t backward = 2;
@@ -25,7 +24,7 @@ struct Placed {
   std::int64_t end = 0;
 };
 
-/// When each action of a grid runs.
+/// The times at which the actions of a grid run.
 struct Timing {
   /// Per device, in the order of its row.
   std::vector<std::vector<Placed>> rows;

@@ -12,7 +12,7 @@ namespace baton::schedule {
 /// The actions of each device in order, without slots.
 using Orders = std::vector<std::vector<Action>>;
 
-/// How far the devices get; all actions are placed unless devices wait for each other.
+/// The progress of the devices; all actions are placed unless devices wait for each other.
 struct Run {
   std::vector<std::vector<Placed>> rows;
   /// Per device: the action that its next action waits for, if that cannot start.

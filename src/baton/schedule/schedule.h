@@ -25,7 +25,8 @@ struct Pipeline {
 struct Formulas {
   /// True if devices work at the same time; otherwise one micro-batch is in the pipeline at a time.
   bool overlaps = true;
-  /// How long the device that waits longest waits between its own actions, relative to 1f1b with stages of the same size.
+  /// The time that the device that waits longest waits between its own actions, relative to 1f1b with stages of the same
+  /// size.
   double waiting = 1;
   /// The most micro-batches whose activations a device keeps, if there are that many; one that only some of its chunks keep counts
   /// in part. nullptr: the backward is in halves, activations are kept for one or for both, and the grid says how many.

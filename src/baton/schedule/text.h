@@ -16,7 +16,7 @@ std::string to_csv(const Grid& grid);
 /// the grid can run: that is `flaw`.
 Grid parse_csv(std::string_view text);
 
-/// For the terminal: one row per device, dots where it waits. The stage is shown if a device has several.
+/// The grid for the terminal: one row per device, dots where it waits. The stage is shown if a device has several.
 std::string to_text(const Grid& grid);
 
 }  // namespace baton::schedule

@@ -30,14 +30,14 @@ struct Cover {
   std::string large_cluster = {};  // has as many devices as any sheet asks for
 };
 
-/// What a sheet is answered from. `beside` has what the first cannot show: simulated where devices shared cores, measured where a
-/// simulation has no losses and no noise.
+/// The results from which a sheet is answered. `beside` has what the first cannot show: simulated where devices shared
+/// cores, measured where a simulation has no losses and no noise.
 struct Evidence {
   ResultSet first;
   ResultSet beside = {};
 };
 
-/// What other processes did to the measured times; empty if nothing.
+/// A note on how other processes affected the measured times; empty if they did not.
 std::string busy_note(const Evidence& evidence);
 
 /// The document of a sheet. Every number in it is of the evidence; a question that this does not answer says so.
@@ -51,8 +51,8 @@ bool oversubscribed(const lab::Result& result);
 /// True if the result has smaller sizes than the sheet.
 bool is_reduced(const lab::Result& result);
 
-/// What is trained at a point of an experiment of data parallelism or of splits, whatever experiment asks for it: two points of
-/// equal jobs need one measurement. Empty where the experiment's is of its own kind.
+/// The job that is trained at a point of an experiment of data parallelism or of splits, whatever experiment asks for it:
+/// two points of equal jobs need one measurement. Empty if the experiment trains a job of its own kind.
 std::string job_of(const std::string& experiment, const lab::Point& point);
 
 /// A table of rows with one unit for each column.

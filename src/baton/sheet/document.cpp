@@ -456,7 +456,7 @@ std::vector<int> page_objects(std::string_view pdf) {
         children.push_back(number);
       }
     }
-    // Other trees have children too, and inner nodes of this one are no pages.
+    // Other trees have children too, and inner nodes of this one are not pages.
     for (const int child : children) {
       const std::string object = fmt::format("\n{} 0 obj", child);
       const std::size_t place = pdf.find(object);

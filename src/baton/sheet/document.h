@@ -7,7 +7,7 @@
 
 #include "baton/sheet/picture.h"
 
-/// What is handed in, as a value that knows nothing of files or formats. In its texts `…` marks code.
+/// The handed-in document, as a value that knows nothing of files or formats. In its texts `…` marks code.
 namespace baton::sheet {
 
 struct Paragraph {
@@ -72,7 +72,7 @@ std::string to_html(const Document& document, const std::vector<int>& pages = {}
 
 /// The page of a PDF that each section begins on, read from a print of `to_html` by Chromium; empty if it does not say.
 std::vector<int> pages_of_sections(std::string_view pdf, std::size_t sections);
-/// How many pages a PDF has; 0 where it does not say.
+/// The number of pages of a PDF; 0 if it does not say.
 int page_count(std::string_view pdf);
 
 }  // namespace baton::sheet

@@ -161,7 +161,8 @@ std::string latex_text(std::string_view text) {
       }
     }
     if (!found) {
-      // Two bytes are Latin letters, as in names, which pdflatex reads; what is longer, or is no UTF-8, it would stop at.
+      // Two bytes are Latin letters, as in names, which pdflatex reads; it would stop at longer ones, and at bytes that are not
+      // UTF-8.
       const std::size_t length = sign_length(text);
       out += length == 1 || length == 2 ? text.substr(0, length) : "?";
       text.remove_prefix(std::max<std::size_t>(1, length));

@@ -16,7 +16,7 @@ struct AskedOn {
   std::string answer = {};  // in our own words, if no measurement gives it
 };
 
-/// How to read a column: a sentence that is shown with the column, or if the column is missing; without a column, always.
+/// A sentence on how to read a column: it is shown with the column, or if the column is missing; without a column, always.
 struct Reading {
   std::string column;
   std::string text;

@@ -32,7 +32,7 @@ std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64
 /// as `resnet:50,image=128,classes=1000`.
 std::string four_way_split_twin(const std::string& resnet, std::int64_t batch, const std::string& file);
 
-/// How the script is started: with `torchrun` if it takes a process per device.
+/// The command that starts the script: with `torchrun` if it takes one process per device.
 std::string twin_launch(const job::JobSpec& spec, const std::string& file);
 
 }  // namespace baton::sheet

@@ -17,7 +17,7 @@ struct Load {
 /// The further members of a collective that a folded plan leaves out: in other replicas, in other parts, or both.
 enum class Reach : std::uint8_t { members, replicas, parts, all };
 
-/// If a device of the plan stands for several of the cluster, all alike.
+/// The devices of the cluster that each device of a plan stands for, all alike.
 struct StandsFor {
   /// Per device of the plan, its devices of the cluster, equally many each: replica by replica, and in each part by part. Empty:
   /// each device stands for itself.
@@ -26,7 +26,7 @@ struct StandsFor {
   std::vector<Reach> reach;  // by meeting
 
   bool empty() const { return devices.empty(); }
-  /// How many devices of the cluster each one stands for.
+  /// The number of devices of the cluster that each one stands for.
   std::size_t copies() const { return devices.empty() ? 1 : devices[0].size(); }
 };
 

@@ -6,7 +6,7 @@ namespace baton::sim {
 namespace {
 
 /// Looks for rings through all members of a mesh that share no link: first the rings there are, then the largest number of them
-/// that fits. Where there is none, a message may pass through a member in between.
+/// that fits. If there is none, a message may pass through a member in between.
 class MeshRings {
  public:
   template <typename Joined>

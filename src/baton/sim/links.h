@@ -28,7 +28,7 @@ class Links {
   double bandwidth(std::uint32_t link) const { return bandwidth_[link]; }  // bytes per second
   /// The path refers to data of this object. Devices of a mesh that no link joins are two links apart.
   Path path(DeviceId from, DeviceId to) const;
-  /// Rings through all of these devices of one node, of which each has links of its own: as many as the mesh has. Empty where
+  /// Rings through all of these devices of one node, of which each has links of its own: as many as the mesh has. Empty if
   /// there is no mesh.
   std::vector<std::vector<DeviceId>> rings(const std::vector<DeviceId>& members) const;
   bool forwards(DeviceId from, DeviceId to) const;

@@ -9,7 +9,7 @@
 
 namespace baton::strategy {
 
-/// Which devices a collective of a folded plan brings together, beside the members that are written out.
+/// The devices that a collective of a folded plan brings together, beside the members that are written out.
 enum class Spans : std::uint8_t { nothing, replicas, parts, both };
 
 /// A step of which identical devices are written out once: one replica of many that are alike, and one part of divided tensors
@@ -19,19 +19,20 @@ struct Folded {
   /// The last replica and a part. Where parameters are divided unevenly, no piece of another is larger, so none takes longer. If
   /// gradients are clipped it is the first part, which counts the most squares.
   plan::Plan plan;
-  /// For each device of the plan, the devices of the cluster that it stands for, replica by replica and in each part by part.
+  /// The devices of the cluster that each device of the plan stands for, replica by replica and in each part by part.
   std::vector<std::vector<DeviceId>> stands_for;
   std::int64_t parts = 1;    // of each replica that a device stands for
   std::vector<Spans> spans;  // by meeting
-  /// What all devices do and send. Where parameters are divided unevenly, some send other numbers of bytes than the last.
+  /// The work and the messages of all devices. Where parameters are divided unevenly, some send other numbers of bytes than
+  /// the last.
   plan::Totals totals;
   double flops = 0;  // of `totals`, also where they are more than 64 bits hold
-  /// For each device of the plan, the largest memory of those that it stands for whose pieces have other sizes; empty if all are
-  /// like it.
+  /// The largest memory, per device of the plan, of those that it stands for whose pieces have other sizes; empty if all
+  /// are like it.
   std::vector<Bytes> peak_of_others;
 };
 
-/// nullopt if neither replicas nor parts are alike (a strategy that is no named layout, a batch or a dimension that does not
+/// nullopt if neither replicas nor parts are alike (a strategy that is not a named layout, a batch or a dimension that does not
 /// divide evenly, a delay on one device, nodes that they do not fill alike) or both too few to be worth it. Never compiles more
 /// than two of each. What is compiled is verified by all rules: further parts are judged as the continuation of the two
 /// (`plan::Limits::alike_parts`), further replicas compute the same of other samples.

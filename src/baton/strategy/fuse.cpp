@@ -283,7 +283,7 @@ struct AppliedSum {
   std::vector<std::size_t> updates;
 };
 
-/// Nothing where something else reads a gradient, an update wants more than this sum, or a parameter is read in between.
+/// nullopt if something else reads a gradient, if an update needs more than this sum, or if a parameter is read in between.
 std::optional<AppliedSum> applied_sum(const Draft& draft, const Uses& uses, std::size_t at) {
   const Task& task = draft.tasks[at];
   AppliedSum applied;

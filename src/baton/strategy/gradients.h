@@ -8,7 +8,7 @@ namespace baton::strategy {
 
 /// The gradients of one parameter in a draft.
 struct Gradients {
-  /// What one device has.
+  /// The gradient on one device.
   struct Copy {
     DeviceId device;
     BufferId id;
@@ -17,7 +17,7 @@ struct Gradients {
   std::size_t first_writer = 0;  // the first task that writes one, on any device
   std::vector<Copy> copies;      // in order of devices: the buffer that each writes last
 
-  /// Null if the device has none.
+  /// The copy on a device, or null if it has none.
   const Copy* of(DeviceId device) const;
 };
 

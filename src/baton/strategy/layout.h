@@ -11,23 +11,24 @@
 
 namespace baton::strategy {
 
-/// Which activations are freed after the forward and recomputed in the backward: none, the input of every second block of a
-/// stage, or all but about the root of a stage's block count; or, as other programs do it (`full`), all that is computed within
-/// every block, from its input, whether the backward reads it or not; except in the first and the last block of the model.
+/// The activations that are freed after the forward and recomputed in the backward: none, the input of every second block
+/// of a stage, or all but about the root of a stage's block count; or, as other programs do it (`full`), all that is
+/// computed within every block, from its input, whether the backward reads it or not; except in the first and the last
+/// block of the model.
 enum class Recompute : std::uint8_t { none, alternate, all, full };
 
 const std::vector<std::string>& recompute_names();
 Recompute recompute_by_name(std::string_view name);
 std::string_view to_text(Recompute recompute);
 
-/// How blocks are assigned to the stages of a pipeline if no split is given: by number, by arithmetic, or by the memory of
-/// parameters and activations.
+/// The rule by which blocks are assigned to the stages of a pipeline if no split is given: by number, by arithmetic, or by
+/// the memory of parameters and activations.
 enum class Balance : std::uint8_t { even, work, memory };
 
 const std::vector<std::string>& balance_names();
 Balance balance_by_name(std::string_view name);
 
-/// How the work is split: devices = dp × pp × tp. Each strategy reads what concerns it.
+/// The split of the work: devices = dp × pp × tp. Each strategy reads what concerns it.
 struct Layout {
   std::int64_t dp = 0;  // replicas; 0: what the strategy makes of the devices
   std::int64_t pp = 0;  // devices that a replica's stages are spread over; likewise

@@ -29,7 +29,8 @@ plan::Draft add_transfers(plan::Draft draft);
 /// Devices along an axis of the mesh, by the place that they share on the other axes. Each device is in one group.
 using DeviceGroups = std::vector<std::vector<DeviceId>>;
 
-/// What replicas do with each parameter, by ordinal (Layouts::parameters), and which devices are replicas of each other.
+/// The layout of each parameter on replicas, by ordinal (Layouts::parameters), and the devices that are replicas of each
+/// other.
 struct Replication {
   std::vector<ParameterLayout> parameters;
   DeviceGroups groups;

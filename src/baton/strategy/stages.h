@@ -8,7 +8,7 @@
 
 namespace baton::strategy {
 
-/// What a stage of a pipeline has to keep, whichever blocks it gets.
+/// The bytes that a stage of a pipeline has to keep, whichever blocks it gets.
 struct StageLoad {
   std::int64_t rows = 1;           // of a replica,
   std::int64_t rows_kept = 1;      // and how many of them have activations alive at once
@@ -16,8 +16,8 @@ struct StageLoad {
   std::int64_t element_bytes = 4;  // of activations
 };
 
-/// How many blocks each of a pipeline's stages gets, so that the heaviest stage is as light as possible; among such splits the
-/// one whose last stages have the fewest blocks. Before: there are at least as many blocks as stages.
+/// The number of blocks of each of a pipeline's stages, so that the heaviest stage is as light as possible; among such
+/// splits the one whose last stages have the fewest blocks. Before: there are at least as many blocks as stages.
 std::vector<std::int64_t> balanced_stages(const model::Model& model, Balance balance, const std::vector<StageLoad>& stages);
 
 }  // namespace baton::strategy

@@ -18,10 +18,10 @@ const std::vector<std::string>& loss_names();
 Loss loss_by_name(std::string_view name);
 std::string_view to_text(Loss loss);
 
-/// What a step computes in. With tf32 products may round their float32 operands to ten bits, and nothing else differs from fp32.
-/// The 16-bit formats are mixed with float32: activations, gradients and the copies of the parameters that kernels read
-/// have 16 bits; products are summed in float32; the parameters themselves, the optimizer's state, a model's residual stream and
-/// its gradient, and the statistics of norms and softmax are float32.
+/// The number formats of a step. With tf32 products may round their float32 operands to ten bits, and nothing else differs
+/// from fp32. The 16-bit formats are mixed with float32: activations, gradients and the copies of the parameters that
+/// kernels read have 16 bits; products are summed in float32; the parameters themselves, the optimizer's state, a model's
+/// residual stream and its gradient, and the statistics of norms and softmax are float32.
 enum class Precision : std::uint8_t { fp64, fp32, tf32, bf16, fp16 };
 
 const std::vector<std::string>& precision_names();
@@ -45,7 +45,7 @@ struct LossScale {
   bool operator==(const LossScale&) const = default;
 };
 
-/// What one training step must compute, however it is split.
+/// The computation of one training step, however it is split.
 struct Step {
   std::int64_t global_batch = 64;
   Loss loss = Loss::mean_squared_error;

@@ -28,7 +28,7 @@ struct MicroBatch {
   std::int64_t row_count() const { return rows.end - rows.begin; }
 };
 
-/// What one device, or one device per stage, holds of a replica: all of it, or its part of each divided tensor.
+/// The part of a replica on one device, or on one device per stage: all of it, or its part of each divided tensor.
 struct Shard {
   Shard(std::size_t replica_, std::size_t index_, const model::Model& model, plan::BatchRows rows, std::int64_t micro_batches)
       : replica(replica_), index(index_), parameters(model.blocks().size()), gradients(model.blocks().size()) {
@@ -74,14 +74,15 @@ class StepTensors {
   void task(plan::Action action, DeviceId device, plan::Phase phase, std::size_t block, std::size_t micro,
             std::vector<BufferId> reads, std::vector<BufferId> writes, plan::Lane lane = plan::Lane::compute);
 
-  /// What a shard holds of a value, or of its gradient, for the rows of a micro-batch: its part along `divided` where the value has
-  /// that dimension.
+  /// The part of a value, or of its gradient, that a shard holds for the rows of a micro-batch: its part along `divided` if
+  /// the value has that dimension.
   plan::ValuePart part(std::size_t b, std::size_t v, std::optional<char> divided, const Shard& shard, std::size_t m,
                        plan::Role role) const;
-  /// What a shard holds of a tensor that a call writes: one of the terms of a sum over the shards if a conversion adds them up.
+  /// The part of a tensor that a call writes, as a shard holds it: one of the terms of a sum over the shards if a
+  /// conversion adds them up.
   plan::ValuePart part(std::size_t b, std::size_t v, const Call& call, std::size_t operand, const Shard& shard, std::size_t m,
                        plan::Role role) const;
-  /// What a shard holds of a value in the layout in which the value is kept.
+  /// The part of a value that a shard holds in the layout in which the value is kept.
   plan::ValuePart kept_part(std::size_t b, std::size_t v, const Shard& shard, std::size_t m, plan::Role role) const {
     return part(b, v, layouts_.kept_value(b, v), shard, m, role);
   }
@@ -129,7 +130,7 @@ class StepTensors {
   };
 
   void find_homes();
-  /// What the step computes, whatever the placement.
+  /// Writes the computation of the step, whatever the placement.
   void write_graph();
   BufferId parameter_buffer(const Shard& shard, std::size_t b, std::size_t p, DeviceId device, plan::Role role,
                             std::string_view prefix);

@@ -507,7 +507,7 @@ const Strategy& strategy_by_name(std::string_view name) {
     throw usage_error("a pipeline is named by its schedule: choose layers, gpipe, 1f1b or another of `baton strategies`");
   }
   if (wanted.ends_with(".csv")) {
-    throw usage_error("'{}' is no strategy: a schedule of your own is given with --schedule {} and --pp", name, name);
+    throw usage_error("'{}' is not a strategy: a schedule of your own is given with --schedule {} and --pp", name, name);
   }
   std::vector<std::string> names;
   for (const Strategy& strategy : strategies()) {

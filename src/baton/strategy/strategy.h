@@ -28,8 +28,8 @@ struct Request {
   Layout layout = {};
   plan::Target target = {};
   std::vector<DelayRequest> delays = {};
-  /// How many of the devices that tensors are divided over are in the plan, each with its part; 0: all. The cluster has only these.
-  /// A plan with fewer is not a whole step: `fold` makes one device stand for the others.
+  /// The number of the devices that tensors are divided over which are in the plan, each with its part; 0: all. The cluster
+  /// has only these. A plan with fewer is not a whole step: `fold` makes one device stand for the others.
   std::int64_t written_parts = 0;
 };
 
@@ -37,8 +37,8 @@ struct Request {
 /// completely, so equal replicas can be folded.
 struct NamedLayout {
   enum class Axis : std::uint8_t { dp, pp, tp };
-  /// The axis that gets the devices which the user's own numbers leave. nullopt: it is the pipeline if a schedule is asked for,
-  /// otherwise the replicas.
+  /// The axis over which the devices are divided that the user's --dp, --pp and --tp do not use up. nullopt: it is the pipeline if
+  /// a schedule is asked for, otherwise the replicas.
   std::optional<Axis> rest = Axis::dp;
   std::string schedule = "naive";
   std::int64_t zero = 0;
@@ -62,15 +62,16 @@ const std::vector<Strategy>& strategies();
 /// Finds one by name, by a schedule's name in PyTorch, or as people call it (naive, fsdp, tp); a usage error lists them.
 const Strategy& strategy_by_name(std::string_view name);
 
-/// How the request splits its step, in words: the strategy's name, or `dp 2 × pp 2, zero 1, 1f1b, 8 micro-batches` if the name
-/// does not say everything.
+/// The split of the request's step, in words: the strategy's name, or `dp 2 × pp 2, zero 1, 1f1b, 8 micro-batches` if the
+/// name does not say everything.
 std::string describe(const Request& request);
 std::string describe(const Request& request, const Strategy& strategy);
 /// The title of a plan of the request: how it is split, the model, the batch, the devices, and the precision if it is not
 /// fp32.
 std::string title_of(const Request& request, const Strategy& strategy);
 
-/// How many replicas, pipeline devices of a replica and parts of a tensor there are: their product is the number of devices.
+/// The numbers of replicas, of pipeline devices of a replica and of parts of a tensor: their product is the number of
+/// devices.
 struct Axes {
   std::int64_t dp = 1;
   std::int64_t pp = 1;

@@ -66,12 +66,13 @@ struct NodeLayout {
   std::vector<std::size_t> passed_on;  // inputs whose gradient is the output's
 };
 
-/// What is divided into pieces over the replicas instead of held whole by each: stages 0 to 3 of ZeRO. Each includes those before
-/// it.
+/// The tensors that are divided into pieces over the replicas instead of held whole by each: stages 0 to 3 of ZeRO. Each
+/// includes those before it.
 enum class InPieces : std::uint8_t { nothing, states, gradients, parameters };
 
-/// What replicas do with a parameter. Its gradient is a sum over the samples, so if the batch is divided each replica has some
-/// terms of it; these are converted to how the gradient is kept, and the parameter from how it is kept to how ops read it.
+/// The layout of a parameter on the replicas. Its gradient is a sum over the samples, so if the batch is divided each
+/// replica has some terms of it; these are converted to how the gradient is kept, and the parameter from how it is kept to
+/// how ops read it.
 ///   kept whole   terms → whole: all_reduce
 ///   in pieces    terms → pieces: reduce_scatter; pieces → whole before use: all_gather
 struct ParameterLayout {
@@ -103,7 +104,7 @@ class Layouts {
 
   /// The parameters, by ordinal, whose gradients are terms of a sum over an axis: their ops sum over a dimension that it divides.
   std::set<std::size_t> summed_over(MeshAxis axis) const;
-  /// What replicas at this stage of ZeRO do with each parameter, by ordinal.
+  /// The layout of each parameter on replicas at this stage of ZeRO, by ordinal.
   std::vector<ParameterLayout> parameters(InPieces in_pieces) const;
 
  private:

@@ -22,7 +22,7 @@ plan::Draft set_layouts(plan::Draft draft, const plan::Target& target) {
         if (wanted.empty()) {
           continue;
         }
-        check(plan::is_layout_name(wanted), "a backend wants the memory layout '{}', which is no name", wanted);
+        check(plan::is_layout_name(wanted), "a backend wants the memory layout '{}', which is not a valid name", wanted);
         const std::string& known = layouts.emplace(part->ordinal, wanted).first->second;
         check(known == wanted, "a backend wants {} laid out both as {} and as {}", part->name, known, wanted);
       }

@@ -12,7 +12,7 @@
 
 namespace baton::strategy {
 
-/// Where the parts of a step live, and in which order they run.
+/// The devices that hold the parts of a step, and the order in which they run.
 struct Placement {
   /// One copy of the model and its share of the batch.
   struct Replica {
@@ -26,12 +26,12 @@ struct Placement {
   /// Over how many devices each block's tensors are divided: the block's own device and those numbered after it. The table says
   /// along which dimensions.
   std::int64_t shards = 1;
-  /// How many of these devices are in the plan, the first ones; 0: all. Collectives among them have the size of all.
+  /// The number of these devices that are in the plan, the first ones; 0: all. Collectives among them have the size of all.
   std::int64_t written_shards = 0;
   Table table = {};
   std::int64_t micro_batches = 1;
   std::vector<std::int64_t> blocks_of_stage;  // empty: one stage
-  /// Which action when; its stages and micro-batches are those above. Without it a micro-batch goes forward and back
+  /// The order of the actions; its stages and micro-batches are those above. Without it a micro-batch goes forward and back
   /// before the next begins.
   std::optional<schedule::Grid> grid;
   Recompute recompute = Recompute::none;
@@ -45,7 +45,8 @@ struct Placement {
 /// the step has 16 bits, so have all values but parameters.
 plan::Draft training_step(const model::Model& model, const Step& step, const Placement& placement);
 
-/// How many samples the model's ops take together, as norms over groups of samples do: a micro-batch has a multiple of it.
+/// The number of samples that the model's ops take together, as norms over groups of samples do: a micro-batch has a
+/// multiple of it.
 std::int64_t samples_together(const model::Model& model);
 
 /// `total` things over `parts`, in order, as evenly as possible: the first ones get one more.

@@ -13,7 +13,7 @@ namespace baton::threads {
 /// then yields the core, then sleeps for `nap` per call.
 class Backoff {
  public:
-  /// How many calls of `wait` spin; up to which call the following ones yield.
+  /// The first `spins` calls of `wait` spin; the following ones, up to call `yields_until`, yield.
   Backoff(int spins, int yields_until, Nanoseconds nap) : spins_(spins), yields_until_(yields_until), nap_(nap) {}
 
   void reset() { calls_ = 0; }

@@ -9,7 +9,7 @@
 
 namespace baton::trace {
 
-/// How a device spent the step. busy + idle is the step; idle is delayed + exposed + waiting + loading + rest.
+/// The parts of a device's step.
 struct DeviceTime {
   Nanoseconds busy;           // a computation ran
   Nanoseconds idle;           // no computation ran:
@@ -27,9 +27,9 @@ struct DeviceTime {
 };
 std::vector<DeviceTime> device_times(const plan::Plan& plan, const StepTrace& step);
 
-/// When the last member arrived at the meeting of a task: from then on bytes move.
+/// The time at which the last member arrived at the meeting of a task: from then on bytes move.
 Nanoseconds met_at(const plan::Plan& plan, const StepTrace& step, TaskId task);
-/// When the last member finished its part.
+/// The time at which the last member finished its part.
 Nanoseconds ended_at(const plan::Plan& plan, const StepTrace& step, TaskId task);
 
 /// A segment of the longest chain of tasks, each of which waited for the one before. The chain covers the step.
@@ -41,7 +41,7 @@ struct PathSegment {
   Nanoseconds start;
   Nanoseconds end;
 };
-/// In order of time, without gaps from 0 to the step's duration.
+/// The critical path in order of time, without gaps from 0 to the step's duration.
 std::vector<PathSegment> critical_path(const plan::Plan& plan, const StepTrace& step);
 
 /// The distribution of the times of several steps.

@@ -8,7 +8,7 @@
 
 namespace baton::trace {
 
-/// How late one device arrived at collectives, summed over steps.
+/// The delay of one device's arrivals at collectives, summed over steps.
 struct Arrivals {
   std::int64_t collectives = 0;           // of which it was a member
   std::int64_t last = 0;                  // of those: it arrived last

@@ -12,8 +12,8 @@ namespace baton::trace {
 enum class Origin : std::uint8_t { measured, simulated };
 constexpr std::string_view to_text(Origin origin) { return origin == Origin::measured ? "measured" : "simulated"; }
 
-/// When one task ran. A task of a meeting starts when it arrives at the meeting and ends when its part is over, so
-/// the time until the last member's start was spent waiting for that member.
+/// The start and the end of one task. A task of a meeting starts when it arrives at the meeting and ends when its part is
+/// over, so the time until the last member's start was spent waiting for that member.
 struct Event {
   Nanoseconds start;  // from the start of the step
   Nanoseconds end;

@@ -9,7 +9,7 @@
 
 namespace baton::training {
 
-/// Where a training first had values that are not finite.
+/// The step and the task of a training that first gave values that are not finite.
 struct Divergence {
   std::int64_t step = 0;
   std::string where;  // "linear in the backward of block 3"

@@ -62,7 +62,7 @@ class Job {
   exec::DataOptions data_options() const {
     return {.seed = seed(), .samples = samples(), .feed = data_ ? &data_->training() : nullptr};
   }
-  /// What the calling program supplied itself.
+  /// The parts that the calling program supplied itself.
   const JobOverrides& overrides() const { return overrides_; }
   /// The strategy: the one that the specification names, or the program's own.
   const strategy::Strategy& strategy() const;

@@ -16,7 +16,7 @@ namespace baton::training {
 
 using job::JobSpec;
 
-/// What one sample of a model is to a source of data, and what its output is compared with.
+/// The form of one sample of a model, and of the target that its output is compared with, for a source of data.
 data::Form form_of(const model::Model& model, strategy::Loss loss);
 
 /// The specification with how the folder of its model prepares images, if it is one that says so, the source holds images and no
@@ -55,7 +55,7 @@ class SampleFeed final : public exec::Feed {
   data::Order order_;
 };
 
-/// What --data and the flags beside it name, opened.
+/// The data that --data and the flags beside it name, opened.
 class JobData {
  public:
   /// Opens what the specification names. If `own` is given, takes its data and opens nothing.

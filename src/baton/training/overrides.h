@@ -27,7 +27,7 @@ struct JobOverrides {
   std::optional<data::Parts> data;
   /// The weights before the first step, under the names of a checkpoint. Those that it does not hold are refused.
   std::shared_ptr<const archive::TensorReader> weights;
-  /// How long a Compute or an Update takes on its device, and what is said of where that comes from. For simulated clusters.
+  /// The time of a Compute or an Update on its device, and what is said of where that comes from. For simulated clusters.
   std::function<Nanoseconds(const plan::Plan&, TaskId)> duration;
   std::string duration_origin;
 };

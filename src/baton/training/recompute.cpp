@@ -50,7 +50,7 @@ JobSpec spec_in(const Json& result) {
   JobSpec spec;
   for (const auto& [name, value] : result[key::settings.name].items()) {
     if (!value.is_string()) {
-      throw usage_error("the setting {} of the result is no text", name);
+      throw usage_error("the setting {} of the result is not a text", name);
     }
     set_field(spec, name, value.get<std::string>());
   }
@@ -97,7 +97,7 @@ std::string unit_in(const Json& result) {
   }
   const Json& unit = result[key::arithmetic.name];
   if (!unit.is_string()) {
-    throw usage_error("the {} of the result is no text", key::arithmetic.name);
+    throw usage_error("the {} of the result is not a text", key::arithmetic.name);
   }
   return unit.get<std::string>();
 }

@@ -8,7 +8,7 @@
 
 namespace baton::training {
 
-/// How the losses of a result compare with those of the same training, repeated here.
+/// A comparison of the losses of a result with those of the same training, repeated here.
 struct Recomputed {
   std::int64_t steps = 0;
   std::int64_t differing = 0;  // steps whose losses have other bits
@@ -17,7 +17,7 @@ struct Recomputed {
   double allowed = 0;          // the largest that is allowed; 0: bits have to be the same
   std::string why_allowed;     // why other bits are allowed; empty if they are not
   bool agrees() const { return differing == 0 || (allowed > 0 && worst <= allowed); }
-  /// What agrees or differs, and by how much.
+  /// A sentence on what agrees or differs, and by how much.
   std::string sentence() const;
 };
 

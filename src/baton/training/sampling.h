@@ -24,7 +24,7 @@ std::int32_t draw_token(std::span<const float> scores, const Drawing& drawing, s
 
 /// A usage error if the model does not give scores of tokens for each position of tokens that it reads.
 void require_token_model(const model::Model& model);
-/// How many tokens it reads at once.
+/// The number of tokens that it reads at once.
 std::int64_t context_of(const model::Model& model);
 
 /// Continues texts by a model, one token at a time: for each, the forward runs over the whole window of the last tokens, so a token

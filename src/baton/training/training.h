@@ -38,7 +38,7 @@ class Training {
   const plan::Plan& plan() const { return *plan_; }
 
   bool simulated() const { return simulation_ != nullptr; }
-  /// How many devices each one of the plan stands for: one, unless equal replicas were folded.
+  /// The number of devices that each one of the plan stands for: one, unless equal replicas were folded.
   std::int64_t copies() const { return copies_; }
   /// Only for a simulated job.
   const Simulation& simulation() const { return *simulation_; }
@@ -78,33 +78,33 @@ class Training {
   /// The memory that the plan takes by itself, by device, without the workspace of the kernels that run it here.
   std::vector<Bytes> buffer_bytes() const;
   std::int64_t warmup() const { return warmup_; }
-  /// What a step does and moves on all devices, those that were folded away among them.
+  /// The work and the messages of a step on all devices, those that were folded away among them.
   const plan::Totals& totals() const { return totals_; }
   /// Its flops, even if they exceed 64 bits.
   double flops() const { return flops_; }
   /// The times of each device, by device, summed over the traced steps; `traced` is how long those steps took together.
   const std::vector<trace::DeviceTime>& device_times() const { return study_->device_times(); }
-  /// Where a step of median length went: the mean over devices and traced steps.
+  /// The parts of a step of median length: the mean over devices and traced steps.
   trace::DeviceTime mean_time() const { return study_->mean_time(trace::spread(timed_).median); }
   Nanoseconds traced() const { return study_->traced(); }
   std::int64_t traced_steps() const { return study_->traced_steps(); }
   /// The time of the traced steps' critical paths, by kind of segment.
   const std::array<Nanoseconds, trace::PathSegment::kinds>& path() const { return study_->path(); }
-  /// When devices arrived at collectives, on average over the traced steps; empty if fewer than two devices meet.
+  /// The arrivals of devices at collectives, on average over the traced steps; empty if fewer than two devices meet.
   std::vector<findings::ArrivalStats> arrival_stats() const { return study_->arrival_stats(); }
   const job::Study& study() const { return *study_; }
-  /// What rounding to 16-bit types did, over all steps.
+  /// The effects of rounding to 16-bit types, over all steps.
   const std::vector<exec::RoundingTally>& roundings() const { return roundings_; }
   /// True if its 16-bit format is emulated, in all of its products or in some.
   bool emulated() const;
-  /// What kinds of products in 16 bits are computed in float32 and rounded, "linear layers" or "attention, convolutions"; empty if
-  /// there are none.
+  /// The kinds of products in 16 bits that are computed in float32 and rounded, "linear layers" or "attention,
+  /// convolutions"; empty if there are none.
   std::string emulated_products() const;
   /// The unit that computes in this type (amx, portable, emulation); empty if it does not affect bits.
   std::string arithmetic() const;
   /// The current state of the loss scaler; nullopt if the loss is not scaled.
   std::optional<op::ScaleState> scaler() const { return scaler_; }
-  /// What the drivers of its GPUs said during the last run.
+  /// The figures that the drivers of its GPUs gave during the last run.
   const std::vector<exec::GpuReading>& gpus() const { return gpus_; }
   /// The offset of each rank's clock from rank 0's during the last run, by rank; empty if one process ran.
   const std::vector<ranks::ClockFit>& clocks() const { return clocks_; }

@@ -85,7 +85,7 @@ Json gpus_json(const Training& run) {
     list.push_back({{"ordinal", gpu.ordinal},
                     {"rank", gpu.rank},
                     {"samples", gpu.samples},
-                    {"utilization", gpu.utilization > 0 ? Json(gpu.utilization) : Json()},  // kernels ran, so 0 is no reading
+                    {"utilization", gpu.utilization > 0 ? Json(gpu.utilization) : Json()},  // kernels ran, so 0 was not measured
                     {"memory_used_bytes", gpu.memory_used.count},
                     {"memory_bytes", gpu.memory.count},
                     {"clock_mhz", gpu.clock_mhz},

@@ -12,7 +12,7 @@
 
 namespace baton::watch {
 
-/// How long a rank that starts, saves or ends may wait for anything but other ranks before it counts as hung.
+/// The time that a rank which starts, saves or ends may wait for anything but other ranks before it counts as hung.
 inline constexpr Nanoseconds longest_absence(60'000'000'000);
 
 /// Decides from the progress of all ranks in a plan which rank waits for which. Pure: the same progress gives the same text.
@@ -23,8 +23,8 @@ class StallDiagnosis {
   StallDiagnosis(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before,
                  std::optional<cluster::Link> link = std::nullopt, Nanoseconds slow_disk = longest_absence);
 
-  /// What a rank does, in a few words: "was in t17 (linear in the backward of block 3, on cpu:1) of step 12",
-  /// "waited in t20 (all_reduce …) of step 12 for rank 2".
+  /// The activity of a rank, in a few words: "was in t17 (linear in the backward of block 3, on cpu:1) of step 12", "waited
+  /// in t20 (all_reduce …) of step 12 for rank 2".
   std::string describe(std::span<const ranks::ProgressSnapshot> snapshots, int rank) const;
 
   /// If no rank has made progress for a while: the ranks that cause it.
@@ -70,7 +70,7 @@ class StallDiagnosis {
   Nanoseconds slow_disk_;
 };
 
-/// What a rank does as a whole, if no more is known: "was starting".
+/// The activity of a rank, if no more is known: "was starting".
 std::string describe(ranks::Activity activity);
 
 }  // namespace baton::watch

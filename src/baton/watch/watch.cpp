@@ -572,14 +572,14 @@ class Watch::HeartbeatThread {
   std::string sentence(const LostRank& lost) const {
     switch (lost.cause) {
       case LostRank::Cause::closed:
-        return fmt::format("{} is gone: it was killed, or ended without a word", name_of(lost.rank));
+        return fmt::format("{} is gone: it was killed, or ended without saying why", name_of(lost.rank));
       case LostRank::Cause::silent:
         return fmt::format("{} has not been heard from for {}: it is stopped, or its host or network is gone", name_of(lost.rank),
                            seconds(lost.since));
       case LostRank::Cause::hung:
         return lost.rank < 0
-                   ? fmt::format("no rank has moved for {}, although none is gone", seconds(lost.since))
-                   : fmt::format("{} hangs: it is there, but has not moved for {}", name_of(lost.rank), seconds(lost.since));
+                   ? fmt::format("no rank has made progress for {}, although none is gone", seconds(lost.since))
+                   : fmt::format("{} hangs: it is alive, but has made no progress for {}", name_of(lost.rank), seconds(lost.since));
       case LostRank::Cause::failed:
         return fmt::format("{} failed: {}", name_of(lost.rank), lost.words);
       case LostRank::Cause::ended:

@@ -17,7 +17,7 @@ struct WatchOptions {
   /// A rank without a heartbeat for about this long counts as lost, one without progress as hung; both are
   /// reported within this time. Ranks that are saving or shutting down get longer (StallDiagnosis).
   Nanoseconds patience{5'000'000'000};
-  /// How long a rank that starts may wait for anything but other ranks, before there is a StallDiagnosis.
+  /// The time that a rank which starts may wait for anything but other ranks, before there is a StallDiagnosis.
   Nanoseconds slow_start = longest_absence;
   /// Sends the text of rank 0 to every rank: called once by each, at the start.
   std::function<std::string(const std::string& words)> broadcast;

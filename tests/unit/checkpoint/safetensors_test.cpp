@@ -109,7 +109,7 @@ TEST_F(Safetensors, RefusesAHeaderThatSaysSomethingElse) {
       put(folder_ / "b.safetensors", damaged);
       try {
         const Archive read = read_archive(folder_ / "b.safetensors");
-        // Signs that are no part of what is said may change, and the checksum's own name: then there is none.
+        // Characters outside the content may change, and the checksum's own name: then there is none.
         EXPECT_TRUE(read == sample() || read.metadata.size() > sample().metadata.size()) << "at " << at << " to " << other;
       } catch (const Error&) {
         ++refused;
@@ -121,7 +121,7 @@ TEST_F(Safetensors, RefusesAHeaderThatSaysSomethingElse) {
 
 TEST_F(Safetensors, WaitsForNobodyWhereAPipeStandsInAFilesPlace) {
   ASSERT_EQ(::mkfifo((folder_ / "p.safetensors").c_str(), 0600), 0);
-  EXPECT_TRUE(says(usage_sentence([&] { read_archive(folder_ / "p.safetensors"); }), "no file"));
+  EXPECT_TRUE(says(usage_sentence([&] { read_archive(folder_ / "p.safetensors"); }), "not a file"));
 }
 
 TEST_F(Safetensors, RefusesHostileHeadersWithoutTakingMemory) {
@@ -151,7 +151,7 @@ TEST_F(Safetensors, RefusesHostileHeadersWithoutTakingMemory) {
   put(folder_ / "h.safetensors", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8));
   EXPECT_TRUE(says(usage_sentence([&] { read_archive(folder_ / "h.safetensors"); }), "cut"));
   EXPECT_TRUE(says(usage_sentence([&] { read_archive(folder_ / "nowhere"); }), "nowhere"));
-  EXPECT_TRUE(says(usage_sentence([&] { read_archive(folder_); }), "no file"));
+  EXPECT_TRUE(says(usage_sentence([&] { read_archive(folder_); }), "not a file"));
 }
 
 TEST_F(Safetensors, TakesNothingThatTheFormatDoesNotHave) {

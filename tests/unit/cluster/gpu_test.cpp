@@ -60,7 +60,7 @@ TEST(GpuDevices, BadTextIsRefusedInASentence) {
                                                                {"cuda:0/0", "from 1 to 16"},
                                                                {"cuda:0/99", "from 1 to 16"},
                                                                {"cuda:0/4:5", "from 1 to 4"},
-                                                               {"cuda:0/4:2:1", "is no part of a GPU"},
+                                                               {"cuda:0/4:2:1", "is not a part of a GPU"},
                                                                {"cuda:7/2", "there is no GPU 7"},
                                                                {"cuda:0/2,1", "the number of parts of a GPU"}};
   for (const auto& [text, part] : cases) {

@@ -86,7 +86,7 @@ TEST(ImageOrder, ImagesThatBecomeASequenceKeepTheUsualOrder) {
   }
 }
 
-/// Follows the tasks as the GPU runs them: whoever uses what is kept must find it there, of what x and dy hold at that time.
+/// Follows the tasks as the GPU runs them: a task that uses a kept value must find it there, of what x and dy hold at that time.
 /// `apart`: the gradients of the weights come so late that slopes may have to be taken again.
 void expect_sound(const plan::Plan& plan, bool apart) {
   const plan::Ordering ordering = plan::order(plan);

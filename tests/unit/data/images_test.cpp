@@ -82,13 +82,13 @@ TEST_F(Images, OfLyingIdxFilesAreRefused) {
   EXPECT_TRUE(says(refused(images.substr(0, 23), labels), "24 bytes, but it has 23"));
   EXPECT_TRUE(says(refused(images + "x", labels), "24 bytes, but it has 25"));
   EXPECT_TRUE(says(refused(images.substr(0, 10), labels), "cut"));
-  EXPECT_TRUE(says(refused(images.substr(0, 2), labels), "no IDX"));
-  EXPECT_TRUE(says(refused("", labels), "no IDX"));
+  EXPECT_TRUE(says(refused(images.substr(0, 2), labels), "not an IDX"));
+  EXPECT_TRUE(says(refused("", labels), "not an IDX"));
   EXPECT_TRUE(says(refused(labels, labels), "1 axes"));
   EXPECT_TRUE(says(refused(idx({0xffffffffU, 0xffffffffU, 0xffffffffU}, ""), labels), "no file has"));
   EXPECT_TRUE(says(refused(idx({0, 2, 2}, ""), labels), "no file has"));
   EXPECT_TRUE(says(refused(images, idx({3}, "abc")), "2 images"));
-  EXPECT_TRUE(says(refused("\1" + images.substr(1), labels), "no IDX"));
+  EXPECT_TRUE(says(refused("\1" + images.substr(1), labels), "not an IDX"));
   std::filesystem::remove(folder_ / "train-labels-idx1-ubyte");
   write_bytes(folder_ / "train-images-idx3-ubyte", images);
   EXPECT_TRUE(says(usage_sentence([&] { open(folder_.string()); }), "train-labels-idx1-ubyte"));

@@ -50,10 +50,10 @@ TEST(PreTokens, AreThoseOfGpt2) {
   EXPECT_EQ(cut("naïve Ünïcödé"), (PreTokens{"naïve", " Ünïcödé"}));
   EXPECT_EQ(cut("日本語 テスト"), (PreTokens{"日本語", " テスト"}));
   EXPECT_EQ(cut("x²½Ⅷ"), (PreTokens{"x", "²½Ⅷ"}));                                    // numbers of the categories No and Nl
-  EXPECT_EQ(cut("a\u00a0b\u3000c"), (PreTokens{"a", "\u00a0", "b", "\u3000", "c"}));  // spaces that are no blanks
+  EXPECT_EQ(cut("a\u00a0b\u3000c"), (PreTokens{"a", "\u00a0", "b", "\u3000", "c"}));  // spaces other than blanks
   EXPECT_EQ(cut("👍🏽 ok"), (PreTokens{"👍🏽", " ok"}));
-  EXPECT_EQ(cut("e\u0301"), (PreTokens{"e", "\u0301"}));  // a mark is no letter
-  EXPECT_EQ(cut("ß\xff!"), (PreTokens{"ß", "\xff!"}));    // a byte that is no character
+  EXPECT_EQ(cut("e\u0301"), (PreTokens{"e", "\u0301"}));  // a mark is not a letter
+  EXPECT_EQ(cut("ß\xff!"), (PreTokens{"ß", "\xff!"}));    // a byte that is not a character
 }
 
 TEST(PreTokens, OfCl100kTakeLettersWithWhatIsBeforeThemAndThreeDigits) {
@@ -361,7 +361,8 @@ TEST_F(TokenizerFiles, WithATemplateBeginEveryTextAsItSays) {
   const auto refused = [&](const std::string& processor) { return usage_sentence([&] { with(processor); }); };
   const auto single = [](const std::string& list) { return R"({"type": "TemplateProcessing", "single": [)" + list + "]}"; };
   EXPECT_TRUE(says(refused(single(text + ", " + end)), "TemplateProcessing adds <|endoftext|> after a text"));
-  EXPECT_TRUE(says(refused(single(R"({"SpecialToken": {"id": "<none>"}}, )" + text)), "<none> before a text, which is no token"));
+  EXPECT_TRUE(says(refused(single(R"({"SpecialToken": {"id": "<none>"}}, )" + text)),
+                   "<none> before a text, which is not one of its tokens"));
   EXPECT_TRUE(says(refused(R"({"type": "RobertaProcessing", "sep": ["</s>", 2]})"), "RobertaProcessing"));
 }
 
@@ -384,7 +385,7 @@ TEST_F(TokenizerFiles, ThatAskForWhatIsNotKnownAreRefusedByName) {
   EXPECT_TRUE(says(refused(tokenizer_json("null")), "nothing"));
   EXPECT_TRUE(says(refused(tokenizer_json(R"({"type": "ByteLevel", "add_prefix_space": true})")), "blank"));
   EXPECT_TRUE(says(refused(tokenizer_json(R"({"type": "ByteLevel", "use_regex": false})")), "rule"));
-  EXPECT_TRUE(says(refused(with("\"Ġ th\"", "\"Ġ xx\"")), "no token"));
+  EXPECT_TRUE(says(refused(with("\"Ġ th\"", "\"Ġ xx\"")), "are not tokens"));
   EXPECT_TRUE(says(refused(with("\"th\": 256", "\"th\": 4000000000")), "4000000000"));
   EXPECT_TRUE(says(refused(with("\"th\": 256", "\"th\": 257")), "two tokens"));
   EXPECT_TRUE(says(refused(with("\"th\": 256", "\"th\": -1")), "-1"));
@@ -397,7 +398,7 @@ TEST_F(TokenizerFiles, ThatAskForWhatIsNotKnownAreRefusedByName) {
   write_bytes(folder_ / "merges.txt", "");
   EXPECT_TRUE(says(refused("{\"a\": 1}", "vocab.json"), "no token for the byte 0"));
   EXPECT_TRUE(says(refused("{\"a\": [1]}", "vocab.json"), "tokens with their numbers"));
-  EXPECT_TRUE(says(refused("hello world\n", "x.tiktoken"), "no tokenizer"));
+  EXPECT_TRUE(says(refused("hello world\n", "x.tiktoken"), "not in any tokenizer format"));
   EXPECT_TRUE(says(refused("YQ== 0\nYg== x\n", "x.tiktoken"), "line 2"));
   EXPECT_TRUE(says(refused("YQ== 99999999\n", "x.tiktoken"), "99999999"));
   EXPECT_TRUE(says(refused("baton tokenizer chars\nba", "a.tokenizer"), "order"));

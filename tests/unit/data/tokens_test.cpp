@@ -104,7 +104,7 @@ TEST_F(Tokens, WithoutAHeaderHaveTheWidthThatTheyShow) {
   EXPECT_EQ(count(either, {.token_type = "uint16"}), 4);
   EXPECT_EQ(count(either, {.token_type = "uint32"}), 2);
   EXPECT_TRUE(says(usage_sentence([&] { count(either, {.token_type = "uint8"}); }), "uint16 or uint32"));
-  EXPECT_TRUE(says(usage_sentence([&] { count("abc"); }), "no whole number"));
+  EXPECT_TRUE(says(usage_sentence([&] { count("abc"); }), "not a whole number"));
   EXPECT_TRUE(says(usage_sentence([&] { count(""); }), "empty"));
 }
 

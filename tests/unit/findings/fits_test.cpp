@@ -134,7 +134,7 @@ TEST(AlphaBeta, FindsTheLatencyAndTheBandwidthThatTheTimesWereMadeWith) {
   const std::vector<double> bytes{1024, 65536, 1048576, 16777216};
   std::vector<double> times;
   for (const double size : bytes) {
-    times.push_back(5000 + size / 4.0);  // 5 us and 4 bytes per nanosecond
+    times.push_back(5000 + size / 4.0);  // 5 µs and 4 bytes per nanosecond
   }
   const AlphaBeta fit = fit_alpha_beta(bytes, times);
   EXPECT_NEAR(fit.alpha_ns, 5000, 1e-3);
@@ -184,7 +184,7 @@ TEST(Message, FindsTheLawOverManyPowersOfTenThoughTheLargestAreNoisy) {
   std::vector<double> times;
   for (double size = 8; size < 1e9; size *= 4) {
     bytes.push_back(size);
-    times.push_back((2000 + size / 5) * (size > 1e8 ? 1.05 : 1));  // 2 us, 5 GB/s
+    times.push_back((2000 + size / 5) * (size > 1e8 ? 1.05 : 1));  // 2 µs, 5 GB/s
   }
   const AlphaBeta fit = fit_message(bytes, times);
   EXPECT_NEAR(fit.alpha_ns, 2000, 20);

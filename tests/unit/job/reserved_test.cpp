@@ -64,7 +64,7 @@ TEST(Reserved, TensorRanksKeepTheirPartOfALayer) {
   EXPECT_EQ(layer(KeptActivations::input, false, {.rows = 2, .tp = 4, .sp = true}).elements() * 4,
             layer(KeptActivations::input, false).elements() + 3 * 2 * 512)
       << "gains of norms are whole";
-  // Behind each half stands the part of a sum that was scattered; that of the second is read by nobody.
+  // Each half is followed by its part of a scattered sum; nothing reads that of the second.
   EXPECT_EQ(kept_bytes(divided), alone / 4 + stream / 4);
 }
 

@@ -216,11 +216,12 @@ TEST(StrongScaling, NoiseThatReachesTheIdealIsNotCalledNo) {
   std::vector<Json> rows = scaled({8, 5}, {1, 2});
   EXPECT_TRUE(says(answer("strong-scaling", "hw1/2/Q1", rows), "No: 2 devices"));
   rows[1]["time_low_ns"] = 3e6;
-  EXPECT_TRUE(says(answer("strong-scaling", "hw1/2/Q1", rows), "It cannot be told from linear, the noise is too large ("));
+  EXPECT_TRUE(
+      says(answer("strong-scaling", "hw1/2/Q1", rows), "It cannot be distinguished from linear scaling, the noise is too large ("));
   rows = scaled({8, 3.5}, {1, 2});
   EXPECT_TRUE(says(answer("strong-scaling", "hw1/2/Q1", rows), "It is more than linear: 2 devices"));
   rows[1]["time_high_ns"] = 9e6;
-  EXPECT_TRUE(says(answer("strong-scaling", "hw1/2/Q1", rows), "It cannot be told from linear"));
+  EXPECT_TRUE(says(answer("strong-scaling", "hw1/2/Q1", rows), "It cannot be distinguished from linear scaling"));
 }
 
 TEST(StrongScaling, TheAmdahlFitIsTheOneTheTimesWereMadeWith) {
@@ -228,9 +229,9 @@ TEST(StrongScaling, TheAmdahlFitIsTheOneTheTimesWereMadeWith) {
   EXPECT_TRUE(says(said, "through 3 points gives s = 10.0 %, a limit of 10.0 times; R² = 1.000, a good fit"));
   EXPECT_TRUE(says(answer("strong-scaling", "hw1/2/Q3", scaled({10, 2, 9})), "a bad fit"));
   EXPECT_TRUE(says(answer("strong-scaling", "hw1/2/Q3", scaled({8, 12, 16})),
-                   "which is no share: 2 devices are slower than 1, so the model does not apply"));
+                   "which is not between 0 and 100 %: 2 devices are slower than 1, so the model does not apply"));
   EXPECT_TRUE(says(answer("strong-scaling", "hw1/2/Q3", scaled({8, 3, 1})),
-                   "which is no share: 2 devices are more than 2 times as fast, so the model does not apply"));
+                   "which is not between 0 and 100 %: 2 devices are more than 2 times as fast, so the model does not apply"));
 }
 
 /// The rows with times that are known only within this factor.
@@ -244,7 +245,7 @@ std::vector<Json> noisy(std::vector<Json> rows, double factor) {
 
 TEST(StrongScaling, NothingIsCalledSlowerOrLostThatNoiseAloneMayBe) {
   const std::string slower = answer("strong-scaling", "hw1/2/Q3", noisy(scaled({8, 8.5}, {1, 2}), 3));
-  EXPECT_TRUE(says(slower, "would need s = 112.5 %, which is no share: the noise is too large for this fit"));
+  EXPECT_TRUE(says(slower, "gives s = 112.5 %, which is not between 0 and 100 %: the noise is too large for this fit"));
   EXPECT_TRUE(silent_on(slower, "slower"));
   EXPECT_TRUE(says(slower, "4.50 ms are lost (noise may be as large), "));
   EXPECT_TRUE(silent_on(answer("strong-scaling", "hw1/2/Q3", scaled({8, 8.5}, {1, 2})), "noise"));
@@ -307,7 +308,7 @@ TEST(CommVsCompute, TheCaseThatScalesBetterIsNamedAndThePremiseJudged) {
   EXPECT_TRUE(says(reversed, "this contradicts it"));
   EXPECT_TRUE(says(reversed, "nearly the same bytes per flop (0.0100 and 0.0100)"));
   const std::string neither = answer("comm-vs-compute", "hw1/3/Q1", cases(4.2, 42.001));
-  EXPECT_TRUE(says(neither, "In neither, they are within 2 % of each other: efficiency"));
+  EXPECT_TRUE(says(neither, "Neither, they are within 2 % of each other: efficiency"));
   EXPECT_TRUE(says(neither, "this does not show it"));
   EXPECT_TRUE(silent_on(neither, "contradicts"));
   std::vector<Json> three = cases(4.2, 42.001);
@@ -317,7 +318,7 @@ TEST(CommVsCompute, TheCaseThatScalesBetterIsNamedAndThePremiseJudged) {
     }
   }
   const std::string none = answer("comm-vs-compute", "hw1/3/Q1", three);
-  EXPECT_TRUE(says(none, "In none, they are within 2 % of each other: efficiency"));
+  EXPECT_TRUE(says(none, "None, they are within 2 % of each other: efficiency"));
   EXPECT_TRUE(says(none, "(0.0100, 0.0100 and 0.0100)"));
 }
 
@@ -328,13 +329,14 @@ TEST(CommVsCompute, EfficienciesThatTheNoiseDoesNotTellApartAreNotRanked) {
     row["time_high_ns"] = 1.4 * row["time_per_step_ns"].get<double>();
   }
   const std::string said = answer("comm-vs-compute", "hw1/3/Q1", rows);
-  EXPECT_TRUE(says(said, "In neither beyond the noise: efficiency on 2 devices is 57.1 % for 256x2 and 95.2 % for 2048x4"));
+  EXPECT_TRUE(
+      says(said, "Neither, the difference is within the noise: efficiency on 2 devices is 57.1 % for 256x2 and 95.2 % for 2048x4"));
   EXPECT_TRUE(says(said, "the noise is too large to tell"));
   // The base of one case alone may be what is not known.
   std::vector<Json> base = cases(7, 42);
   EXPECT_TRUE(says(answer("comm-vs-compute", "hw1/3/Q1", base), "In 2048x4: "));
   base[0]["instances"] = 1;
-  EXPECT_TRUE(says(answer("comm-vs-compute", "hw1/3/Q1", base), "In neither beyond the noise"));
+  EXPECT_TRUE(says(answer("comm-vs-compute", "hw1/3/Q1", base), "Neither, the difference is within the noise"));
 }
 
 TEST(CommVsCompute, WhatIsSimulatedSaysSoOnce) {
@@ -364,8 +366,8 @@ TEST(CommVsCompute, TheWhyIsAnsweredByTheRates) {
 
 TEST(CommVsCompute, NoCauseIsNamedThatTheNoiseHides) {
   const std::string none =
-      "In general since fixed costs (launches, latencies) weigh more on less work; here efficiency does not differ beyond the "
-      "noise, so "
+      "In general since fixed costs (launches, latencies) weigh more on less work; here the difference in efficiency is within "
+      "the noise, so "
       "these numbers show no cause. Per device";
   std::vector<Json> once = cases(7, 42);
   for (Json& row : once) {
@@ -389,7 +391,7 @@ TEST(CommVsCompute, ACauseIsNamedOnlyWhereTheFirstAnswerTellsTheCasesApart) {
     const std::string which = answer("comm-vs-compute", "hw1/3/Q1", rows);
     const std::string why = answer("comm-vs-compute", "hw1/3/Q2", rows);
     EXPECT_NE(why.starts_with("Because"), why.starts_with("In general")) << why;
-    for (const char* verdict : {"beyond the noise", "within 2 % of each other"}) {
+    for (const char* verdict : {"is within the noise", "within 2 % of each other"}) {
       EXPECT_EQ(which.find(verdict) != std::string::npos, why.find(verdict) != std::string::npos) << which << why;
     }
   }
@@ -437,8 +439,8 @@ TEST(CommVsCompute, ABatchHasTheNoiseOfItsRatesOrIsNotGiven) {
   for (Json& row : rows) {
     row["instances"] = 1;
   }
-  EXPECT_TRUE(
-      says(answer("comm-vs-compute", "hw1/3/Q3", rows), "One instance says nothing of the noise, so these rates give no batch."));
+  EXPECT_TRUE(says(answer("comm-vs-compute", "hw1/3/Q3", rows),
+                   "One instance says nothing about the noise, so these rates give no batch."));
 }
 
 TEST(CommVsCompute, ALargeModelThatIsLessEfficientIsNotExplainedByFixedCostsOfTheSmall) {
@@ -600,7 +602,7 @@ TEST(DpVsDdp, BusySharesThatPointTheOtherWayAreRemarkedOn) {
 
 TEST(DpVsDdp, EachReasonForDdpHasItsNumber) {
   const std::string said = answer("dp-vs-ddp", "hw1/4/Q2", two_strategies(6, 4, 90, 4));
-  EXPECT_TRUE(says(said, "each starts 9 tasks; DP's one interpreter, under one lock, all 44"));
+  EXPECT_TRUE(says(said, "each launches 9 tasks; DP's single Python process, under its global lock, launches all 44"));
   EXPECT_TRUE(says(said, "DP copies 2.00 KiB of parameters to 3 others"));
   EXPECT_TRUE(says(said, "sends and receives 45 B per device"));
   EXPECT_TRUE(says(said, "DDP computes during 75.0 % of its communication, DP during 0.0 %"));
@@ -704,7 +706,7 @@ TEST(DpVsDdp, ALongStepIsNeverCalledAcceptableBecauseOfNoise) {
     row["instances"] = 1;  // says nothing of the noise
   }
   const std::string unsure = answer("dp-vs-ddp", "hw1/4/Q3", rows);
-  EXPECT_TRUE(says(unsure, "2.24 times as long as DDP (one instance says nothing of the noise)"));
+  EXPECT_TRUE(says(unsure, "2.24 times as long as DDP (one instance says nothing about the noise)"));
   EXPECT_TRUE(silent_on(unsure, "which is acceptable"));
 }
 
@@ -788,14 +790,17 @@ TEST(Delay, AFractionAbove100PercentIsNotUsedAsAShare) {
   // c = 1 ms, of which 10 on five devices: s₀ = (10 - 0.2) / 0.8. The delay's own share is d / (1 + d).
   const std::vector<Json> rows = simulated(delayed({1, 6, 11, 21}, {10, 15, 20, 30}, 5));
   const std::string said = answer("delay", "hw1/5A/Q3", rows);
-  EXPECT_TRUE(says(said, "Without it the fit needs s₀ = 1225.0 % of c = 1.00 ms, no share (splitting costs more than it gains)."));
   EXPECT_TRUE(
       says(said,
-           "The delay's own share, d/(c + d), is 83.3 %, 90.9 % and 95.2 % for d = 5 to 20 ms and limits speedup to 1.20, 1.10 "
-           "and 1.05 times; 5 devices reach 0.40, 0.55 and 0.70 (simulated)."));
+           "Without it the fitted serial fraction s₀ = 1225.0 % is outside 0 to 100 %: the formula does not apply (splitting "
+           "costs more than it gains)."));
+  EXPECT_TRUE(says(said,
+                   "A delay d beside c = 1.00 ms of work is serial: d/(c + d) = 83.3 %, 90.9 % and 95.2 % for d = 5 to 20 ms, "
+                   "limiting speedup to 1.20, 1.10 "
+                   "and 1.05 times; 5 devices reach 0.40, 0.55 and 0.70 (simulated)."));
   EXPECT_TRUE(silent_on(said, "Fits give"));
   const std::string noise = answer("delay", "hw1/5A/Q3", noisy(delayed({20, 25, 30, 40}, {21, 26, 31, 41}), 2));
-  EXPECT_TRUE(says(noise, "s₀ = 110.0 % of c = 20.0 ms, no share (noise)"));
+  EXPECT_TRUE(says(noise, "s₀ = 110.0 % is outside 0 to 100 %: the formula does not apply (noise)"));
   EXPECT_TRUE(silent_on(noise, "costs more than it gains"));
 }
 
@@ -811,7 +816,7 @@ TEST(Delay, NoShareIsOutsideOfZeroToAHundredPercentUnremarked) {
     }
     const std::string said = answer("delay", "hw1/5A/Q3", delayed(one, two));
     const double serial = 2 * two[0] / one[0] - 1;
-    EXPECT_EQ(said.find(", no share (") != std::string::npos, serial <= -0.001 || serial >= 1) << said;
+    EXPECT_EQ(said.find(": the formula does not apply (") != std::string::npos, serial <= -0.001 || serial >= 1) << said;
     EXPECT_EQ(said.find("adding d makes it") != std::string::npos, serial > -0.001 && serial < 1) << said;
   }
 }
@@ -832,9 +837,9 @@ TEST(Delay, ASlopeOtherThanOneIsExplained) {
   const auto said = [](std::vector<double> two, double factor = 1.001) {
     return answer("delay", "hw1/5A/Q1", noisy(delayed({20, 25, 30, 40}, std::move(two)), factor));
   };
-  EXPECT_TRUE(says(said({10, 15, 20, 30}), "No device shortens it: step time = 10.0 ms + 1.00 × delay"));
+  EXPECT_TRUE(says(said({10, 15, 20, 30}), "More devices do not shorten it: step time = 10.0 ms + 1.00 × delay"));
   EXPECT_TRUE(says(said({10, 13.5, 17, 24}),
-                   "No device shortens it; step time = 10.0 ms + 0.70 × delay (R² = 1.000, a good fit): the rest of the "
+                   "More devices do not shorten it; step time = 10.0 ms + 0.70 × delay (R² = 1.000, a good fit): the rest of the "
                    "step became shorter, by other programs."));
   EXPECT_TRUE(says(said({10, 16.5, 23, 36}), "1.30 × delay (R² = 1.000, a good fit): the rest of the step became longer"));
   EXPECT_TRUE(says(said({10, 13.5, 17, 24}, 2), "became shorter, by noise or other programs."));
@@ -887,7 +892,7 @@ TEST(BatchScaling, SaturationIsWithinFivePercentOfTheLimit) {
 }
 
 TEST(BatchScaling, ALimitBeyondTheTableIsSaidToBe) {
-  // 3 ms + 10 us per sample: 95 % at 19 · 300 = 5700; 256 reaches 256 / 5.56 ms = 46043 of 100000.
+  // 3 ms + 10 µs per sample: 95 % at 19 · 300 = 5700; 256 reaches 256 / 5.56 ms = 46043 of 100000.
   EXPECT_TRUE(says(answer("batch-scaling", "hw1/5B/Q2", batches({1.2, 2.4, 4.8, 9.6}, {3.32, 3.64, 4.28, 5.56})),
                    "On 4 devices beyond this table, at about batch 5700: step time = 3.00 ms + 10.0 µs "
                    "per sample (R² = 1.000, a good fit) "
@@ -920,18 +925,18 @@ TEST(BatchScaling, NoLimitIsFittedWhereTheSlopeIsNotSettled) {
 }
 
 TEST(BatchScaling, APlateauIsALimitWithoutALine) {
-  EXPECT_TRUE(
-      says(answer("batch-scaling", "hw1/5B/Q2", batches({8, 16, 32, 64}, {8, 8, 20, 32})),
-           "On 4 devices at batch 64: the highest of 8000 samples/s is taken for the limit, as no line of step time is settled"));
+  EXPECT_TRUE(says(answer("batch-scaling", "hw1/5B/Q2", batches({8, 16, 32, 64}, {8, 8, 20, 32})),
+                   "On 4 devices at batch 64: no straight line fits the step times yet, so the highest throughput, 8000 samples/s, "
+                   "is taken as the limit"));
 }
 
 TEST(BatchScaling, HowUnsureTheTimesAreIsSaidIfItIsMuch) {
   const std::vector<Json> rows = batches({8, 16, 32, 64}, {4.2, 7.4, 13.8, 26.6});
   EXPECT_TRUE(silent_on(answer("batch-scaling", "hw1/5B/Q2", rows), "unsure"));
-  EXPECT_TRUE(says(answer("batch-scaling", "hw1/5B/Q2", noisy(rows, 1.2)), " Times are unsure by 35.3 %."));
+  EXPECT_TRUE(says(answer("batch-scaling", "hw1/5B/Q2", noisy(rows, 1.2)), " Times may be off by 35.3 %."));
   std::vector<Json> once = rows;
   once[0]["instances"] = 1;
-  EXPECT_TRUE(says(answer("batch-scaling", "hw1/5B/Q2", once), " One instance says nothing of the noise."));
+  EXPECT_TRUE(says(answer("batch-scaling", "hw1/5B/Q2", once), " One instance says nothing about the noise."));
 }
 
 TEST(BatchScaling, ASimulationFindsTheLimitByLargerBatches) {

@@ -113,7 +113,7 @@ TEST(MemoryFindings, ASavingIsExplainedAndItsAbsenceSaid) {
 TEST(MemoryFindings, WhatAPlanHoldsIsNotMarkedByCores) {
   const std::vector<Json> rows{memory_row("ddp", 4 << 20), memory_row("zero-3", 1 << 20)};
   EXPECT_TRUE(says(test::headline("memory", test::on_cores(2, rows)),
-                   "holds 4.00 MiB on its fullest device; of that the others need, as a multiple: "
+                   "holds 4.00 MiB on its fullest device; relative to it the others need: "
                    "zero-3 0.25."));
   EXPECT_TRUE(silent_on(findings("memory", test::on_cores(2, rows)), "shared"));
   EXPECT_FALSE(test::derived("memory", test::on_cores(2, rows))[0]["oversubscribed"]);

@@ -153,7 +153,7 @@ Json random_record(const Point& point, Chance& chance, double noise, std::int64_
 }
 
 std::size_t words_in(const std::string& text) {
-  std::istringstream stream(text.substr(0, text.find('\n')));  // a log is no prose
+  std::istringstream stream(text.substr(0, text.find('\n')));  // a log is not prose
   return static_cast<std::size_t>(std::distance(std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()));
 }
 

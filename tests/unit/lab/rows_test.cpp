@@ -147,7 +147,7 @@ TEST(Rows, TheIntervalOfARatioIsTheOneThatTheVerdictRestsOn) {
   EXPECT_EQ(ratio_noise_text(difference_of(trained(1), trained(1.015))), ", within the noise (1.00 to 1.03 with 99 % confidence)");
   EXPECT_EQ(ratio_noise_text(difference_of(trained(1), trained(1.02))), "");
   EXPECT_EQ(ratio_noise_text(difference_of(with(trained(1), {{"instances", 1}}), trained(5))),
-            " (one instance says nothing of the noise)");
+            " (one instance says nothing about the noise)");
   std::mt19937_64 random(29);
   for (int tries = 0; tries < 500; ++tries) {
     const auto measured = [&] {

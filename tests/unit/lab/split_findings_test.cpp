@@ -251,7 +251,7 @@ TEST(AllDevices, AGainIsCalledOneOnlyWhereThereIsOne) {
       says(said(9.1), "No: 2 devices take 1.01 times the step of 1 device, within the noise (0.99 to 1.03 with 99 % confidence)."));
   EXPECT_TRUE(says(said(12), "No, it is slower: 2 devices take 1.33 times the step of 1 device. Only one device works at a time"));
   EXPECT_TRUE(says(said(4.5), "Yes, here it is: 2 devices take 0.50 times"));
-  EXPECT_TRUE(says(said(4.5), "what wins is caches or memory."));
+  EXPECT_TRUE(says(said(4.5), "the gain comes from caches or memory."));
   EXPECT_TRUE(silent_on(said(4.5), "Only one device works"));
 }
 
@@ -280,13 +280,13 @@ TEST(AllDevices, FiveAreComparedWithTwoWhateverTheCores) {
   EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", on_cores(2, rows)), "falls from 100 B to 25 B on 5."));
   const std::vector<Json> gains{spread_row(4.5, 2, 0.2, 50), spread_row(4, 5, 0.2, 25)};
   EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", gains), "Yes, here it is: 5 devices take 0.89 times the step of 2 devices. "));
-  EXPECT_TRUE(
-      says(answer("all-devices", "hw3/4/Q2", gains), "what wins is weight gradients beside the next backward, caches or memory."));
-  EXPECT_TRUE(
-      says(answer("all-devices", "hw3/4/Q2", test::simulated(gains)), "what wins is weight gradients beside the next backward."));
+  EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", gains),
+                   "the gain comes from weight gradients beside the next backward, caches or memory."));
+  EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", test::simulated(gains)),
+                   "the gain comes from weight gradients beside the next backward."));
   const std::string shared = answer("all-devices", "hw3/4/Q2", on_cores(2, gains));
   EXPECT_TRUE(says(shared, "Not by the split: 5 devices take 0.89 times the step of 2 devices (devices shared cores)."));
-  EXPECT_TRUE(says(shared, "A shorter step on shared cores is no gain of the split."));
+  EXPECT_TRUE(says(shared, "The shorter step is not a gain of the split: these devices share cores."));
   EXPECT_TRUE(silent_on(shared, "what wins"));
 }
 
@@ -680,9 +680,10 @@ TEST(Precision, EmulatedTimesAreSaidToBeNoTimesOfHardware) {
   EXPECT_TRUE(silent_on(times(false), "emulated"));
   const Json partly{{"emulated", true}, {"arithmetic", "amx"}, {"emulated_products", "convolutions"}};
   EXPECT_TRUE(says(findings("precision", {plain_row(), narrow_row("bf16", {9, 9}, partly)}), "2.50 in bf16 (only convolutions)."));
-  EXPECT_EQ(derived("precision", {narrow_row("bf16", {9, 9}, partly)})[0]["computed"], "native, but convolutions emulated");
+  EXPECT_EQ(derived("precision", {narrow_row("bf16", {9, 9}, partly)})[0]["computed"], "in hardware, but convolutions emulated");
   EXPECT_EQ(derived("precision", {narrow_row("bf16", {9})})[0]["computed"], "emulated");
-  EXPECT_EQ(derived("precision", {plain_row()})[0]["computed"], "native");
+  EXPECT_EQ(derived("precision", {plain_row()})[0]["computed"], "none");
+  EXPECT_EQ(derived("precision", {narrow_row("bf16", {9}, {{"emulated", false}})})[0]["computed"], "in hardware");
 }
 
 TEST(Precision, RecordsOfFp32AloneAreEnoughForARow) {
@@ -727,7 +728,7 @@ TEST(Profile, TheBoundIsThatOfTheSamePlanWithoutThoseTasks) {
   row["without"] = {{"all_reduce", 0.02}};  // the rest of the critical path, time between tasks among it, takes longer
   EXPECT_TRUE(says(answer("profile", profile_question, {row}), "at most 25.0 times as fast."));
   row = profiled(0.0, 1.0);
-  EXPECT_TRUE(says(answer("profile", profile_question, {row}), "and without it next to nothing would be left of the step."));
+  EXPECT_TRUE(says(answer("profile", profile_question, {row}), "and without it the step would take almost no time."));
 }
 
 TEST(Profile, TheBoundFollowsFromTheShareAsItIsPrinted) {

@@ -120,9 +120,10 @@ TEST_F(StoreTest, SaysWhichLinesAreLeftOutAndWhy) {
   store.keep("delay", first, {{"value", 1}}, true);
   std::ofstream(folder_ / "delay.jsonl", std::ios::app) << "nonsense\n[1,2]\n\n" << std::string(17 << 20, ' ') << "\n{\"po";
   Damage damage = damage_of(store, *store.spec("delay"));
-  EXPECT_EQ(damage.sentence, fmt::format("4 records of {} are left out: line 2 is cut off or damaged, line 3 is no record, line 5 "
-                                         "is larger than the 16.0 MiB of a record, line 6 is cut off or damaged",
-                                         (folder_ / "delay.jsonl").string()));
+  EXPECT_EQ(damage.sentence,
+            fmt::format("4 records of {} are left out: line 2 is cut off or damaged, line 3 is not a record, line 5 "
+                        "is larger than the 16.0 MiB of a record, line 6 is cut off or damaged",
+                        (folder_ / "delay.jsonl").string()));
   EXPECT_TRUE(damage.lost) << "the second point has no record";
   store.keep("delay", second, {{"value", 2}}, false);
   EXPECT_TRUE(damage_of(store, *store.spec("delay")).lost) << "nor a final one";
@@ -175,7 +176,7 @@ TEST_F(StoreTest, AFileThatIsNoSpecIsRefused) {
         R"({"points":[],"environment":{"cores":"two"}})", R"({"points":[],"environment":{"simulated_on":1}})",
         R"({"points":[],"basis":3})", R"({"points":[],"basis":{"run":3}})"}) {
     std::ofstream(folder_ / "delay.spec.json", std::ios::trunc) << text;
-    EXPECT_TRUE(test::says(test::usage_sentence([&] { store.spec("delay"); }), "is no spec of an experiment")) << text;
+    EXPECT_TRUE(test::says(test::usage_sentence([&] { store.spec("delay"); }), "is not a spec of an experiment")) << text;
   }
 }
 

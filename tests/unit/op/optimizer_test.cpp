@@ -70,7 +70,7 @@ TEST(Clip, ShortensGradientsToTheNormAndNeverLengthensThem) {
   EXPECT_EQ(clip_factor(1, 0, 1), 1);
   EXPECT_EQ(clip_factor(5, 9, 1), 1);
   EXPECT_NEAR(clip_factor(1.5, 9, 1), 0.5, 1e-6);
-  EXPECT_NEAR(clip_factor(1.5, 9 * 64, 8), 0.5, 1e-6);  // the scale is no part of the norm
+  EXPECT_NEAR(clip_factor(1.5, 9 * 64, 8), 0.5, 1e-6);  // the scale is not part of the norm
   EXPECT_TRUE(std::isnan(clip_factor(1, std::numeric_limits<double>::quiet_NaN(), 1)));
   EXPECT_EQ(clip_factor(1, std::numeric_limits<double>::infinity(), 1), 0);
 }

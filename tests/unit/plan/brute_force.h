@@ -5,7 +5,7 @@
 
 #include "baton/plan/verify.h"
 
-/// The law of the plan a second time, slow and plain, written from the rules in verify.h and task.h: all
+/// The rules of the plan a second time, slow and plain, written from the rules in verify.h and task.h: all
 /// pairs, no clocks. It shares no code with `verify`, so that each can be compared with the other.
 namespace baton::plan::test {
 

@@ -60,7 +60,7 @@ std::vector<Bytes> arena_ends(const Plan& plan, const Memory& memory) {
   return circle.empty() ? ::testing::AssertionFailure() << "an empty circle" : ::testing::AssertionSuccess();
 }
 
-/// Holds verify's verdict against the brute-force judge's: right or wrong, by which rules, and who is to
+/// Compares verify's verdict with that of the brute-force check: right or wrong, by which rules, and which tasks are to
 /// blame.
 ::testing::AssertionResult agrees(const Plan& plan, const Limits& limits, const Verdict& verdict, Judgement truth,
                                   const std::vector<Bytes>& peak) {

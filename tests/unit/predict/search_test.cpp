@@ -219,7 +219,7 @@ TEST(Search, CountsWhatDoesNotFit) {
 }
 
 TEST(Search, OneDeviceAndFewerDevicesAreAlwaysConsidered) {
-  // One GPU takes 84 us for this and the fastest split over several more.
+  // One GPU takes 84 µs for this and the fastest split over several more.
   job::JobSpec spec = spec_on("pcie-4", "", "4");
   spec.model = "mlp:dim=1024,depth=2";
   spec.batch = 64;

@@ -15,7 +15,7 @@ Nanoseconds there_at(Nanoseconds time) {
   return time + Nanoseconds(1'000'000'000) + Nanoseconds(static_cast<std::int64_t>(static_cast<double>(time.count) * 40e-6));
 }
 
-/// Questions and answers that take 20 us each way and some more by chance, now one way, now the other.
+/// Questions and answers that take 20 µs each way and some more by chance, now one way, now the other.
 std::vector<Echo> echoes(Nanoseconds begin, unsigned seed) {
   std::mt19937 engine(seed);
   std::vector<Echo> list;

@@ -101,7 +101,7 @@ TEST(Walk, ATransferTakesLatencyAndBytesOverBandwidthOnceBothEndsHaveCome) {
   EXPECT_EQ(hand.walk(free_links(2)), (Times{{0, 40}, {40, 40}, {0, 40}, {40, 49}}));
 }
 
-/// A message that has not come holds up the sums that stand behind it in the lane, unless streams are apart. What reads the message
+/// A message that has not come holds up the sums after it in the lane, unless streams are apart. What reads the message
 /// waits for it in any case.
 ///   0 compute        |---100---|
 ///   0 communication            |send|

@@ -25,7 +25,7 @@ plan::Plan compiled(const cluster::Cluster& cluster, std::int64_t blocks, const 
                             .delays = std::move(delays)});
 }
 
-/// A forward of one microsecond a block and a backward of two. A weight's gradient is computed while the baton is already
+/// A forward of one microsecond per block and a backward of two. A weight's gradient is computed while the baton is already
 /// with the block before, so the time of a whole backward is given to what everybody waits for.
 const cost::Uniform whole_backward({{"linear", Nanoseconds(1000)}, {"relu_backward", Nanoseconds(2000)}});
 /// Where the halves of a backward are apart, one for each.
@@ -92,7 +92,7 @@ TEST(Theory, EveryScheduleTakesAsLongAsItsGridSays) {
 }
 
 TEST(Theory, AnInjectedDelayFollowsAmdahl) {
-  // A batch of 256 over p replicas: each works 256 / p micro-batches of one row, of 3 us and four blocks each. The delay
+  // A batch of 256 over p replicas: each works 256 / p micro-batches of one row, of 3 µs and four blocks each. The delay
   // does not shrink with p.
   for (const std::int64_t p : {1, 2, 4, 8, 64}) {
     const cluster::Cluster cluster = free_links(static_cast<std::size_t>(p));

@@ -47,7 +47,7 @@ Drawn draw(std::mt19937& random) {
   return drawn;
 }
 
-/// Nothing where the strategy refuses.
+/// nullopt if the strategy refuses.
 std::optional<plan::Plan> compiled(const Drawn& drawn, plan::Target target) {
   const model::Model model = model::parse_model(drawn.model);
   try {

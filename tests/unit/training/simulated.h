@@ -4,7 +4,7 @@
 
 namespace baton::training::test {
 
-/// A small job on so many devices of a cluster; on this machine where none is named.
+/// A small job on this many devices of a cluster; on this machine if no cluster is named.
 inline JobSpec spec_on(const std::string& cluster, const std::string& strategy, const std::string& devices) {
   JobSpec spec;
   spec.model = "mlp:dim=64,depth=4";

@@ -16,7 +16,7 @@ class Kernel {
   /// Every member of the device's team calls it, at the same time. Steps are numbered from 1. If one member throws, the others
   /// are released when they wait for it.
   virtual void run(const threads::Member& member, std::int64_t step) = 0;
-  /// What rounding to 16-bit types did in all its runs, for kernels that count it; read between steps.
+  /// The effects of rounding to 16-bit types in all its runs, for kernels that count it; read between steps.
   virtual Rounding rounding() const { return {}; }
 };
 
@@ -24,7 +24,7 @@ class Kernel {
 /// runs them is shared by all such backends.
 class HostBackend : public Backend {
  public:
-  /// How many of a device's `cores` it uses.
+  /// The number of a device's `cores` that it uses.
   virtual int team_size(int cores) const = 0;
   virtual std::unique_ptr<Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses,
                                           int team) const = 0;

@@ -9,17 +9,17 @@
 #include "baton/plan/plan.h"
 #include "baton/ranks/world.h"
 
-/// How meetings between GPUs of several ranks cross: the decisions that need no GPU.
+/// Decides how meetings between GPUs of several ranks cross. No GPU is needed for that.
 namespace baton::exec {
 
-/// How the messages of a meeting cross.
+/// The way that the messages of a meeting take.
 enum class MeetingRoute : std::uint8_t {
   here,    // one rank runs all members
   nccl,    // straight between GPUs
   staged,  // through the memory of the hosts, by the messages that devices on cores use
 };
 
-/// What NCCL carries, from the least to the most.
+/// The meetings that NCCL carries, from the fewest to the most.
 enum class NcclReach : std::uint8_t {
   nothing,     // it is not here, or everything is to be staged
   whole_gpus,  // meetings whose members each have a whole GPU of their own
@@ -27,8 +27,8 @@ enum class NcclReach : std::uint8_t {
                // different hosts
 };
 
-/// What the value of BATON_CUDA_RANKS asks for (null: it is not set), if there is NCCL or not. A usage error if the value is
-/// unknown, or asks for NCCL and there is none.
+/// The meetings that the value of BATON_CUDA_RANKS (null: it is not set) asks NCCL to carry. A usage error if the value is unknown,
+/// or asks for NCCL and there is none.
 NcclReach wanted_reach(const char* word, bool has_nccl);
 /// The least that any rank says. All ranks call it.
 NcclReach agree_on(ranks::World& world, NcclReach mine);
@@ -44,7 +44,7 @@ struct GroupMember {
   DeviceId device;
 };
 
-/// What joining takes of NCCL.
+/// The calls of NCCL by which ranks join.
 class CommunicatorFactory {
  public:
   virtual ~CommunicatorFactory() = default;

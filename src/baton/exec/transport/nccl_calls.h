@@ -20,8 +20,8 @@ struct NcclCall {
   int peer = 0;                     // of a broadcast and a reduce the root, of a send and a receive the other end
 };
 
-/// What one member calls; the calls of all members pair up in their order. Sums that are to be applied are left in place of the
-/// parts. Where pieces are of uneven size, each is reduced to its owner, or broadcast by it.
+/// The calls of one member; the calls of all members pair up in their order. Sums that are to be applied are left in place
+/// of the parts. Where pieces are of uneven size, each is reduced to its owner, or broadcast by it.
 std::vector<NcclCall> nccl_calls(const plan::Plan& plan, const plan::Task& task, const Addresses& at);
 
 }  // namespace baton::exec

@@ -25,7 +25,7 @@ struct Operation {
   std::vector<std::byte*> to;
   double rate = 0;
 
-  /// What rounding did to it.
+  /// Runs it, and returns the effects of rounding.
   Rounding run() const;
 };
 

@@ -25,12 +25,11 @@ class Exchange {
   virtual bool progress(bool idle) = 0;
   /// The earliest time at which it can be over, if that is known and in the future.
   virtual std::optional<Nanoseconds> due() const = 0;
-  /// What rounding sums to 16-bit types did in all steps, counted by one of the members; read
-  /// between steps.
+  /// The effects of rounding sums to 16-bit types in all steps, counted by one of the members; read between steps.
   virtual Rounding rounding() const { return {}; }
 };
 
-/// How bytes cross between devices. It knows nothing of what computes on them.
+/// Carries bytes between devices. It knows nothing of what computes on them.
 class Transport {
  public:
   virtual ~Transport() = default;

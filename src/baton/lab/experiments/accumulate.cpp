@@ -22,13 +22,15 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
 
 void derive(std::vector<Record>& rows) {
   for (Record& row : rows) {
-    row.set(key::computed, row.value(key::emulated, false) ? "emulated" : "native");
+    row.set(key::computed, row.value(key::emulated, false)       ? "emulated"
+                           : text(row, key::precision) == "fp32" ? "none"
+                                                                 : "in hardware");
     const std::vector<double> losses = row[key::losses];
     if (losses.empty()) {
       continue;  // simulated
     }
     double rises = 0;
-    // The last of all steps, where not all losses were kept; one that is no number is null in a file.
+    // The last of all steps, where not all losses were kept; NaN is null in a file.
     bool finite = !row.has(key::loss_final) || std::isfinite(row[key::loss_final].value_or(NAN));
     for (std::size_t s = 1; s < losses.size(); ++s) {
       rises = std::max(rises, losses[s] - losses[s - 1]);
@@ -141,7 +143,7 @@ Experiment accumulate() {
                    {key::micro_batches, "micro-batches", {1, 4, 8, 16, 32}, {1, 4, 8, 16, 32}}},
           .columns = {{key::micro_batches, "micro-batches", Format::integer},
                       {key::precision, "precision", Format::text},
-                      {key::computed, "computed", Format::text},
+                      {key::computed, "16-bit arithmetic", Format::text},
                       time_column(),
                       {key::peak_bytes, "memory", Format::bytes},
                       {key::buffer_bytes, "of which buffers", Format::bytes},

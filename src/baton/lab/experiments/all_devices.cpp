@@ -133,7 +133,7 @@ std::string any_faster(const std::vector<Record>& rows) {
   const double ratio = number(most, key::time_per_step_ns) / number(before, key::time_per_step_ns);
   const bool apart = difference_of(before, most).differ;
   const bool shorter = apart && ratio < 0.975;                 // "0.98 times" is hardly
-  const bool shared = most.value(key::oversubscribed, false);  // on shared cores a shorter step is no gain of the split
+  const bool shared = most.value(key::oversubscribed, false);  // on shared cores the split did not gain a shorter step
   const bool faster = shorter && !shared;
   std::string one;  // against the fewest devices, where those are others
   if (sorted.size() > 2) {
@@ -153,12 +153,13 @@ std::string any_faster(const std::vector<Record>& rows) {
       : shorter                       ? "Not by the split"
                                       : "No",
       devices_text(most[key::devices]), against(most, before, " the step of " + devices_text(before[key::devices])), one,
-      faster ? fmt::format("The forward and the backward put nothing side by side: what wins is {}.", what_wins(most))
-             : fmt::format("{}{}",
-                           overlap
-                               ? "Nearly always one device works; every border adds a transfer, partly hidden by a weight gradient."
-                               : "Only one device works at a time, and every border adds a transfer.",
-                           shorter ? " A shorter step on shared cores is no gain of the split." : ""),
+      faster
+          ? fmt::format("The forward and the backward run on one device after the other: the gain comes from {}.", what_wins(most))
+          : fmt::format("{}{}",
+                        overlap
+                            ? "Nearly always one device works; every border adds a transfer, partly hidden by a weight gradient."
+                            : "Only one device works at a time, and every border adds a transfer.",
+                        shorter ? " The shorter step is not a gain of the split: these devices share cores." : ""),
       on_computing({first, before, most}),
       number(most, key::peak_bytes) < number(first, key::peak_bytes) ? "falls" : "does not fall:",
       to_text(bytes_of(first, key::peak_bytes)), to_text(bytes_of(most, key::peak_bytes)), text(most, key::devices));

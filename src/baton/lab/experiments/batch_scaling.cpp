@@ -104,7 +104,7 @@ std::string gustafson(const Scaled& one) {
   const double n = number(one.row, key::devices);
   return fmt::format("{:.0f} devices at batch {} process {} times the samples of one at {}: S = n − s(n−1) gives s = {}{}", n,
                      text(one.row, key::batch), ratio_text(one.speedup), text(one.alone, key::batch), percent(one.serial),
-                     findings::is_share(one.serial) ? "" : ", no share, so the model does not apply");
+                     findings::is_share(one.serial) ? "" : ", which is not between 0 and 100 %, so the model does not apply");
 }
 
 std::string larger_batch(const std::vector<Record>& rows) {
@@ -223,7 +223,9 @@ std::string why_limit(const Saturation& found, const Record& last) {
   return found.by == Saturation::By::line
              ? fmt::format("step time = {} + {} per sample ({}) gives a limit of {} samples/s", duration_text(found.line.intercept),
                            short_time(found.line.slope), findings::quality(found.line.r2), rate)
-             : fmt::format("the highest of {} samples/s is taken for the limit, as no line of step time is settled", rate);
+             : fmt::format(
+                   "no straight line fits the step times yet, so the highest throughput, {} samples/s, is taken as the limit",
+                   rate);
 }
 
 std::string on_saturation(const std::vector<Record>& rows, const Saturation& found) {
@@ -259,8 +261,8 @@ std::string on_noise(const std::vector<Record>& rows) {
   }
   return unsure <= 0.2 ? ""
          : std::isinf(unsure)
-             ? " One instance says nothing of the noise."
-             : fmt::format(" Times are unsure by {}.", unsure < 10 ? percent(unsure) : "more than a factor of ten");
+             ? " One instance says nothing about the noise."
+             : fmt::format(" Times may be off by {}.", unsure < 10 ? percent(unsure) : "more than a factor of ten");
 }
 
 std::string when_saturated(const std::vector<Record>& rows) {

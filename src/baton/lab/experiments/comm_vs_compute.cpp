@@ -208,10 +208,10 @@ std::string which_case(const std::vector<Record>& rows) {
   const bool told = difference_of_speedups(more, base_of(rows, more), less, base_of(rows, less), pairs_among(cases.size())).differ;
   const bool differ = told && apart > 0.02;
   const Record& large = cases.back();
-  const std::string none = cases.size() > 2 ? "none" : "neither";
+  const std::string none = cases.size() > 2 ? "None" : "Neither";
   const std::string verdict = differ         ? fmt::format("In {}", text(more, key::case_))
-                              : apart > 0.02 ? fmt::format("In {} beyond the noise", none)
-                                             : fmt::format("In {}, they are within 2 % of each other", none);
+                              : apart > 0.02 ? fmt::format("{}, the difference is within the noise", none)
+                                             : fmt::format("{}, they are within 2 % of each other", none);
   const std::string premise = !differ && apart > 0.02
                                   ? "The sheet expects the larger model to be more efficient; the noise is too large to tell"
                               : !differ ? "The sheet expects the larger model to be more efficient; this does not show it"
@@ -302,9 +302,10 @@ std::string why_they_differ(const std::vector<Record>& rows) {
                                   ? "Because bytes per flop differ; the rates hardly do"
                                   : fmt::format(
                                         "In general since fixed costs (launches, latencies) weigh more on less work; here {}",
-                                        told   ? "neither rates nor bytes per flop show a cause"
-                                        : near ? "efficiencies are within 2 % of each other"
-                                               : "efficiency does not differ beyond the noise, so these numbers show no cause");
+                                        told ? "neither rates nor bytes per flop show a cause"
+                                        : near
+                                            ? "efficiencies are within 2 % of each other"
+                                            : "the difference in efficiency is within the noise, so these numbers show no cause");
   return fmt::format(
       "{}. Per device {}; {}. The large one computes at {} and moves at {} times the small one's rate; communication takes "
       "{} "
@@ -374,7 +375,7 @@ std::string when_bottleneck(const std::vector<Record>& rows) {
     return number(row, key::communication_ns) > number(row, key::compute_ns);
   });
   const std::string noise = unsure <= 1          ? ""
-                            : std::isinf(unsure) ? "One instance says nothing of the noise, so these rates give no batch. "
+                            : std::isinf(unsure) ? "One instance says nothing about the noise, so these rates give no batch. "
                                                  : "Step times may be off by more than a factor of two, too much for a batch. ";
   return fmt::format("When bytes/bandwidth exceed flops/rate: {}{}. {}{}", each, origin_mark(cases), noise,
                      bound ? fmt::format("At batch {} communication bounds all cases; a larger batch adds work, not bytes.",

@@ -118,10 +118,10 @@ std::string effect_on_the_step(const std::vector<Record>& wide) {
   const findings::Line line = step_line(wide);
   const std::string found = on_the_step(wide);
   if (std::abs(line.slope - 1) <= 0.05) {
-    return fmt::format("No device shortens it: {}", found);
+    return fmt::format("More devices do not shorten it: {}", found);
   }
   const double more = (number(wide.back(), key::delay_ms) - number(wide.front(), key::delay_ms)) * 1e6;
-  return fmt::format("No device shortens it; {}: the rest of the step became {}, by {}other programs", found,
+  return fmt::format("More devices do not shorten it; {}: the rest of the step became {}, by {}other programs", found,
                      line.slope < 1 ? "shorter" : "longer", differs(later(wide.front(), more), wide.back()) ? "" : "noise or ");
 }
 
@@ -262,23 +262,22 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
   if (all.more.empty()) {
     return "";
   }
-  const std::string without = all.least == 0 ? "it" : "more than the least of it";
   const std::string delays = of_each(all, [](const Fractions::One& one) { return fmt::format("{}", one.delay); });
   const bool simulated = origin_mark(rows).find("simulated") != std::string::npos;
   if (!findings::is_share(all.serial)) {
-    // Then arithmetic holds, but gives no shares; the delay's own share still is one.
+    // Then s is not a fraction; that of the delay by itself still is.
     const bool below = std::all_of(all.more.begin(), all.more.end(), [](const auto& one) { return one.speedup * one.own <= 1; });
     return fmt::format(
-        "A delay is serial work: s = (s₀c + d)/(c + d). Without {} the fit needs s₀ = {} of c = {}, no share ({}). The delay's own "
-        "share, d/(c + d), is {} for d = {} to {} ms and limits speedup to {} times; {} reach {}{}{}.",
-        without, percent(all.serial), duration_text(all.c),
+        "A delay d beside c = {} of work is serial: d/(c + d) = {} for d = {} to {} ms, limiting speedup to {} times; {} reach "
+        "{}{}{}. {} the fitted serial fraction s₀ = {} is outside 0 to 100 %: the formula does not apply ({}).",
+        duration_text(all.c), of_each(all, [](const Fractions::One& one) { return percent(one.own); }),
+        fmt::format("{}", all.more.front().delay), fmt::format("{}", all.more.back().delay),
+        of_each(all, [](const Fractions::One& one) { return ratio_text(1 / one.own); }), devices_text(all.devices),
+        of_each(all, [](const Fractions::One& one) { return ratio_text(one.speedup); }), simulated ? " (simulated)" : "",
+        below ? "" : ", more by noise", all.least == 0 ? "Without it" : "With the shortest alone", percent(all.serial),
         !all.told         ? "noise"
         : all.serial >= 1 ? "splitting costs more than it gains"
-                          : "more than linear",
-        of_each(all, [](const Fractions::One& one) { return percent(one.own); }), fmt::format("{}", all.more.front().delay),
-        fmt::format("{}", all.more.back().delay), of_each(all, [](const Fractions::One& one) { return ratio_text(1 / one.own); }),
-        devices_text(all.devices), of_each(all, [](const Fractions::One& one) { return ratio_text(one.speedup); }),
-        simulated ? " (simulated)" : "", below ? "" : ", more by noise");
+                          : "more than linear");
   }
   double apart = 0;
   bool beyond = false;
@@ -287,16 +286,16 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
     beyond = beyond || !findings::is_share(one.fitted);
   }
   return fmt::format(
-      "A delay is serial work. Without {} the fit gives s₀ = {} of c = {}; adding d makes it s = (s₀c + d)/(c + "
+      "A delay is serial work. {} the fit gives s₀ = {} of c = {}; adding d makes it s = (s₀c + d)/(c + "
       "d): "
       "{} for d = {} ms. Fits give {}{}: {}.",
-      without, percent(all.serial), duration_text(all.c),
+      all.least == 0 ? "Without it" : "With the shortest alone", percent(all.serial), duration_text(all.c),
       of_each(all, [](const Fractions::One& one) { return percent(one.by_amdahl); }), delays,
       of_each(all, [](const Fractions::One& one) { return percent(one.fitted); }), simulated ? " (simulated)" : "",
       apart < 0.0005 ? "equal"
                      : fmt::format("at most {:.1f} points apart{}{}", 100 * apart,
                                    apart > 0.02 ? ", since steps did not grow by exactly d" : "",
-                                   beyond ? " (what is above 100 % is no share)" : ""));
+                                   beyond ? " (fractions lie between 0 and 100 %)" : ""));
 }
 
 std::vector<std::string> delay_details(const std::vector<Record>& rows) {

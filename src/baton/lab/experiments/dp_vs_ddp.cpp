@@ -199,8 +199,9 @@ std::string architecture(const std::vector<Record>& rows) {
   const double sent = number(both.ddp[key::device_list].at(0), key::sent_bytes);
   const double parameters = parameter_bytes(both.dp);
   return fmt::format(
-      "Four things, on {:.0f} devices{}. One process per GPU: each starts {} tasks; DP's one interpreter, under one lock, "
-      "all {}. Replicas persist: DP copies {}parameters to {} every step. DDP's all-reduce sends and receives {} per device, "
+      "Four things, on {:.0f} devices{}. One process per GPU: each launches {} tasks; DP's single Python process, under "
+      "its global lock, launches all {}. Replicas persist: DP copies {}parameters to {} every step. DDP's all-reduce sends and "
+      "receives {} per device, "
       "2(n−1)/n of the gradients; through DP's device 0 pass {}, growing with n−1. {}{}",
       n, origin_mark({both.dp, both.ddp}), tasks(both.ddp) / static_cast<std::int64_t>(n), tasks(both.dp),
       parameters > 0 ? bytes_text(parameters) + " of " : "", n == 2 ? "the other" : fmt::format("{:.0f} others", n - 1),

@@ -48,7 +48,7 @@ std::pair<std::size_t, bool> same_losses(const std::vector<Record>& rows) {
   bool same = true;
   for (const Record& row : rows) {
     for (std::size_t s = 0; s < steps; ++s) {
-      same = same && row.at(key::losses).at(s) == rows[0].at(key::losses).at(s);  // what is no number is null in both
+      same = same && row.at(key::losses).at(s) == rows[0].at(key::losses).at(s);  // NaN is null in both
     }
   }
   return {steps, same};

@@ -123,12 +123,13 @@ std::string what_is_divided(const std::vector<Record>& rows) {
       ratios.push_back(fmt::format("{} {}", name, ratio_text(number(row[0], key::peak_bytes) / number(ddp[0], key::peak_bytes))));
     }
   }
-  return ratios.empty() ? ""
-                        : fmt::format(
-                              "ddp divides the batch alone and holds {} on its fullest device; of that the others need, as a "
-                              "multiple: {}. ZeRO-1 divides optimizer states, ZeRO-2 gradients too, ZeRO-3 parameters too, tensor "
-                              "parallelism all three by layer; activations of its own samples stay on every device.",
-                              to_text(bytes_of(ddp[0], key::peak_bytes)), listing(ratios));
+  return ratios.empty()
+             ? ""
+             : fmt::format(
+                   "ddp divides the batch alone and holds {} on its fullest device; relative to it the "
+                   "others need: {}. ZeRO-1 divides optimizer states, ZeRO-2 gradients too, ZeRO-3 parameters too, tensor "
+                   "parallelism all three by layer; activations of its own samples stay on every device.",
+                   to_text(bytes_of(ddp[0], key::peak_bytes)), listing(ratios));
 }
 
 Column bytes_column(std::string key, std::string heading) { return {std::move(key), std::move(heading), Format::bytes}; }

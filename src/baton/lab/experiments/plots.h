@@ -18,7 +18,7 @@ std::vector<Curve> amdahl_curves(const std::vector<Record>& rows);
 /// The speedup against the devices, with Amdahl's law through the points.
 Plot amdahl_plot();
 
-/// For strong scaling: the ideal step, and where the rest of the step was lost.
+/// A plot for strong scaling: the ideal step, and where the rest of the step was lost.
 Plot account_plot();
 
 /// The times of the first steps, warm-up included, a line for each run.
@@ -31,7 +31,8 @@ std::vector<Curve> delay_curves(const std::vector<Record>& rows);
 /// One bar per device, for every row that says what its devices did: where the step of each went.
 Plot device_plot(std::string title);
 
-/// How often steps took how long, an outline for each value of `series`. Rows with the most devices that have a core each.
+/// A histogram of the times of steps, with one outline per value of `series`. Rows with the most devices that have a core
+/// each.
 Plot spread_plot(std::string series);
 
 /// The time of each message against its size.

@@ -81,7 +81,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   return measure_training(spec, settings, {.least_steps = most_steps});
 }
 
-/// By block: gradients of a step that were not zero once rounded. Empty where nothing is rounded.
+/// By block: the gradients of a step that were not zero after rounding. Empty if nothing is rounded.
 std::vector<double> blocks_left(const Record& row) { return row.value(key::gradients_left, {}); }
 
 double left(const Record& row) {
@@ -94,12 +94,12 @@ std::string emulated_beside_native(const Record& row) {
   return row.value(key::arithmetic, "") == exec::bf16_by_amx ? row.value(key::emulated_products, "") : "";
 }
 
-/// "native", "emulated", "native, but attention emulated".
+/// "in hardware", "emulated", "in hardware, but attention emulated"; "none" for formats of 32 bits.
 std::string computed(const Record& row) {
   const std::string products = emulated_beside_native(row);
-  return !row.value(key::emulated, false) ? "native"
+  return !row.value(key::emulated, false) ? text(row, key::precision).ends_with("32") ? "none" : "in hardware"
          : products.empty()               ? "emulated"
-                                          : fmt::format("native, but {} emulated", products);
+                                          : fmt::format("in hardware, but {} emulated", products);
 }
 
 void derive(std::vector<Record>& rows) {
@@ -331,7 +331,7 @@ Experiment precision() {
                    {key::lr, "learning rate: high, since the loss is a mean over many elements", {1}, {1}},
                    {key::precision, "number format", formats, formats, check_case}},
           .columns = {{key::precision, "precision", Format::text},
-                      {key::computed, "computed", Format::text},
+                      {key::computed, "16-bit arithmetic", Format::text},
                       time_column(),
                       {key::peak_bytes, "memory", Format::bytes},
                       {key::buffer_bytes, "of which buffers", Format::bytes},

@@ -23,7 +23,7 @@ std::string family(const std::string& kind) {
 Nanoseconds least_without(const plan::Plan& plan, const trace::StepTrace& step, const std::string& without) {
   std::vector<Nanoseconds> begin(plan.tasks().size());
   std::vector<Nanoseconds> end(plan.tasks().size());
-  for (bool moved = true; moved;) {  // waits are no circle, so this ends
+  for (bool moved = true; moved;) {  // waits form no circle, so this ends
     moved = false;
     for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
       const plan::Task& task = plan.tasks()[t];
@@ -216,8 +216,7 @@ std::string what_for(const std::vector<Record>& rows) {
   const double left = left_without(rows, name);
   const bool other_path = three_figures(1 / std::max(1e-3, left)) != three_figures(1 / std::max(1e-3, 1 - share));
   const std::string gain = left < 1e-3
-                               ? fmt::format("without {} next to nothing would be left of the step",
-                                             name.ends_with("s") ? "them" : "it")
+                               ? fmt::format("without {} the step would take almost no time", name.ends_with("s") ? "them" : "it")
                                : fmt::format("a step without {} would be at most {} times as fast{}",
                                              name.ends_with("s") ? "them" : "it", three_figures(1 / left),
                                              other_path

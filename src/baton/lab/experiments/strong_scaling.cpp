@@ -83,21 +83,21 @@ std::string is_it_linear(const std::vector<Record>& rows) {
                             text(row, key::devices), origin_mark({row}));
     }
   }
-  return fmt::format(
-      "{}: {} are {} times as fast as {}{}, where {:.3g} times would be linear: an efficiency of {}{}.{}{}",
-      efficiency > 0.95 && efficiency <= 1.05 ? "Nearly"
-      : tested.low > ideal                    ? "It is more than linear"
-      : tested.high >= ideal
-          ? tested.low > 0
-                ? fmt::format("It cannot be told from linear, the noise is too large ({} to {} times with 99 % confidence)",
-                              ratio_text(tested.low), ratio_text(tested.high))
-                : "It cannot be told from linear, since one instance says nothing of the noise"
-          : "No",
-      devices_text(last[key::devices]), ratio_text(number(last, key::speedup)), text(last, key::base_devices),
-      number(last, key::speedup) < 0.95
-          ? fmt::format(" (a step takes {} times as long)", ratio_text(1 / number(last, key::speedup)))
-          : "",
-      ideal, percent(efficiency), origin_mark(headline), others, others.empty() ? "" : ".");
+  return fmt::format("{}: {} are {} times as fast as {}{}, where {:.3g} times would be linear: an efficiency of {}{}.{}{}",
+                     efficiency > 0.95 && efficiency <= 1.05 ? "Nearly"
+                     : tested.low > ideal                    ? "It is more than linear"
+                     : tested.high >= ideal
+                         ? tested.low > 0
+                               ? fmt::format("It cannot be distinguished from linear scaling, the noise is too large ({} to {} "
+                                             "times with 99 % confidence)",
+                                             ratio_text(tested.low), ratio_text(tested.high))
+                               : "It cannot be distinguished from linear scaling, since one instance says nothing about the noise"
+                         : "No",
+                     devices_text(last[key::devices]), ratio_text(number(last, key::speedup)), text(last, key::base_devices),
+                     number(last, key::speedup) < 0.95
+                         ? fmt::format(" (a step takes {} times as long)", ratio_text(1 / number(last, key::speedup)))
+                         : "",
+                     ideal, percent(efficiency), origin_mark(headline), others, others.empty() ? "" : ".");
 }
 
 std::string where_it_drops(const std::vector<Record>& rows) {
@@ -164,7 +164,7 @@ std::string amdahl(const std::vector<Record>& rows) {
   const std::string through = fmt::format("Amdahl's law t₁(s + (1−s)/n) through {} points{}", fitted.size(),
                                           fitted.size() < rows.size() ? " (those with a core per device)" : "");
   if (!findings::is_share(fit.serial)) {
-    return fmt::format("{} would need s = {}, which is no share: {}", through, percent(fit.serial),
+    return fmt::format("{} gives s = {}, which is not between 0 and 100 %: {}", through, percent(fit.serial),
                        why_no_share(fitted, fit.serial));
   }
   return fmt::format("{} gives s = {}, {}{}", through, percent(fit.serial),

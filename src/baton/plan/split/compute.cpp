@@ -252,7 +252,7 @@ void ComputeRules::put(TaskId id, BufferId buffer, const LogicalTensor& made, co
   }
   if (state.complete || !state.terms.add(box)) {
     return ledger_.breach(Rule::sum, {id},
-                          fmt::format("{} adds to {} what it holds already", ledger_.name(id), ledger_.name(buffer)));
+                          fmt::format("{} adds to {} a term that it holds already", ledger_.name(id), ledger_.name(buffer)));
   }
   Ledger::settle(state, uses);
 }

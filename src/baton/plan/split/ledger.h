@@ -14,7 +14,7 @@
 
 namespace baton::plan {
 
-/// What a buffer is said to hold.
+/// The content that a buffer declares.
 struct DeclaredContent {
   LogicalTensor tensor;
   std::span<const Range> at;  // by dimension of the whole
@@ -26,7 +26,7 @@ struct DeclaredContent {
   }
 };
 
-/// What it holds at one point of the plan.
+/// The state of a buffer at one point of the plan.
 struct State {
   bool written = false;
   bool complete = true;
@@ -34,8 +34,8 @@ struct State {
   Terms terms;           // where it is not complete
 };
 
-/// What every buffer of a plan holds while its tasks are followed, and what is common to the rules that follow them. After the
-/// first breach nothing more is checked, since further breaches could be consequences of it.
+/// Tracks the contents of every buffer of a plan while its tasks are followed, and has what is common to the rules that
+/// follow them. After the first breach nothing more is checked, since further breaches could be consequences of it.
 class Ledger {
  public:
   Ledger(const Plan& plan, const Report& report);
@@ -63,7 +63,7 @@ class Ledger {
   void breach(Rule rule, std::vector<TaskId> tasks, std::string text);
   bool broken() const { return broken_; }
 
-  /// What is read must be there, whole, and not yet updated. False after a breach, as those below.
+  /// Checks that a buffer that is read is there, whole, and not yet updated. False after a breach, as those below.
   bool readable(TaskId id, BufferId buffer);
   /// Marks a parameter as updated, which happens once.
   bool update(TaskId id, BufferId parameter);

@@ -178,7 +178,7 @@ void MeetingRules::apply(TaskId id, std::size_t slot, const State& sum, double r
   }
 }
 
-/// Which elements of a whole buffer a piece is, as they lie in memory; none: it is no run of them.
+/// Which elements of a whole buffer a piece is, as they lie in memory; nullopt if they do not lie side by side.
 std::optional<Range> MeetingRules::run_of(BufferId piece, BufferId whole) const {
   const DeclaredContent& part = ledger_.held(piece);
   const DeclaredContent& all = ledger_.held(whole);
@@ -255,7 +255,7 @@ void MeetingRules::put_piece(TaskId id, BufferId piece, const State& sum, bool a
   }
   if (state.complete || sum.complete || !state.terms.add(sum.terms)) {
     return ledger_.breach(Rule::sum, {id},
-                          fmt::format("{} adds to {} what it holds already", ledger_.name(id), ledger_.name(piece)));
+                          fmt::format("{} adds to {} a term that it holds already", ledger_.name(id), ledger_.name(piece)));
   }
   Ledger::settle(state, ledger_.derivations().uses(ledger_.held(piece).tensor));
 }

@@ -74,9 +74,10 @@ bool NormRules::list_parts(TaskId id) {
   for (const BufferId part : holder_) {
     const LogicalTensor& tensor = ledger_.held(part).tensor;
     if (covered(parts[tensor.id]) != ledger_.whole(tensor).elements()) {
-      ledger_.breach(Rule::sum, {id},
-                     fmt::format("{} adds up squares of gradients, but the parts in which {} is held are not each element once",
-                                 ledger_.name(id), ledger_.name(part)));
+      ledger_.breach(
+          Rule::sum, {id},
+          fmt::format("{} adds up squares of gradients, but the buffers that hold {} do not cover each element exactly once",
+                      ledger_.name(id), ledger_.name(part)));
       return false;
     }
   }
@@ -122,9 +123,9 @@ void NormRules::judge_sum(TaskId id, const Task& task) {
     const DeclaredContent& held = ledger_.held(buffer);
     const auto part = part_of_.find({held.tensor.id, indices(held.at)});
     if (held.tensor.kind != Tensor::parameter_gradient || part == part_of_.end()) {
-      return ledger_.breach(Rule::value, {id},
-                            fmt::format("{} counts {} in the norm, which is no gradient that an update takes", ledger_.name(id),
-                                        ledger_.name(buffer)));
+      return ledger_.breach(
+          Rule::value, {id},
+          fmt::format("{} counts {} in the norm, but no update takes that gradient", ledger_.name(id), ledger_.name(buffer)));
     }
     if (!ledger_.readable(id, buffer)) {
       return;

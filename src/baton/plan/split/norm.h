@@ -31,7 +31,7 @@ class NormRules {
     Range elements;
     bool operator==(const Counted&) const = default;
   };
-  /// In the order of their parts and elements; neighbours are joined.
+  /// The counted parts in the order of their parts and elements; neighbours are joined.
   using Count = std::vector<Counted>;
 
   bool list_parts(TaskId id);

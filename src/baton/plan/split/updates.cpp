@@ -47,7 +47,7 @@ void UpdateRules::judge(TaskId id, const Task& task, const Update& update) {
     if (update.scaled && !std::binary_search(counted.begin(), counted.end(), gradient)) {
       return ledger_.breach(
           Rule::update, {id},
-          fmt::format("{} reads {}, of which nobody has looked whether it is finite", ledger_.name(id), ledger_.name(gradient)));
+          fmt::format("{} reads {}, which no check_finite task has checked", ledger_.name(id), ledger_.name(gradient)));
     }
   }
   if (op::clip_of(update.optimizer) > 0 && !norm_.check_whole(id, task.reads[task.reads.size() - (update.scaled ? 3 : 1)])) {

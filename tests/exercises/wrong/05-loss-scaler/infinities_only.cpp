@@ -1,5 +1,5 @@
 // earns: 0 0 0 0
-// Values that are no numbers are not noticed, and gradients are divided by the scale after it has changed.
+// NaN is not noticed, and gradients are divided by the scale after it has changed.
 #include <cmath>
 
 #include "exercise.h"

@@ -4,15 +4,16 @@
 
 namespace baton::exec::cpu {
 
-/// What multiplies bf16 matrices.
+/// The unit that multiplies bf16 matrices.
 enum class TileUnit {
   none,      // float32 kernels whose operands and results are rounded (emulate.h)
   amx,       // the processor's tiles
   portable,  // a model of those tiles in plain C++: the same bits, slowly
 };
 
-/// What the backend `cpu` uses: `amx` if the processor has AMX with bf16 and the operating system grants it, `none` if not.
-/// BATON_AMX=off chooses `none` and BATON_AMX=portable chooses `portable`; a usage error if it is another word.
+/// The unit that the backend `cpu` uses: `amx` if the processor has AMX with bf16 and the operating system grants it,
+/// `none` if not. BATON_AMX=off chooses `none` and BATON_AMX=portable chooses `portable`; a usage error if it is another
+/// word.
 TileUnit tile_unit();
 
 /// "emulation", "amx", "portable", as `Backend::arithmetic` has it.

@@ -28,7 +28,7 @@ class Attention {
   /// `sums` are the logarithms of the sums of exponentials. Members share the work by sample, head and tile of positions.
   void forward(const float* q, const float* k, const float* v, float* o, float* sums, std::byte* workspace,
                const threads::Member& member) const;
-  /// What it writes is one member's for each sample and group.
+  /// One member writes all results of a sample and group.
   void backward(const float* dout, const float* q, const float* k, const float* v, const float* o, const float* sums, float* dq,
                 float* dk, float* dv, std::byte* workspace, const threads::Member& member) const;
 
@@ -36,7 +36,7 @@ class Attention {
   struct Scratch;
   void forward_tile(const float* q, const float* k, const float* v, float* o, float* sums, std::int64_t first,
                     const Scratch& scratch) const;
-  /// How many of the `columns` positions from `key` on the position `t` sees.
+  /// The number of positions that position `t` sees, of the `columns` positions from `key` on.
   std::int64_t seen(std::int64_t t, std::int64_t key, std::int64_t columns) const;
   std::int64_t tiles() const;
   std::int64_t width() const;

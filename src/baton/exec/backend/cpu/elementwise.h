@@ -7,7 +7,7 @@
 #include "baton/op/dropout.h"
 #include "baton/op/optimizer.h"
 
-/// The parts of a step that are no products, on a run of elements or rows. Each element's result depends on that
+/// The parts of a step that are not matrix products, on a run of elements or rows. Each element's result depends on that
 /// element alone, so a team may divide the run as it likes.
 namespace baton::exec::cpu {
 
@@ -27,7 +27,8 @@ void layer_norm_backward_input(const float* dy, const float* x, const float* gai
 /// Columns [begin, end).
 void layer_norm_backward_weight(const float* x, const float* dy, const float* of_rows, float* dgain, float* dbias,
                                 std::int64_t rows, std::int64_t width, std::int64_t begin, std::int64_t end, bool accumulate);
-/// What it reads as `of_rows`: the mean of each row and 1 / √(variance + epsilon), for rows from `begin` to `end`.
+/// Writes the operand that the norm reads as `of_rows`: the mean of each row and 1 / √(variance + epsilon), for rows from
+/// `begin` to `end`.
 void layer_norm_moments(const float* x, float* of_rows, std::int64_t begin, std::int64_t end, std::int64_t width, double epsilon);
 /// Rows [begin, end) of `width` elements.
 void rms_norm(const float* x, const float* gain, float* y, std::int64_t begin, std::int64_t end, std::int64_t width,
@@ -39,7 +40,7 @@ void rms_norm_backward_weight(const float* x, const float* dy, float* dgain, std
                               std::int64_t begin, std::int64_t end, double epsilon, bool accumulate);
 void gelu(const float* x, float* y, std::int64_t count);
 void gelu_backward(const float* dy, const float* x, float* dx, std::int64_t count);
-/// In the form with tanh.
+/// GELU by the formula with tanh.
 void gelu_tanh(const float* x, float* y, std::int64_t count);
 void gelu_tanh_backward(const float* dy, const float* x, float* dx, std::int64_t count);
 void silu_gate(const float* a, const float* b, float* y, std::int64_t count);

@@ -182,7 +182,7 @@ struct Largest {
 /// How far windows lie apart, as far as loads of several of them depend on it: each second number is had from two loads.
 enum class Apart : std::uint8_t { one, two, any };
 
-/// So many windows side by side, a lane for each, of which the image has these rows and all columns.
+/// `lanes` windows side by side, one lane per window, of which the image has these rows and all columns.
 template <std::size_t lanes, Apart apart>
 class WindowBlock {
  public:

@@ -110,7 +110,7 @@ std::unique_ptr<Kernel> prepare_in_tiles(TileUnit unit, const plan::Plan& plan, 
           return std::make_unique<TileKernel<AnyOp, decltype(made)>>(
               o, std::move(made), Operands{addresses, types_of(plan.buffers(), task.reads), types_of(plan.buffers(), task.writes)});
         } else {
-          check(false, "{} is no product", plan::verb(task));
+          check(false, "{} is not a matrix product", plan::verb(task));
           return nullptr;
         }
       },

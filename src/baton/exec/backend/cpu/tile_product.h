@@ -30,7 +30,7 @@ class TileProduct {
   TileProduct(TileUnit unit, std::int64_t rows, std::int64_t depth, std::int64_t columns)
       : unit_(unit), rows_(blocks_in(rows)), columns_(blocks_in(columns)), steps_((depth + tile_depth - 1) / tile_depth) {}
 
-  /// How many bytes of workspace `run` needs, aligned to 64 bytes.
+  /// The bytes of workspace that `run` needs, aligned to 64 bytes.
   std::int64_t workspace_bytes(int team) const { return team * area_of(grid_of(team)).bytes(); }
 
   /// `pack_left(row, depth, tile)` and `pack_right(column, depth, tile)` fill the tile whose first row or column, and first element
@@ -60,12 +60,12 @@ class TileProduct {
   }
 
  private:
-  /// How many members share the rows and the columns.
+  /// The number of members that share the rows, and that of those that share the columns.
   struct Grid {
     int rows = 1;
     int columns = 1;
   };
-  /// What a member has packed at a time: blocks of rows and of columns, and tiles of the reduction.
+  /// The amount that a member packs at a time: blocks of rows and of columns, and tiles of the reduction.
   struct Area {
     std::int64_t rows;
     std::int64_t columns;
@@ -94,7 +94,7 @@ class TileProduct {
   static constexpr std::int64_t most_columns = 16;
   static constexpr std::int64_t most_steps = 12;
 
-  /// As even as possible, and then with the fewest operands per member.
+  /// The grid that divides the work as evenly as possible, and then with the fewest operands per member.
   Grid grid_of(int members) const {
     Grid best;
     const auto cost = [&](const Grid& grid) {

@@ -4,7 +4,7 @@
 
 namespace baton::exec::reference {
 
-/// Which index of an image tap `k` of the window sees at place `p`; outside of the image it sees padding.
+/// The index of an image that tap `k` of the window sees at place `p`; outside of the image it sees padding.
 template <typename AnyOp>
 std::int64_t seen(const AnyOp& o, std::int64_t p, std::int64_t k) {
   return p * o.stride - o.padding + k;

@@ -43,7 +43,7 @@ inline double element(DType type, const std::byte* memory, std::int64_t i) {
     case DType::i32:
       break;
   }
-  throw BugError("a label is no floating number");
+  throw BugError("a label is not a floating-point number");
 }
 
 /// use(c, Σ a(k) b(k, c)) for every column c, each sum in the order of k. Columns that lie side by side in memory are summed side
@@ -66,7 +66,7 @@ void sum_products(std::int64_t inner, std::int64_t columns, const A& a, const B&
   }
 }
 
-/// What some of a row's scores contribute to a cross entropy.
+/// The contribution of some of a row's scores to a cross entropy.
 struct ScoreTerms {
   double largest;
   double sum;  // of exp(score − largest)
@@ -163,7 +163,7 @@ struct Loops {
   }
   /// The element of the term that an op adds to its own, if it adds one.
   double term(bool adds, std::int64_t i) const { return adds ? value(task.reads.size() - 1, i) : 0; }
-  /// What a loss multiplies its gradient by.
+  /// The factor by which a loss multiplies its gradient.
   double loss_scale(bool scaled) const {
     return scaled ? static_cast<double>(in<op::ScaleState>(task.reads.size() - 1)->scale) : 1;
   }
@@ -248,7 +248,7 @@ struct Loops {
   void operator()(const op::BatchNorm& norm) const;
   void operator()(const op::BatchNormBackwardInput& norm) const;
   void operator()(const op::BatchNormBackwardWeight& norm) const;
-  /// What is kept has the type that is written, which x need not have.
+  /// The kept moments have the type that is written, which x need not have.
   void operator()(const op::TrackMoments& track) const;
   /// The offset of the first of the largest elements of a window.
   template <typename AnyPool>

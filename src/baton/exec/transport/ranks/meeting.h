@@ -75,8 +75,8 @@ class RankMeeting final : public ranks::Listener {
   alignas(64) std::atomic<std::size_t> arrived_{0};
   std::atomic<bool> met_{false};
   alignas(64) std::atomic<std::size_t> left_{0};
-  // How many operations were taken and were ready, in all steps. They only grow, so a thread that read one of them in an earlier
-  // step and continues in a later one sees that it has changed.
+  // The numbers of operations that were taken and that were ready, in all steps. They only grow, so a thread that read one
+  // of them in an earlier step and continues in a later one sees that it has changed.
   std::atomic<std::size_t> head_{0};
   std::atomic<std::size_t> tail_{0};
   std::atomic<std::int64_t> over_at_{0};

@@ -39,8 +39,8 @@ struct Participant {
 void write_meeting(RankMeeting& meeting, const plan::Task& first, DType type, const std::vector<Participant>& members,
                    const std::vector<Share>& shares, int first_tag, Nanoseconds min_duration, Staging& staging);
 
-/// How many tags it uses, starting from the first. All ranks number its messages in the same way, because all divide
-/// its elements in the same way.
+/// The number of tags that it uses, starting from the first. All ranks number its messages in the same way, because all
+/// divide its elements in the same way.
 std::int64_t tags_of(const std::vector<Share>& shares);
 
 }  // namespace baton::exec

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace baton::test {
+
+/// What a source file says in English, apart from its code. Both texts have the lines of the file, so that a line's number is
+/// right.
+struct Prose {
+  std::string comments;
+  std::string literals;  // string literals of at least five words; adjacent ones are one
+};
+
+/// True if `prose_of` knows the language by the extension: C++, CUDA, JavaScript, Python, TOML, shell.
+bool has_prose(const std::filesystem::path& file);
+
+/// The comments and literals of a source file. Of shell scripts the comments alone.
+Prose prose_of(const std::filesystem::path& file);
+
+}  // namespace baton::test
