@@ -158,7 +158,7 @@ class TokenizerReader final : public Walker {
     if (cuttings_.empty() || cuttings_.back().type != "ByteLevel") {
       return fmt::format("it cuts texts by {}, and only ByteLevel is known", cuttings_.empty() ? "nothing" : cuttings_.back().type);
     }
-    if (const std::string wrong = settle_addings(); !wrong.empty()) {
+    if (std::string wrong = settle_addings(); !wrong.empty()) {
       return wrong;
     }
     const Cutting& last = cuttings_.back();
