@@ -53,7 +53,7 @@ void expect_same(StripFunction function, const op::Op& op, const std::vector<DTy
   std::vector<std::vector<std::byte>> memory;
   std::vector<std::vector<float>> wide;
   const auto buffer = [&](DType type) {
-    return draft.add({.device = DeviceId(0), .dtype = type, .shape = Shape{count}, .content = {}, .label = "x"});
+    return draft.add({.device = DeviceId(0), .dtype = type, .shape = baton::Shape{count}, .content = {}, .label = "x"});
   };
   for (const DType type : reads) {
     task.reads.push_back(buffer(type));
