@@ -33,9 +33,8 @@ class Reader {
 
   Prose read() {
     while (at_ < code_.size()) {
-      if (is_comment("//", language_ == Language::c || language_ == Language::script)) {
-        take_comment(code_.find('\n', at_));
-      } else if (is_comment("#", language_ == Language::hashed)) {
+      if (is_comment("//", language_ == Language::c || language_ == Language::script) ||
+          is_comment("#", language_ == Language::hashed)) {
         take_comment(code_.find('\n', at_));
       } else if (is_comment("/*", language_ == Language::c || language_ == Language::script)) {
         take_comment(code_.find("*/", at_ + 2));

@@ -12,7 +12,7 @@ namespace baton::cluster {
 /// Devices of this machine: as a user names them, for `parse_devices` or `parse_gpu_names`, or by number.
 using DeviceNames = std::variant<std::string, CoreSets, GpuNames>;
 
-/// nullopt if they are no GPUs.
+/// nullopt if they do not name GPUs.
 inline std::optional<GpuNames> gpus_of(const DeviceNames& names) {
   if (const auto* text = std::get_if<std::string>(&names)) {
     return names_gpus(*text) ? std::optional(parse_gpu_names(*text)) : std::nullopt;

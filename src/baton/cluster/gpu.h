@@ -18,7 +18,7 @@ struct Gpu {
   std::string id = {};  // the same in every process, unique on the machine
 };
 
-/// Which GPUs are devices.
+/// The GPUs that are devices.
 struct GpuNames {
   std::vector<int> numbers = {};  // empty: every GPU
   int parts = 0;                  // into which the one GPU is cut; 0: GPUs are whole

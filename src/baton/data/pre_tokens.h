@@ -10,7 +10,7 @@ namespace baton::data {
 /// 3's), or that of Qwen 2, which has each digit by itself.
 enum class Splitting : std::uint8_t { gpt2, cl100k, qwen2 };
 
-/// Where the pre-token that begins at `at` ends. There must be something there.
+/// The end of the pre-token that begins at `at`. There must be something there.
 std::size_t end_of_pre_token(std::string_view text, std::size_t at, Splitting splitting);
 
 }  // namespace baton::data

@@ -53,8 +53,13 @@ const schedule::Schedule& chosen_schedule(const Choice& choice) {
 }  // namespace
 
 std::optional<std::pair<std::int64_t, std::int64_t>> shorter_steps(const Choice& choice, std::int64_t batch) {
-  const std::int64_t few = std::max<std::int64_t>(2, choice.pp);
-  const std::int64_t more = choice.chunks > 1 ? 2 * few : few + std::max<std::int64_t>(1, few / 4);
+  // Steps repeat once the pipeline is full: later if the backward is in halves. A long pipeline is costly to simulate, and the
+  // share of a step in which it fills is large, so less is asked of it.
+  const bool in_halves = choice.pp > 1 && !chosen_schedule(choice).formulas.kept;
+  const bool is_long = choice.pp > 8;
+  const std::int64_t stages = std::max<std::int64_t>(2, choice.pp);
+  const std::int64_t few = stages * ((is_long ? 1 : 2) + (in_halves ? 1 : 0));
+  const std::int64_t more = choice.chunks > 1 && is_long ? few + stages : few + (is_long ? stages / 4 : stages);
   const bool even = batch % choice.dp == 0 && batch / choice.dp % choice.micro_batches == 0;
   return even && choice.micro_batches > few + more ? std::optional(std::pair(few, more)) : std::nullopt;
 }

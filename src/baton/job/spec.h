@@ -139,7 +139,7 @@ struct JobField {
 /// True if both ask for the same job: whether all fields have the same text.
 bool operator==(const JobSpec& a, const JobSpec& b);
 
-/// How help shows what a number may be: both bounds if the upper one is small enough to mean something, as 0..3; otherwise N, or
+/// The range of a number as help shows it: both bounds if the upper one is small enough to mean something, as 0..3; otherwise N, or
 /// N>=2 if it is to be above 1.
 std::string range_text(std::int64_t low, std::int64_t high);
 std::string range_text(double low, double high);

@@ -7,7 +7,7 @@
 #include "baton/lab/experiment.h"
 #include "baton/lab/train_measurement.h"
 
-/// What the experiments that spread the blocks of a stack over devices have in common: split, depth, all-devices, transfers,
+/// The common part of the experiments that spread the blocks of a stack over devices: split, depth, all-devices, transfers,
 /// four-way-split.
 namespace baton::lab {
 
@@ -35,24 +35,24 @@ constexpr std::size_t few = 5;
 /// "3 and 3"; of many "1 to 2 each".
 std::string counts_text(const Record& row);
 
-/// How long the devices of a row compute, together, as a share of the step.
+/// The time in which the devices of a row compute, together, as a share of the step.
 double together(const Record& row);
 /// The share of the step in which any device computes.
 double some_compute(const Record& row);
-/// What is computed beside another device, and the share in which none computes: together() − several_compute() + none_computes()
-/// is the step.
+/// The share that is computed beside another device, and the share in which none computes: together() − several_compute() +
+/// none_computes() is the step.
 double several_compute(const Record& row);
 double none_computes(const Record& row);
-/// How long at least one device computes.
+/// The time in which at least one device computes.
 double computing_time(const Record& row);
 /// Less is printed as nothing.
 constexpr double shown = 0.0005;
 /// Up to so much devices work nearly one after the other.
 constexpr double little = 0.2;
 
-/// What several devices can compute at the same time in a split without micro-batches.
+/// The work that several devices can compute at the same time in a split without micro-batches.
 std::string what_overlaps(bool shared);
-/// What can make a split faster that puts no forward or backward side by side. A simulator knows no caches.
+/// The causes that can make a split faster that puts no forward or backward side by side. A simulator knows no caches.
 std::string what_wins(const Record& row);
 
 }  // namespace baton::lab
