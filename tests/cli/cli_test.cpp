@@ -214,7 +214,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"train --devices cpu:2 --pp 2 --schedule missing.csv", "missing.csv"},
         Bad{"train --devices cpu:2 --tp 2 --model mlp:dim=8,depth=1", "two layers"},
         Bad{"train --devices cpu:2 --strategy dp --tp 2", "--tp"}, Bad{"train --recompute some", "'some'"},
-        Bad{"train --balance luck", "'luck'"},
+        Bad{"train --balance luck", "'luck'"}, Bad{"train --devices cpu:2 --strategy ddp --pp 2", "leave out one of them"},
+        Bad{"train --devices cpu:2 --strategy 1f1b --dp 2", "--schedule 1f1b --pp N --dp 2"},
         Bad{"train --strategy 1f1b --devices cpu:2 --chunks 3", "one stage on each device"}));
 
 TEST_F(Cli, PlanShowsOneThingAtATime) {
