@@ -258,6 +258,25 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"search --cluster pcie-2 --memory 1M --model mlp:dim=2048,depth=2", "no split"}, Bad{"clusters cray", "dgx-a100"},
         Bad{"lab run strong-scaling --what-if compute=2x", "--simulate"}));
 
+TEST_F(Cli, ValidateLeavesOutATableThatCannotBeReadAndSaysSo) {
+  std::filesystem::create_directory(folder_ / "tables");
+  const std::string row = "8,H100,64,8,";
+  std::ofstream(folder_ / "tables/a.csv") << "model,gpus\n\"gpt2,8\n";
+  std::ofstream(folder_ / "tables/b.csv") << "model,gpus,gpu,global_batch,micro_batch,iteration_s\ngpt2," << row << "0.03\n";
+  const Outcome some = run("validate tables --page page.html");
+  EXPECT_EQ(some.code, 1);
+  EXPECT_NE(some.err.find("tables/a.csv is left out: line 2 of the table a begins a quoted cell"), std::string::npos) << some.err;
+  EXPECT_NE(some.out.find("assumed for table b: sequence 1024, bf16, software megatron-core, cluster dgx-h100\n"),
+            std::string::npos)
+      << some.out;
+  EXPECT_NE(some.out.find("1 published time, 1 simulated, 0 not"), std::string::npos) << some.out;
+  std::ofstream(folder_ / "c.csv") << "model,gpus,gpu,global_batch,micro_batch,iteration_s\nabacus," << row << "1\n";
+  const Outcome none = run("validate c.csv");
+  EXPECT_EQ(none.code, 1);
+  EXPECT_NE(none.err.find("none of the rows of the tables could be simulated"), std::string::npos) << none.err;
+  EXPECT_EQ(run("validate c.csv --cluster nosuch").code, 2);
+}
+
 TEST_F(Cli, SaysWhoseDevicesAreTakenWhereThisMachinesAreNamed) {
   const std::string job = "simulate --model mlp:dim=8,depth=2 --strategy ddp --cluster dgx-a100 --devices ";
   EXPECT_NE(
