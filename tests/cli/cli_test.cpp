@@ -229,7 +229,7 @@ TEST_F(Cli, PlanShowsOneThingAtATime) {
 }
 
 TEST_F(Cli, OnlyAPipelineOfSeveralDevicesHasAGrid) {
-  for (const std::string strategy : {"dp", "ddp", "tensor", "gpipe --pp 1 --dp 2"}) {
+  for (const std::string strategy : {"dp", "ddp", "tensor", "product --pp 1 --dp 2 --schedule gpipe"}) {
     for (const std::string way : {"--grid", "--csv"}) {
       const Outcome grid = run("plan " + way + " --devices cpu:2 --strategy " + strategy);
       EXPECT_EQ(grid.code, 2) << strategy;
