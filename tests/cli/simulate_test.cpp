@@ -215,6 +215,24 @@ TEST_F(Simulate, FitSaysWhichSplitsFitAndWhatMakesOneSmaller) {
   EXPECT_NE(table.out.find("Yes, it fits"), std::string::npos) << table.out << table.err;
 }
 
+TEST_F(Simulate, FitSaysWhichStatesAreCountedAndWhatEverySplitNeeds) {
+  const Outcome adam = run("fit --model llama3-8b --cluster dgx-h100 --devices 1 --batch 8 --optimizer adam --precision bf16");
+  EXPECT_NE(
+      adam.out.find("No: parameters and the states of adam alone need at least 89.7 GiB per device of 80.0 GiB in every split."),
+      std::string::npos)
+      << adam.out;
+  const Outcome sgd = run("fit --model mlp:dim=1024,depth=4 --cluster pcie-4 --devices 1 --batch 4 --memory 1M");
+  EXPECT_NE(sgd.out.find("for parameters alone (sgd has no states)"), std::string::npos) << sgd.out;
+}
+
+TEST_F(Simulate, AdviceOnMemoryLeavesOutWhatIsUsedAlready) {
+  const std::string job = "simulate --model mlp:dim=2048,depth=8 --cluster pcie-4 --devices 2 --batch 8 --memory 8M --strategy ";
+  EXPECT_NE(run(job + "ddp").err.find("recompute activations, or divide the model (ZeRO, pipelines"), std::string::npos);
+  const std::string used = run(job + "zero-3 --recompute full").err;
+  EXPECT_NE(used.find("use a smaller model or batch, or divide the model (pipelines, tensor parallelism)"), std::string::npos)
+      << used;
+}
+
 TEST_F(Simulate, TheCommandThatASearchGivesCanBePasted) {
   const json best = result_of(
       "search --model mlp:dim=128,depth=4 --cluster pcie-2 --batch 64 "
