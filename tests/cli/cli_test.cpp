@@ -53,6 +53,10 @@ TEST_F(Cli, HelpIsACommandToo) {
 
 TEST_F(Cli, HelpNamesTheStrategyThatIsTakenWithoutOne) {
   EXPECT_NE(run("train --help").out.find("(default: single; product if"), std::string::npos);
+  EXPECT_EQ(run("search --help").out.find("--strategy"), std::string::npos) << "a search refuses what it chooses itself";
+  EXPECT_EQ(run("pytorch --help").out.find("--software"), std::string::npos);
+  EXPECT_EQ(run("bench --help").out.find("baton train"), std::string::npos);
+  EXPECT_EQ(run("man --help").out.find("baton train"), std::string::npos);
 }
 
 TEST_F(Cli, ARefusedValueOfAnAxisLeavesNoFolder) {
@@ -396,6 +400,17 @@ TEST_F(Cli, ComparesPrecisionsInAnExperiment) {
 TEST_F(Cli, SaysWhatWasLikelyMeant) {
   const std::pair<const char*, const char*> cases[] = {
       {"train --stepz 3", "baton train does not know '--stepz' (did you mean --steps?): see baton train --help"},
+      {"train --zero-stage 1", "write --zero"},
+      {"train --dtype bf16", "write --precision"},
+      {"train --amp", "write --precision bf16, or fp16"},
+      {"train --max-steps 3", "write --steps"},
+      {"train --num-epochs 3", "--epochs"},
+      {"train --grad-accum 2", "write --micro-batches"},
+      {"train --gradient-accumulation-steps=2", "write --micro-batches"},
+      {"train --output-dir x", "--checkpoint DIR"},
+      {"train --save-every 3", "write --checkpoint DIR --every N"},
+      {"simulate --nodes 2", "--devices counts those of all nodes"},
+      {"train --gpu 0", "--devices cuda"},
       {"trian", "'trian' (did you mean train?)"},
       {"lab runn timing", "baton lab does not know 'runn' (did you mean run?)"},
       {"lab run strong-scalling", "(did you mean strong-scaling?)"},

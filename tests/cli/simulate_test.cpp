@@ -1,6 +1,7 @@
 /// What a step would cost, as a user asks for it.
 
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "cli/program.h"
 
@@ -106,8 +107,11 @@ TEST_F(Simulate, TimesTheTasksOfThisMachineOnceAndKeepsThem) {
 }
 
 TEST_F(Simulate, PredictionsStandBesideMeasurementsWithTheirErrors) {
+  const Outcome magic = run("predict --devices cpu:2 --set strategy=ddp,magic");
+  EXPECT_EQ(magic.code, 2);
+  EXPECT_NE(magic.err.find("unknown strategy 'magic'"), std::string::npos) << "before anything is measured: " << magic.err;
   const json result = result_of(
-      "predict --model mlp:dim=32,depth=4 --batch 8 --devices cpu:2 --set strategy=ddp,layers,magic --time-limit 100ms");
+      "predict --model mlp:dim=32,depth=3 --batch 8 --devices cpu:2 --set strategy=ddp,layers,interleaved --time-limit 100ms");
   ASSERT_EQ(result["rows"].size(), 3U);
   for (std::size_t i = 0; i < 2; ++i) {
     const json& row = result["rows"][i];
@@ -115,7 +119,7 @@ TEST_F(Simulate, PredictionsStandBesideMeasurementsWithTheirErrors) {
     EXPECT_GT(measured, 0);
     EXPECT_NEAR(row["error"].get<double>(), row["simulated_ns"].get<double>() / measured - 1, 1e-9);
   }
-  EXPECT_NE(result["rows"][2]["reason"].get<std::string>().find("magic"), std::string::npos);
+  EXPECT_NE(result["rows"][2]["reason"].get<std::string>().find("over 4 stages"), std::string::npos);
   EXPECT_NE(result["details"][0].get<std::string>().find("Over 2 points the median"), std::string::npos);
 }
 
@@ -223,6 +227,21 @@ TEST_F(Simulate, FitSaysWhichStatesAreCountedAndWhatEverySplitNeeds) {
       << adam.out;
   const Outcome sgd = run("fit --model mlp:dim=1024,depth=4 --cluster pcie-4 --devices 1 --batch 4 --memory 1M");
   EXPECT_NE(sgd.out.find("for parameters alone (sgd has no states)"), std::string::npos) << sgd.out;
+}
+
+TEST_F(Simulate, SequencesOfTokensAreCountedInTokensPerSecondToo) {
+  const std::string said = run("simulate --model gpt2 --cluster dgx-h100 --devices 1 --batch 1 --precision bf16").out;
+  EXPECT_TRUE(std::regex_search(said, std::regex("[0-9.]+ samples/s, [0-9.]+ thousand tokens/s\n"))) << said;
+}
+
+TEST_F(Simulate, ADevicesMemoryIsSaidByTheFileOrTheCommand) {
+  std::ofstream(folder_ / "bare.toml") << "[device]\ncount = 2\nmemory_bandwidth = '1TB/s'\n[device.rates]\nf32 = '1Tflop/s'\n"
+                                          "[port]\nbandwidth = '1GB/s'\n";
+  const std::string job = "simulate --model mlp:dim=8,depth=2 --strategy ddp --cluster ./bare.toml";
+  const Outcome refused = run(job);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("does not say how much memory a device has"), std::string::npos) << refused.err;
+  EXPECT_EQ(run(job + " --memory 1G").code, 0);
 }
 
 TEST_F(Simulate, AdviceOnMemoryLeavesOutWhatIsUsedAlready) {

@@ -304,7 +304,7 @@ TEST_F(ValidationOfFiles, AClusterWithoutAFigureThatAStepNeedsIsNamed) {
         {.cluster = file, .software = ""});
     return validated(std::move(cases[0]), baton::test::small_machine()).published.reason;
   };
-  const std::string device = "[device]\ncount = 2\n";
+  const std::string device = "[device]\ncount = 2\nmemory = \"1GiB\"\n";
   EXPECT_NE(reason(device).find("no [device.rates]"), std::string::npos);
   const std::string rates = "[device.rates]\nf32 = \"1Tflop/s\"\nbf16 = \"2Tflop/s\"\n";
   EXPECT_NE(reason(device + rates).find("no memory_bandwidth"), std::string::npos);
