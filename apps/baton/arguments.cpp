@@ -93,18 +93,34 @@ namespace {
 
 /// What to type instead of a flag that other programs have; empty if none is known.
 std::string meant_by(std::string_view flag) {
-  constexpr std::array<std::array<std::string_view, 2>, 9> hints{
-      {{"--epochs", "give the length of a run in steps, for example --steps 100; --samples is the size of the data set"},
-       {"--num-epochs", "give the length of a run in steps, for example --steps 100; --samples is the size of the data set"},
+  constexpr std::string_view length = "give the length of a run in steps, for example --steps 100; train --data takes --epochs too";
+  constexpr std::string_view save = "write --checkpoint DIR --every N";
+  constexpr std::string_view processes =
+      "several processes are started as baton launch -n 2 -- train ...; several devices in one are --devices cpu:2";
+  constexpr std::string_view gpus = "GPUs are given as --devices cuda, or cuda:0,1; with --cluster, --devices is their number";
+  constexpr std::string_view accumulate = "write --micro-batches, the number of parts whose gradients are added up";
+  constexpr std::array<std::array<std::string_view, 2>, 21> hints{
+      {{"--epochs", length},
+       {"--num-epochs", length},
        {"--iterations", "write --steps"},
-       {"--nproc-per-node",
-        "several processes are started as baton launch -n 2 -- train ...; several devices in one are --devices cpu:2"},
-       {"--nproc", "several processes are started as baton launch -n 2 -- train ...; several devices in one are --devices cpu:2"},
-       {"--world-size",
-        "several processes are started as baton launch -n 2 -- train ...; several devices in one are --devices cpu:2"},
-       {"--gpus", "GPUs are given as --devices cuda, or cuda:0,1"},
-       {"--num-gpus", "GPUs are given as --devices cuda, or cuda:0,1"},
-       {"--device", "write --devices"}}};
+       {"--max-steps", "write --steps"},
+       {"--nproc-per-node", processes},
+       {"--nproc", processes},
+       {"--world-size", processes},
+       {"--nodes", "several machines are given to baton launch with --host; with --cluster, --devices counts those of all nodes"},
+       {"--gpus", gpus},
+       {"--gpu", gpus},
+       {"--num-gpus", gpus},
+       {"--device", "write --devices"},
+       {"--zero-stage", "write --zero"},
+       {"--dtype", "write --precision"},
+       {"--amp", "write --precision bf16, or fp16"},
+       {"--grad-accum", accumulate},
+       {"--gradient-accumulation-steps", accumulate},
+       {"--grad-accumulation-steps", accumulate},
+       {"--output-dir", "checkpoints are saved with --checkpoint DIR, a result with --json FILE"},
+       {"--save-every", save},
+       {"--save-steps", save}}};
   for (const auto& [theirs, ours] : hints) {
     if (flag == theirs) {
       return std::string(ours);

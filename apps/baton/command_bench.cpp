@@ -230,6 +230,7 @@ void add_bench_flags(CLI::App& command, BenchWords& words) {
 void add_bench_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("bench", "Time messages between devices");
   command->require_subcommand(1);
+  command->footer("\nExample:\n  baton bench collectives --devices cpu:2");
   CLI::App* collectives = command->add_subcommand("collectives",
                                                   "Time collectives and transfers over a range of sizes, and check their results");
   auto words = std::make_shared<BenchWords>();

@@ -3,6 +3,7 @@
 #include "baton/base/error.h"
 #include "baton/job/fit.h"
 #include "baton/lab/json.h"
+#include "baton/op/optimizer.h"
 #include "baton/report/table.h"
 #include "called_as.h"
 #include "commands.h"
@@ -139,13 +140,34 @@ void print_rows(const std::vector<job::Fit>& list, std::size_t top) {
   fmt::print("{}", table.text());
 }
 
+/// What of the job's parameters an optimizer keeps beside them.
+std::string parameters_and_states(const std::string& optimizer) {
+  return op::state_slots(op::optimizer_by_name(optimizer)) == 0 ? fmt::format("parameters alone ({} has no states)", optimizer)
+                                                                : fmt::format("parameters and the states of {} alone", optimizer);
+}
+
+std::string counted(std::size_t count, const char* one, const char* several) {
+  return fmt::format("{} {}", count, count == 1 ? one : several);
+}
+
 void print_list(const job::FitList& list, const FitWords& words, std::size_t top) {
+  const std::string held = parameters_and_states(job::with_software(words.job).optimizer);
   fmt::print(
-      "{} splits over all devices considered: {} need more than {} for parameters and states alone, {} fit by formula; {} are "
-      "compiled and laid out, {} are refused\n\n",
-      list.considered, list.impossible, to_text(list.limit), list.likely, list.laid_out, list.refused);
+      "{} over all devices considered: {} more than {} for {}, {} by formula; {} compiled and laid out, of which {}; {} "
+      "refused\n\n",
+      counted(list.considered, "split", "splits"), counted(list.impossible, "needs", "need"), to_text(list.limit), held,
+      counted(list.likely, "fits", "fit"), counted(list.laid_out, "is", "are"), counted(list.smallest.size(), "fits", "fit"),
+      counted(list.refused, "is", "are"));
+  if (list.laid_out == 0) {
+    fmt::print("{}\n", list.impossible > 0 && list.impossible + list.refused == list.considered
+                           ? fmt::format("No: {} need at least {} per device of {} in every split.", held,
+                                         to_text(list.least_impossible), to_text(list.limit))
+                           : "No split was laid out.");
+    return;
+  }
   if (list.smallest.empty()) {
-    fmt::print("No: none of the splits that were laid out fits.{}\n",
+    fmt::print("No: {}.{}\n",
+               list.laid_out == 1 ? "the split that was laid out does not fit" : "none of the splits that were laid out fits",
                list.nearest ? fmt::format(" The smallest is {}, which needs {} of {}.", list.nearest->name,
                                           to_text(list.nearest->needed()), to_text(list.limit))
                             : "");
@@ -190,6 +212,9 @@ void fit(FitWords words) {
     interrupt.begin_saving();
     if (words.json != "-") {
       print_list(list, words, top);
+    }
+    if (list.impossible > 0) {
+      json["least_impossible_bytes"] = list.least_impossible.count;
     }
     json["considered"] = list.considered;
     json["impossible"] = list.impossible;

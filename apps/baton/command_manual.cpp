@@ -213,6 +213,7 @@ std::string manual(const CLI::App& program) {
 
 void add_manual_commands(CLI::App& program) {
   CLI::App* man = program.add_subcommand("man", "Print the manual page: baton man | man -l -");
+  man->footer("\nExample:\n  baton man | man -l -");
   man->callback([&program] { fmt::print("{}", manual(program)); });
 
   auto shell = std::make_shared<std::string>();

@@ -36,6 +36,12 @@ void predict(PredictWords words, int& exit_code) {
   if (axes.empty()) {
     axes["strategy"] = {words.job.strategy.empty() ? "single" : words.job.strategy};
   }
+  for (const auto& [name, values] : axes) {
+    for (const job::FieldValue& value : values) {
+      job::JobSpec tried = words.job;
+      job::set_field(tried, name, value);  // a value that there is not is refused before anything is measured
+    }
+  }
   settle_outputs({&words.json});
   const auto experiment = std::make_shared<const lab::Experiment>(predict::prediction(words.job, axes));
   const std::vector<lab::Point> points = lab::points(*experiment, lab::Preset::quick, {});

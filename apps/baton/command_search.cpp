@@ -209,12 +209,14 @@ void add_search_command(CLI::App& program, int& exit_code) {
   auto words = std::make_shared<SearchWords>();
   add_job_flags(*command, words->job);
   hide_job_flags(*command, data_flags());
+  hide_job_flags(*command, predict::fields_a_search_chooses());
   command->add_option("--top", words->top, "number of splits to show, fastest first")->type_name("N")->capture_default_str();
   command->add_option("--json", words->json, "write all splits to a file, or to standard output with -")->type_name("FILE");
   command->footer(
       "\nEvery split of replicas, stages and tensors over the devices and over fewer, with every stage of ZeRO, schedule, number "
       "of\n"
-      "chunks and micro-batches and recomputation, is priced by formulas; about 50 of the best are simulated.\n"
+      "chunks and micro-batches and recomputation, is priced by formulas; about 50 of the best are simulated,\n"
+      "and if plans are small all others that could be faster than the fastest.\n"
       "\nExamples:\n  baton search --model mlp:dim=8192,depth=16 --cluster dgx-a100 --devices 16 --batch 1024 --optimizer adam\n"
       "  baton search --model llama3-70b --cluster dgx-h100 --devices 64 --batch 512 --precision bf16 --optimizer adam");
   command->callback([words, &exit_code] { search(*words, exit_code); });

@@ -21,10 +21,25 @@ struct SimulateWords {
   std::string trace;
 };
 
+std::string three_digits(double value) { return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0); }
+
+/// "5120 samples/s"; of sequences of tokens "5.76 samples/s, 47.1 thousand tokens/s".
+std::string throughput(const training::Training& run) {
+  const double samples = training::samples_per_s(run);
+  const model::Model& model = run.job().model();
+  if (!model.blocks().front().values.front().integers) {
+    return fmt::format("{:.0f} samples/s", samples);
+  }
+  const double tokens = samples * static_cast<double>(model.input().elements());
+  const auto [unit, name] = tokens >= 999.5e3 ? std::pair(1e6, " million")
+                            : tokens >= 999.5 ? std::pair(1e3, " thousand")
+                                              : std::pair(1.0, "");
+  return fmt::format("{} samples/s, {}{} tokens/s", three_digits(samples), three_digits(tokens / unit), name);
+}
+
 void print_prediction(const training::Training& run, const std::vector<job::Sensitivity>& sensitivities) {
   const Nanoseconds step = run.timed()[0];
-  fmt::print("\nStep time (simulated)\n  {}   {:.0f} samples/s\n\n{}", to_text(step), training::samples_per_s(run),
-             device_table(run));
+  fmt::print("\nStep time (simulated)\n  {}   {}\n\n{}", to_text(step), throughput(run), device_table(run));
   fmt::print("\nWhat would shorten the step\n");
   report::Table table({"change", "step", "shorter by"});
   for (const job::Sensitivity& one : sensitivities) {

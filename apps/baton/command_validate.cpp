@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +10,7 @@
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/base/text.h"
+#include "baton/cluster/blueprint.h"
 #include "baton/lab/rows.h"
 #include "baton/measure/environment.h"
 #include "baton/predict/validation.h"
@@ -117,6 +119,51 @@ void print_memory(const std::vector<predict::ValidatedPoint>& points) {
   }
 }
 
+/// What a table leaves open and its rows are simulated with, once per table.
+void print_assumed(const std::vector<predict::PublishedCase>& cases) {
+  std::vector<std::string> sources;
+  std::map<std::string, std::vector<std::string>> assumed;
+  for (const predict::PublishedCase& one : cases) {
+    if (!one.assumed.empty() && assumed[one.source].empty()) {
+      sources.push_back(one.source);
+    }
+    for (const std::string& what : one.assumed) {
+      std::vector<std::string>& list = assumed[one.source];
+      if (std::find(list.begin(), list.end(), what) == list.end()) {
+        list.push_back(what);
+      }
+    }
+  }
+  for (const std::string& source : sources) {
+    fmt::print("assumed for table {}: {}\n", source, fmt::join(assumed[source], ", "));
+  }
+  fmt::print("{}", sources.empty() ? "" : "\n");
+}
+
+/// The cases of the tables. One that cannot be read is named; if there are others, these are read all the same.
+std::vector<predict::PublishedCase> read_tables(const ValidateWords& words, bool& all_read) {
+  std::vector<predict::PublishedCase> cases;
+  const std::vector<fs::path> files = tables_of(words.paths);
+  for (const fs::path& file : files) {
+    try {
+      const predict::PublishedTable table = predict::parse_table(read_file(file, "the table " + file.string(), most_table),
+                                                                 file.stem().string());
+      for (predict::PublishedCase& one : predict::published_cases(table, {.cluster = words.cluster, .software = words.software})) {
+        if (words.only.empty() || (words.only == "fitted") == one.fitted) {
+          cases.push_back(std::move(one));
+        }
+      }
+    } catch (const Error& error) {
+      if (files.size() == 1) {
+        throw;
+      }
+      fmt::print(stderr, "baton: {} is left out: {}\n", printable(file.string()), printable(error.what()));
+      all_read = false;
+    }
+  }
+  return cases;
+}
+
 void write_page(const std::string& path, const std::vector<predict::ValidatedPoint>& points) {
   const lab::Result result = predict::validation_result(points, command_line());
   lab::RunSpec spec;
@@ -124,7 +171,11 @@ void write_page(const std::string& path, const std::vector<predict::ValidatedPoi
   spec.title = result.experiment->title;
   spec.run_command = spec.command = command_line();
   spec.created = time_text();
-  write_output(path, report::to_page(report::to_report({result}, spec)));
+  lab::Json report = report::to_report({result}, spec);
+  report["preset"] = "";
+  report["environment"] = {{"nothing_measured", true}};
+  report["experiments"][0]["part_title"] = "Predictions";
+  write_output(path, report::to_page(report));
 }
 
 void validate(ValidateWords words, int& exit_code) {
@@ -132,15 +183,14 @@ void validate(ValidateWords words, int& exit_code) {
   if (!words.software.empty()) {
     (void)cost::software_by_name(words.software);
   }
-  std::vector<predict::PublishedCase> cases;
-  for (const fs::path& file : tables_of(words.paths)) {
-    const predict::PublishedTable table = predict::parse_table(read_file(file, "the table " + file.string(), most_table),
-                                                               file.stem().string());
-    for (predict::PublishedCase& one : predict::published_cases(table, {.cluster = words.cluster, .software = words.software})) {
-      if (words.only.empty() || (words.only == "fitted") == one.fitted) {
-        cases.push_back(std::move(one));
-      }
-    }
+  if (!words.cluster.empty()) {
+    (void)cluster::blueprint_by_name(words.cluster);
+  }
+  bool all_read = true;
+  std::vector<predict::PublishedCase> cases = read_tables(words, all_read);
+  const bool prints = words.out != "-" && words.errors != "-" && words.page != "-";
+  if (prints) {
+    print_assumed(cases);
   }
   const Interrupt interrupt;
   const std::size_t total = cases.size();
@@ -152,14 +202,13 @@ void validate(ValidateWords words, int& exit_code) {
                                                                         });
   bar.reset();
   interrupt.begin_saving();
-  const bool prints = words.out != "-" && words.errors != "-" && words.page != "-";
+  const auto simulated = std::count_if(points.begin(), points.end(),
+                                       [](const predict::ValidatedPoint& point) { return point.simulated(); });
   if (prints) {
-    const auto simulated = std::count_if(points.begin(), points.end(),
-                                         [](const predict::ValidatedPoint& point) { return point.simulated(); });
     fmt::print(
-        "{} published times, {} simulated, {} not\nErrors are simulated / measured - 1, in time; mean and median of their "
+        "{} published time{}, {} simulated, {} not\nErrors are simulated / measured - 1, in time; mean and median of their "
         "sizes\n\n",
-        points.size(), simulated, points.size() - static_cast<std::size_t>(simulated));
+        points.size(), points.size() == 1 ? "" : "s", simulated, points.size() - static_cast<std::size_t>(simulated));
     print_errors(predict::errors_by_source(points, false));
     if (const std::vector<predict::SourceErrors> fitted = predict::errors_by_source(points, true); !fitted.empty()) {
       fmt::print(
@@ -178,6 +227,11 @@ void validate(ValidateWords words, int& exit_code) {
   if (!words.page.empty()) {
     write_page(words.page, points);
   }
+  if (simulated == 0 && points.size() == total) {
+    fmt::print(stderr, "baton: {}\n",
+               total == 0 ? "the tables have no rows to simulate" : "none of the rows of the tables could be simulated");
+  }
+  exit_code = simulated == 0 || !all_read ? 1 : 0;
   if (points.size() < total) {
     fmt::print(stderr, "baton: interrupted; only the rows simulated so far are shown\n");
     exit_code = interrupt.exit_code();

@@ -53,6 +53,10 @@ TEST_F(Cli, HelpIsACommandToo) {
 
 TEST_F(Cli, HelpNamesTheStrategyThatIsTakenWithoutOne) {
   EXPECT_NE(run("train --help").out.find("(default: single; product if"), std::string::npos);
+  EXPECT_EQ(run("search --help").out.find("--strategy"), std::string::npos) << "a search refuses what it chooses itself";
+  EXPECT_EQ(run("pytorch --help").out.find("--software"), std::string::npos);
+  EXPECT_EQ(run("bench --help").out.find("baton train"), std::string::npos);
+  EXPECT_EQ(run("man --help").out.find("baton train"), std::string::npos);
 }
 
 TEST_F(Cli, ARefusedValueOfAnAxisLeavesNoFolder) {
@@ -214,7 +218,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"train --devices cpu:2 --pp 2 --schedule missing.csv", "missing.csv"},
         Bad{"train --devices cpu:2 --tp 2 --model mlp:dim=8,depth=1", "two layers"},
         Bad{"train --devices cpu:2 --strategy dp --tp 2", "--tp"}, Bad{"train --recompute some", "'some'"},
-        Bad{"train --balance luck", "'luck'"},
+        Bad{"train --balance luck", "'luck'"}, Bad{"train --devices cpu:2 --strategy ddp --pp 2", "leave out one of them"},
+        Bad{"train --devices cpu:2 --strategy 1f1b --dp 2", "--schedule 1f1b --pp N --dp 2"},
         Bad{"train --strategy 1f1b --devices cpu:2 --chunks 3", "one stage on each device"}));
 
 TEST_F(Cli, PlanShowsOneThingAtATime) {
@@ -228,7 +233,7 @@ TEST_F(Cli, PlanShowsOneThingAtATime) {
 }
 
 TEST_F(Cli, OnlyAPipelineOfSeveralDevicesHasAGrid) {
-  for (const std::string strategy : {"dp", "ddp", "tensor", "gpipe --pp 1 --dp 2"}) {
+  for (const std::string strategy : {"dp", "ddp", "tensor", "product --pp 1 --dp 2 --schedule gpipe"}) {
     for (const std::string way : {"--grid", "--csv"}) {
       const Outcome grid = run("plan " + way + " --devices cpu:2 --strategy " + strategy);
       EXPECT_EQ(grid.code, 2) << strategy;
@@ -395,6 +400,17 @@ TEST_F(Cli, ComparesPrecisionsInAnExperiment) {
 TEST_F(Cli, SaysWhatWasLikelyMeant) {
   const std::pair<const char*, const char*> cases[] = {
       {"train --stepz 3", "baton train does not know '--stepz' (did you mean --steps?): see baton train --help"},
+      {"train --zero-stage 1", "write --zero"},
+      {"train --dtype bf16", "write --precision"},
+      {"train --amp", "write --precision bf16, or fp16"},
+      {"train --max-steps 3", "write --steps"},
+      {"train --num-epochs 3", "--epochs"},
+      {"train --grad-accum 2", "write --micro-batches"},
+      {"train --gradient-accumulation-steps=2", "write --micro-batches"},
+      {"train --output-dir x", "--checkpoint DIR"},
+      {"train --save-every 3", "write --checkpoint DIR --every N"},
+      {"simulate --nodes 2", "--devices counts those of all nodes"},
+      {"train --gpu 0", "--devices cuda"},
       {"trian", "'trian' (did you mean train?)"},
       {"lab runn timing", "baton lab does not know 'runn' (did you mean run?)"},
       {"lab run strong-scalling", "(did you mean strong-scaling?)"},

@@ -386,8 +386,9 @@ TEST_F(Cli, AnswersFlagsOfOtherProgramsWithItsOwn) {
 
 TEST_F(Cli, TakesNamesOfDevicesAsTheyAreAndRefusesThoseThatSteerTerminals) {
   const auto cluster = [&](const std::string& name) {
-    std::ofstream(folder_ / "c.toml") << "[device]\nname = " << name
-                                      << "\ncount = 2\n[device.rates]\nf32 = \"1Tflop/s\"\n[port]\nbandwidth = \"1GB/s\"\n";
+    std::ofstream(folder_ / "c.toml")
+        << "[device]\nname = " << name
+        << "\ncount = 2\nmemory = \"1GiB\"\n[device.rates]\nf32 = \"1Tflop/s\"\n[port]\nbandwidth = \"1GB/s\"\n";
   };
   for (const char* name : {"'RTX 3090'", "'my \"gpu\" = 100 %'"}) {
     cluster(name);
@@ -406,7 +407,8 @@ TEST_F(Cli, TakesNamesOfDevicesAsTheyAreAndRefusesThoseThatSteerTerminals) {
 
 TEST_F(Cli, RefusesRatesOfNoTypeAndRatesThatNothingEndsWith) {
   const auto rates = [&](const std::string& line) {
-    std::ofstream(folder_ / "c.toml") << "[device]\ncount = 2\n[device.rates]\n" << line << "\n[port]\nbandwidth = \"1GB/s\"\n";
+    std::ofstream(folder_ / "c.toml") << "[device]\ncount = 2\nmemory = \"1GiB\"\n[device.rates]\n"
+                                      << line << "\n[port]\nbandwidth = \"1GB/s\"\n";
     return run("simulate " + small + "--cluster ./c.toml --devices 2 --strategy ddp");
   };
   EXPECT_EQ(rates("f32 = \"1Tflop/s\"").code, 0);
@@ -422,8 +424,9 @@ TEST_F(Cli, RefusesRatesOfNoTypeAndRatesThatNothingEndsWith) {
 }
 
 TEST_F(Cli, NamesTheRateThatAClusterLacks) {
-  std::ofstream(folder_ / "c.toml") << "[device]\ncount = 2\n[device.rates]\nf16 = \"1Tflop/s\"\n[port]\nbandwidth = \"1GB/s\"\n";
-  std::ofstream(folder_ / "none.toml") << "[device]\ncount = 2\n[port]\nbandwidth = \"1GB/s\"\n";
+  std::ofstream(folder_ / "c.toml")
+      << "[device]\ncount = 2\nmemory = \"1GiB\"\n[device.rates]\nf16 = \"1Tflop/s\"\n[port]\nbandwidth = \"1GB/s\"\n";
+  std::ofstream(folder_ / "none.toml") << "[device]\ncount = 2\nmemory = \"1GiB\"\n[port]\nbandwidth = \"1GB/s\"\n";
   for (const std::string& command :
        {"simulate " + small + "--strategy ddp --cluster ./c.toml", "search " + small + "--cluster ./c.toml",
         "simulate " + small + "--precision fp16 --cluster ./c.toml", "simulate " + small + "--cluster ./none.toml"}) {

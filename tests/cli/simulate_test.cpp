@@ -1,6 +1,7 @@
 /// What a step would cost, as a user asks for it.
 
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "cli/program.h"
 
@@ -106,8 +107,11 @@ TEST_F(Simulate, TimesTheTasksOfThisMachineOnceAndKeepsThem) {
 }
 
 TEST_F(Simulate, PredictionsStandBesideMeasurementsWithTheirErrors) {
+  const Outcome magic = run("predict --devices cpu:2 --set strategy=ddp,magic");
+  EXPECT_EQ(magic.code, 2);
+  EXPECT_NE(magic.err.find("unknown strategy 'magic'"), std::string::npos) << "before anything is measured: " << magic.err;
   const json result = result_of(
-      "predict --model mlp:dim=32,depth=4 --batch 8 --devices cpu:2 --set strategy=ddp,layers,magic --time-limit 100ms");
+      "predict --model mlp:dim=32,depth=3 --batch 8 --devices cpu:2 --set strategy=ddp,layers,interleaved --time-limit 100ms");
   ASSERT_EQ(result["rows"].size(), 3U);
   for (std::size_t i = 0; i < 2; ++i) {
     const json& row = result["rows"][i];
@@ -115,7 +119,7 @@ TEST_F(Simulate, PredictionsStandBesideMeasurementsWithTheirErrors) {
     EXPECT_GT(measured, 0);
     EXPECT_NEAR(row["error"].get<double>(), row["simulated_ns"].get<double>() / measured - 1, 1e-9);
   }
-  EXPECT_NE(result["rows"][2]["reason"].get<std::string>().find("magic"), std::string::npos);
+  EXPECT_NE(result["rows"][2]["reason"].get<std::string>().find("over 4 stages"), std::string::npos);
   EXPECT_NE(result["details"][0].get<std::string>().find("Over 2 points the median"), std::string::npos);
 }
 
@@ -215,6 +219,39 @@ TEST_F(Simulate, FitSaysWhichSplitsFitAndWhatMakesOneSmaller) {
   EXPECT_NE(table.out.find("Yes, it fits"), std::string::npos) << table.out << table.err;
 }
 
+TEST_F(Simulate, FitSaysWhichStatesAreCountedAndWhatEverySplitNeeds) {
+  const Outcome adam = run("fit --model llama3-8b --cluster dgx-h100 --devices 1 --batch 8 --optimizer adam --precision bf16");
+  EXPECT_NE(
+      adam.out.find("No: parameters and the states of adam alone need at least 89.7 GiB per device of 80.0 GiB in every split."),
+      std::string::npos)
+      << adam.out;
+  const Outcome sgd = run("fit --model mlp:dim=1024,depth=4 --cluster pcie-4 --devices 1 --batch 4 --memory 1M");
+  EXPECT_NE(sgd.out.find("for parameters alone (sgd has no states)"), std::string::npos) << sgd.out;
+}
+
+TEST_F(Simulate, SequencesOfTokensAreCountedInTokensPerSecondToo) {
+  const std::string said = run("simulate --model gpt2 --cluster dgx-h100 --devices 1 --batch 1 --precision bf16").out;
+  EXPECT_TRUE(std::regex_search(said, std::regex("[0-9.]+ samples/s, [0-9.]+ thousand tokens/s\n"))) << said;
+}
+
+TEST_F(Simulate, ADevicesMemoryIsSaidByTheFileOrTheCommand) {
+  std::ofstream(folder_ / "bare.toml") << "[device]\ncount = 2\nmemory_bandwidth = '1TB/s'\n[device.rates]\nf32 = '1Tflop/s'\n"
+                                          "[port]\nbandwidth = '1GB/s'\n";
+  const std::string job = "simulate --model mlp:dim=8,depth=2 --strategy ddp --cluster ./bare.toml";
+  const Outcome refused = run(job);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("does not say how much memory a device has"), std::string::npos) << refused.err;
+  EXPECT_EQ(run(job + " --memory 1G").code, 0);
+}
+
+TEST_F(Simulate, AdviceOnMemoryLeavesOutWhatIsUsedAlready) {
+  const std::string job = "simulate --model mlp:dim=2048,depth=8 --cluster pcie-4 --devices 2 --batch 8 --memory 8M --strategy ";
+  EXPECT_NE(run(job + "ddp").err.find("recompute activations, or divide the model (ZeRO, pipelines"), std::string::npos);
+  const std::string used = run(job + "zero-3 --recompute full").err;
+  EXPECT_NE(used.find("use a smaller model or batch, or divide the model (pipelines, tensor parallelism)"), std::string::npos)
+      << used;
+}
+
 TEST_F(Simulate, TheCommandThatASearchGivesCanBePasted) {
   const json best = result_of(
       "search --model mlp:dim=128,depth=4 --cluster pcie-2 --batch 64 "
@@ -257,6 +294,25 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"search --cluster pcie-4 --top 0", "--top"},
         Bad{"search --cluster pcie-2 --memory 1M --model mlp:dim=2048,depth=2", "no split"}, Bad{"clusters cray", "dgx-a100"},
         Bad{"lab run strong-scaling --what-if compute=2x", "--simulate"}));
+
+TEST_F(Cli, ValidateLeavesOutATableThatCannotBeReadAndSaysSo) {
+  std::filesystem::create_directory(folder_ / "tables");
+  const std::string row = "8,H100,64,8,";
+  std::ofstream(folder_ / "tables/a.csv") << "model,gpus\n\"gpt2,8\n";
+  std::ofstream(folder_ / "tables/b.csv") << "model,gpus,gpu,global_batch,micro_batch,iteration_s\ngpt2," << row << "0.03\n";
+  const Outcome some = run("validate tables --page page.html");
+  EXPECT_EQ(some.code, 1);
+  EXPECT_NE(some.err.find("tables/a.csv is left out: line 2 of the table a begins a quoted cell"), std::string::npos) << some.err;
+  EXPECT_NE(some.out.find("assumed for table b: sequence 1024, bf16, software megatron-core, cluster dgx-h100\n"),
+            std::string::npos)
+      << some.out;
+  EXPECT_NE(some.out.find("1 published time, 1 simulated, 0 not"), std::string::npos) << some.out;
+  std::ofstream(folder_ / "c.csv") << "model,gpus,gpu,global_batch,micro_batch,iteration_s\nabacus," << row << "1\n";
+  const Outcome none = run("validate c.csv");
+  EXPECT_EQ(none.code, 1);
+  EXPECT_NE(none.err.find("none of the rows of the tables could be simulated"), std::string::npos) << none.err;
+  EXPECT_EQ(run("validate c.csv --cluster nosuch").code, 2);
+}
 
 TEST_F(Cli, SaysWhoseDevicesAreTakenWhereThisMachinesAreNamed) {
   const std::string job = "simulate --model mlp:dim=8,depth=2 --strategy ddp --cluster dgx-a100 --devices ";

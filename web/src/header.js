@@ -2,6 +2,7 @@ import {commandLine, h, prose} from './dom.js';
 import {formatValue, isNumber} from './format.js';
 
 function machineLine(environment) {
+  if (environment.nothing_measured) return 'Simulated; nothing was measured here';
   const cores = `${environment.cores} ${environment.cores === 1 ? 'core' : 'cores'}`;
   const memory = isNumber(environment.memory_bytes) ? formatValue(environment.memory_bytes, 'bytes') : null;
   const machine = [environment.cpu, cores, memory].filter(Boolean).join(', ');
@@ -51,5 +52,6 @@ export function masthead(report) {
     h('p', {class: 'machine'}, machineLine(report.environment), h('br'), when(report.created)),
     notes.length ? h('p', {class: 'noise'}, notes.flatMap((note, i) => [i ? ' ' : '', prose(note)])) : null,
     commandLine(report.command),
-    h('details', {class: 'environment'}, h('summary', {}, 'The machine in full'), h('dl', {}, facts(report))));
+    report.environment.nothing_measured ? null
+      : h('details', {class: 'environment'}, h('summary', {}, 'The machine in full'), h('dl', {}, facts(report))));
 }

@@ -49,7 +49,7 @@ function start() {
     parts.map(({part, title, experiments: members}) => h('section', {class: 'part'},
       h('h2', {}, part ? h('span', {class: 'letter'}, part) : null, title),
       members.map((experiment) => experimentSection(experiment, places, report.playground)))),
-    h('footer', {}, 'Measured times are medians unless a table says otherwise. Simulated numbers are tagged, and dashed or hollow in plots.'));
+    h('footer', {}, report.environment.nothing_measured ? 'Measured times are those of the tables.' : 'Measured times are medians unless a table says otherwise. Simulated numbers are tagged, and dashed or hollow in plots.'));
   document.getElementById('page').replaceChildren(sidebar, body, fillPatterns());
   followReading(sidebar);
   preparePrinting(report, places);

@@ -88,7 +88,7 @@ function wording(plot, point, what, value) {
 
 /** Where the plot would go if nothing were lost: through the first point of each series, a point for every x. */
 function idealOf(points, plot) {
-  if (plot.ideal === 'none' || !points.every((point) => isNumber(point.x))) return [];
+  if (plot.ideal === 'none' || plot.ideal === 'equal' || !points.every((point) => isNumber(point.x))) return [];
   const lines = new Map();
   for (const name of distinct(points.map((point) => point.series))) {
     const own = points.filter((point) => point.series === name).sort((a, b) => a.x - b.x);
@@ -109,6 +109,20 @@ function logScale(values) {
   const to = Math.max(exponent(most, Math.ceil), from + 1);
   const powers = Array.from({length: to - from + 1}, (_, i) => base ** (from + i));
   return {scale: {type: 'log', base, nice: false, domain: [powers[0], powers[powers.length - 1]]}, values: powers};
+}
+
+/** Two logarithmic axes of the same times: marks at 1, 2 and 5 of each power of ten, or at the powers if they are many. */
+function equalScale(values) {
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const digits = most / least <= 200 ? [1, 2, 5] : [1];
+  const all = [];
+  for (let power = Math.floor(Math.log10(least)) - 1; power <= Math.ceil(Math.log10(most)) + 1; power += 1) {
+    all.push(...digits.map((digit) => Number(`${digit}e${power}`)));
+  }
+  const from = all.filter((value) => value <= least).length - 1;
+  const to = all.findIndex((value) => value >= most && value > all[from]);
+  const marks = all.slice(from, to + 1);
+  return {scale: {type: 'log', base: 10, nice: false, domain: [marks[0], marks[marks.length - 1]]}, values: marks};
 }
 
 function seriesScale(points) {
@@ -156,22 +170,26 @@ function curvesOf(experiment, plot, scale, names) {
 
 /** Points on numbers or names, joined or not (`scatter`), with curves and where an ideal would go. */
 function lineSpec(points, experiment, plot, height) {
-  const scale = scaleOf(points.map((point) => point.y), plot.y_format);
-  const data = drawn(points, plot, scale);
-  const ideals = idealOf(data, plot);
+  const compares = plot.ideal === 'equal' && points.every((point) => point.x > 0 && point.y > 0);  // two times of the same
+  const scale = scaleOf(points.flatMap((point) => (compares ? [point.x, point.y] : [point.y])), plot.y_format);
+  const data = drawn(points, plot, scale).map((point) => (compares ? {...point, x: point.x / scale.factor} : point));
+  const equal = compares ? equalScale(data.flatMap((point) => [point.x, point.y])) : null;
+  const ideals = equal ? [equal.scale.domain.map((value) => ({x: value, y: value, line: 0}))] : idealOf(data, plot);
   const numeric = data.every((point) => isNumber(point.x));
   const names = seriesScale(points);
   const curves = curvesOf(experiment, plot, scale, names);
   const marks = distinct(data.map((point) => point.x)).length <= 9;
   const xAxis = marks ? {values: distinct(data.map((point) => point.x)), labelOverlap: 'greedy',
     labelExpr: `(${JSON.stringify(Object.fromEntries(data.map((point) => [point.x, point.label])))})[datum.value]`} : {tickCount: 6, format: '~s', labelOverlap: 'greedy'};
-  const x = numeric
+  const x = equal
+    ? {field: 'x', type: 'quantitative', scale: equal.scale, axis: {...nameAxis, title: axisTitle(plot.x_title, scale.unit, true), format: '~g', values: equal.values}}
+    : numeric
     ? {field: 'x', type: 'quantitative',
        scale: plot.log_x ? {type: 'log', base: marks ? 2 : 10, nice: false, padding: 14} : {zero: false, nice: false, padding: 14},
        axis: {...nameAxis, title: axisTitle(plot.x_title, !marks && plot.x_format === 'bytes' ? 'bytes' : '', plot.log_x), ...xAxis}}
     : {field: 'label', type: 'ordinal', sort: null, scale: {type: 'point', padding: 0.5}, axis: {...nameAxis, title: plot.x_title, labelAngle: 0}};
   const shown = [...data.flatMap((point) => [point.y, point.low ?? point.y, point.high ?? point.y]), ...ideals.flat().map((point) => point.y)];
-  const log = plot.log_y && Math.min(...shown) > 0 ? logScale(shown) : null;
+  const log = equal ?? (plot.log_y && Math.min(...shown) > 0 ? logScale(shown) : null);
   const top = Math.max(...data.map((point) => point.y), 0);
   const y = {field: 'y', type: 'quantitative', scale: log?.scale ?? {zero: true, nice: true},
              axis: {...valueAxis, title: axisTitle(plot.y_title, scale.unit, Boolean(log)), format: log ? '~g' : axisFormat(plot.y_format, top),
@@ -184,6 +202,9 @@ function lineSpec(points, experiment, plot, height) {
       mark: {type: 'line', strokeWidth: 1.4, stroke: 'var(--muted)', strokeDash: [1.5, 3], strokeCap: 'round', interpolate: plot.log_x && plot.ideal === 'linear' && !log ? 'monotone' : 'linear'},
       encoding: {x: {...x, field: numeric ? 'x' : 'label'}, y, detail: {field: 'line'}},
     });
+  }
+  if (equal) {
+    layers.push({data: {values: [ideals[0][1]]}, mark: {type: 'text', text: 'equal', align: 'right', baseline: 'top', dx: -34, dy: 0, fill: 'var(--muted)'}, encoding: {x, y}});
   }
   for (const curve of curves) {
     layers.push({data: {values: curve.data}, mark: {type: 'line', strokeWidth: 1.6, stroke: curve.colour, strokeDash: [6, 3], clip: true}, encoding: {x, y}});
@@ -226,7 +247,7 @@ function lineSpec(points, experiment, plot, height) {
     legend: [
       ...(several ? names.domain.map((name, i) => ({kind: plot.kind === 'line' ? 'line' : 'point', label: name || plot.y_title, colour: seriesColours[i % 7], shape: shapes[i % 7]})) : []),
       ...curves.map(({name, colour: own}) => ({kind: 'curve', label: name, colour: own})),
-      ...(ideals.length ? [{kind: 'ideal', label: plot.ideal === 'linear' ? 'linear' : 'nothing lost'}] : []),
+      ...(ideals.length ? [{kind: 'ideal', label: ({linear: 'linear', equal: 'equal'})[plot.ideal] ?? 'nothing lost'}] : []),
       ...marksIn(points, 'line')],
   };
 }

@@ -269,6 +269,7 @@ Blueprint parse_blueprint(std::string_view text, std::string name) {
   require_plain(blueprint.summary, "the summary of the cluster " + name);
   if (root.contains("device")) {
     blueprint.device = read_device(root, name, blueprint.in_node);
+    blueprint.memory_known = root["device"]["memory"].is_value();
   }
   Section port(root, name, "port");
   blueprint.wiring.port = read_link(port, name);

@@ -31,6 +31,7 @@ struct Blueprint {
   std::string name;
   std::string summary;
   Device device;
+  bool memory_known = true;  // false: its file does not say how much memory a device has
   std::int64_t in_node = 0;  // 0: only a network
   bool networked = false;
   bool wired = false;

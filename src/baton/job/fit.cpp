@@ -201,7 +201,9 @@ std::vector<Candidate> candidates_of(const strategy::Request& request, Pricer& p
     std::optional<Candidate> smallest;
     for_each_choice(group, request.model, batch, [&](const Choice& choice) {
       ++list.considered;
-      if (pricer.least_memory(choice) > limit) {
+      if (const double least = pricer.least_memory(choice); least > limit) {
+        const Bytes bytes(static_cast<std::int64_t>(least));
+        list.least_impossible = list.impossible == 0 ? bytes : std::min(list.least_impossible, bytes);
         ++list.impossible;
         return;
       }

@@ -52,6 +52,7 @@ struct FitList {
   std::vector<Fit> fastest;    // likewise, the fastest by formula first
   std::size_t considered = 0;  // all splits over all devices,
   std::size_t impossible = 0;  // of which this many need more for parameters and states alone than a device has,
+  Bytes least_impossible;      // and each of them at least this much,
   std::size_t likely = 0;      // and this many fit by formula
   std::size_t laid_out = 0;    // were compiled
   std::size_t refused = 0;     // the model or the batch does not allow them

@@ -490,10 +490,16 @@ double Pricer::least_time(const Choice& choice, double samples) const {
 /// No device holds less than its part of the parameters and states.
 double Pricer::least_memory(const Choice& choice) const {
   const auto dp = static_cast<double>(choice.dp);
+  const strategy::Precision precision = request_.step.precision;
   const auto states = static_cast<double>(op::state_slots(request_.step.optimizer));
-  const double part = parameters_ * static_cast<double>(size_of(strategy::dtype_of(request_.step.precision))) /
-                      static_cast<double>(choice.pp * choice.tp);
-  return part / (choice.zero == 3 ? dp : 1) + part * states / (choice.zero > 0 ? dp : 1);
+  const double part = parameters_ / static_cast<double>(choice.pp * choice.tp);
+  // What the optimizer keeps: its states, and the parameters that it changes, in fp32 if the step computes in 16 bits.
+  const double kept = part * static_cast<double>(size_of(strategy::parameter_type(precision))) * (states + 1);
+  if (choice.zero == 0 || choice.zero == 3) {
+    return kept / (choice.zero == 3 ? dp : 1);
+  }
+  const double whole = part * static_cast<double>(size_of(strategy::dtype_of(precision)));  // what the step computes with
+  return strategy::is_mixed(precision) ? whole + kept / dp : whole + (kept - whole) / dp;
 }
 
 /// Replicas and parts that are compiled: two of those that are folded into one, or all.

@@ -138,6 +138,11 @@ model::Model make_model(const JobSpec& spec) { return model::parse_model(spec.mo
 
 cluster::Cluster imagine(const JobSpec& spec) {
   cluster::Blueprint blueprint = cluster::blueprint_by_name(spec.cluster);
+  if (!blueprint.memory_known && !spec.memory) {
+    throw usage_error(
+        "the cluster {} does not say how much memory a device has: add memory = \"...GiB\" to [device], or --memory 80GiB",
+        spec.cluster);
+  }
   blueprint.device.memory = spec.memory.value_or(blueprint.device.memory);
   if (spec.link) {
     blueprint.wired = true;

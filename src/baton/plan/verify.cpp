@@ -412,11 +412,32 @@ class Judge {
     for (std::size_t d = 0; d < limits_.memory.size() && d < verdict_.memory.peak.size(); ++d) {
       if (verdict_.memory.peak[d] > limits_.memory[d]) {
         report(Rule::memory, {},
-               fmt::format("{} needs {} but has {}: use a smaller model or batch, recompute activations, or divide the model "
-                           "(ZeRO, pipelines, tensor parallelism)",
-                           plan_.devices()[d], to_text(verdict_.memory.peak[d]), to_text(limits_.memory[d])));
+               fmt::format("{} needs {} but has {}: use a smaller model or batch, {}or divide the model ({}pipelines, tensor "
+                           "parallelism)",
+                           plan_.devices()[d], to_text(verdict_.memory.peak[d]), to_text(limits_.memory[d]),
+                           recomputes() ? "" : "recompute activations, ", shards() ? "" : "ZeRO, "));
       }
     }
+  }
+
+  /// True if the backward computes activations once more.
+  bool recomputes() const {
+    return std::any_of(plan_.tasks().begin(), plan_.tasks().end(), [&](const Task& task) {
+      const auto* compute = std::get_if<Compute>(&task.action);
+      return compute != nullptr && task.labels.phase == Phase::backward && op::is_product(compute->op) &&
+             std::any_of(task.writes.begin(), task.writes.end(), [&](BufferId id) {
+               const auto* part = std::get_if<ValuePart>(&plan_.buffers()[id.index()].content);
+               return part != nullptr && !part->gradient;
+             });
+    });
+  }
+
+  /// True if replicas keep pieces of parameters or of their states.
+  bool shards() const {
+    return std::any_of(plan_.buffers().begin(), plan_.buffers().end(), [](const Buffer& buffer) {
+      const auto* part = std::get_if<ParameterPart>(&buffer.content);
+      return part != nullptr && buffer.persistent && part->piece_end > 0;
+    });
   }
 
   const Plan& plan_;

@@ -55,9 +55,11 @@ std::string squeezed(std::string_view text) {
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 /// One record of a CSV text from `at` on, which moves after it.
-std::vector<std::string> next_record(std::string_view text, std::size_t& at, std::size_t& line, char separator) {
+std::vector<std::string> next_record(std::string_view text, std::size_t& at, std::size_t& line, char separator,
+                                     const std::string& source) {
   std::vector<std::string> cells(1);
   bool quoted = false;
+  std::size_t quote = line;  // the line of the last quote that begins a cell
   for (; at < text.size(); ++at) {
     const char c = text[at];
     line += c == '\n' ? 1 : 0;
@@ -72,6 +74,7 @@ std::vector<std::string> next_record(std::string_view text, std::size_t& at, std
       }
     } else if (c == '"') {
       quoted = true;
+      quote = line;
     } else if (c == separator) {
       cells.emplace_back();
     } else if (c == '\n') {
@@ -80,6 +83,9 @@ std::vector<std::string> next_record(std::string_view text, std::size_t& at, std
     } else {
       cells.back() += c;
     }
+  }
+  if (quoted) {
+    throw usage_error("line {} of the table {} begins a quoted cell that is not closed", quote, source);
   }
   std::transform(cells.begin(), cells.end(), cells.begin(), [](const std::string& cell) { return trimmed(cell); });
   return cells;
@@ -152,28 +158,67 @@ class Reader {
     const std::string cell = text(names);
     return cell.empty() ? std::nullopt : leading_number(cell);
   }
-  /// A count; `otherwise` if the cell is empty. A usage error if it is not a whole number above zero.
-  std::int64_t count(const Names& names, std::int64_t otherwise) const {
-    const std::string cell = text(names);
-    if (cell.empty() || cell == "-" || canonical(cell) == "n/a") {
+  /// The same of a time, a rate or a size: nullopt if no cell says it, and a usage error if one is not a number above zero.
+  std::optional<double> above_zero(const Names& names) const {
+    const std::optional<std::size_t> place = said(names);
+    if (!place) {
+      return std::nullopt;
+    }
+    const std::optional<double> value = leading_number(row_->cells[*place]);
+    if (!value || !(*value > 0)) {
+      throw usage_error("'{}' in the column {} is not a number above zero", row_->cells[*place], names_[*place]);
+    }
+    return value;
+  }
+  /// A count; `otherwise` if the cell is empty. A usage error if it is not a whole number above zero, or more than `most`.
+  std::int64_t count(const Names& names, std::int64_t otherwise, std::int64_t most = 1'000'000'000'000'000) const {
+    const std::optional<std::size_t> place = said(names);
+    if (!place) {
       return otherwise;
     }
+    const std::string& cell = row_->cells[*place];
     const std::optional<double> value = leading_number(cell);
-    if (!value || *value < 1 || *value > 1e15 || std::fmod(*value, 1) != 0) {
-      throw usage_error("'{}' in the column {} is not a whole number above zero", cell, names_[column(names).value_or(0)]);
+    if (!value || *value < 1 || std::fmod(*value, 1) != 0) {
+      throw usage_error("'{}' in the column {} is not a whole number above zero", cell, names_[*place]);
+    }
+    if (*value > static_cast<double>(most)) {
+      throw usage_error("'{}' in the column {} is more than {}, the most that is simulated", cell, names_[*place], most);
     }
     return static_cast<std::int64_t>(*value);
   }
-  std::int64_t needed(const Names& names) const {
-    const std::int64_t value = count(names, 0);
+  std::int64_t needed(const Names& names, std::int64_t most = 1'000'000'000'000'000) const {
+    const std::int64_t value = count(names, 0, most);
     if (value == 0) {
       throw usage_error("the column {} is empty", *names.begin());
     }
     return value;
   }
   const std::string& source() const { return table_.source; }
+  /// What a column is called that stands twice; empty if there is none.
+  std::string twice() const {
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      if (!names_[i].empty() && std::find(names_.begin(), names_.begin() + static_cast<std::ptrdiff_t>(i), names_[i]) !=
+                                    names_.begin() + static_cast<std::ptrdiff_t>(i)) {
+        return table_.columns[i];
+      }
+    }
+    return "";
+  }
 
  private:
+  /// The column of the first cell that says something.
+  std::optional<std::size_t> said(const Names& names) const {
+    for (const std::string_view name : names) {
+      for (std::size_t i = 0; i < names_.size() && i < row_->cells.size(); ++i) {
+        const std::string& cell = row_->cells[i];
+        if (names_[i] == name && !cell.empty() && cell != "-" && canonical(cell) != "n/a") {
+          return i;
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
   const PublishedTable& table_;
   std::vector<std::string> names_;
   const PublishedTable::Row* row_ = nullptr;
@@ -198,8 +243,17 @@ const Names image_rate_names{"images_per_s", "images_s", "images_sec", "img_s"};
 const Names millisecond_names{"iteration_ms", "step_ms", "iteration_time_ms", "step_time_ms", "time_per_step_ms"};
 const Names second_names{"iteration_s", "iteration_s_derived", "step_s",    "iteration_time_s",
                          "step_time_s", "time_per_step_s",     "step_time", "iteration_time"};
+const Names precision_names{"precision", "dtype", "data_type"};
 const Names bus_names{"busbw_gbps", "busbw", "bus_bandwidth_gbps", "busbw_gb_s"};
 const Names collective_time_names{"time_us", "out_of_place_time_us", "latency_us"};
+
+/// More than any machine or model has: of such a row the column is named.
+constexpr std::int64_t most_gpus = 1 << 17;
+constexpr std::int64_t most_layers = 10'000;
+constexpr std::int64_t most_features = 1 << 20;
+constexpr std::int64_t most_chunks = 1 << 10;
+constexpr std::int64_t most_positions = 1 << 27;
+constexpr std::int64_t most_samples = 1 << 30;
 
 std::string cluster_for(const Reader& row, const PublishedDefaults& defaults) {
   std::string known = cluster_of_device(row.text({"cluster"}));
@@ -282,26 +336,63 @@ std::string model_by_name(std::string_view given, std::int64_t sequence, bool fo
   return "";
 }
 
+/// A model that `--model` takes by its name: what it is a model of, and the sequence of one sample if that is of tokens.
+struct NamedModel {
+  std::string text;
+  std::int64_t context = 0;  // 0: not of tokens
+};
+
+/// nullopt if the cell is not such a name. Folders and files are none.
+std::optional<NamedModel> named_model(const std::string& cell) {
+  if (cell.empty() || model::is_path(cell)) {
+    return std::nullopt;
+  }
+  try {
+    const std::string text = canonical(cell);
+    const std::string kind = model::recipe_of(text).kind;
+    const model::Model parsed = model::parse_model(text);
+    return NamedModel{text, kind == "gpt" || kind == "llama" ? parsed.input().elements() : 0};
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// How many positions a sample of the row's model has, if the table does not say: as many as the model itself has, or 2048.
+std::int64_t usual_sequence(const Reader& row, bool foundry) {
+  if (!row.text(hidden_names).empty()) {
+    return 2048;
+  }
+  const std::string name = row.text(model_names);
+  const std::string known = model_by_name(name, 1, foundry);
+  const auto preset = named_model(known.empty() ? name : known.substr(0, known.find(':')));
+  return known.starts_with("gpt:") || known.starts_with("llama:") || !preset || preset->context == 0 ? 2048 : preset->context;
+}
+
 /// The sizes of a GPT by columns, or a model by name. `layers` is how many it has.
 std::string model_of(const Reader& row, std::int64_t sequence, bool foundry, std::int64_t vocabulary_multiple,
                      std::int64_t& layers) {
   const std::string name = row.text(model_names);
   std::string model;
   if (row.has(hidden_names) && !row.text(hidden_names).empty()) {
-    layers = row.needed(layer_names);
+    layers = row.needed(layer_names, most_layers);
     const std::int64_t vocabulary = row.count({"vocab", "vocab_size", "vocabulary"}, 51200);
     const std::int64_t kv_heads = row.count({"kv_heads", "num_kv_heads", "query_groups"}, 0);
     const std::int64_t inner = row.count({"ffn_hidden", "ffn_hidden_size", "intermediate_size"}, 0);
     const std::int64_t rounded = (vocabulary + vocabulary_multiple - 1) / vocabulary_multiple * vocabulary_multiple;
     if (contains(squeezed(name), "llama")) {
-      return fmt::format("llama:depth={},heads={},kv-heads={},dim={},hidden={},context={},vocab={}", layers, row.needed(head_names),
-                         kv_heads == 0 ? row.needed(head_names) : kv_heads, row.needed(hidden_names),
-                         inner == 0 ? row.needed(hidden_names) * 4 : inner, sequence, rounded);
+      return fmt::format("llama:depth={},heads={},kv-heads={},dim={},hidden={},context={},vocab={}", layers,
+                         row.needed(head_names, most_features), kv_heads == 0 ? row.needed(head_names, most_features) : kv_heads,
+                         row.needed(hidden_names, most_features), inner == 0 ? row.needed(hidden_names, most_features) * 4 : inner,
+                         sequence, rounded);
     }
-    return fmt::format("gpt:depth={},heads={},dim={},context={},vocab={}{}", layers, row.needed(head_names),
-                       row.needed(hidden_names), sequence, rounded, inner == 0 ? "" : fmt::format(",hidden={}", inner));
+    return fmt::format("gpt:depth={},heads={},dim={},context={},vocab={}{}", layers, row.needed(head_names, most_features),
+                       row.needed(hidden_names, most_features), sequence, rounded,
+                       inner == 0 ? "" : fmt::format(",hidden={}", inner));
   }
   model = model_by_name(name, sequence, foundry);
+  if (const auto named = named_model(name); model.empty() && named && named->context > 0) {
+    model = fmt::format("{}{}context={}", named->text, contains(named->text, ":") ? "," : ":", sequence);
+  }
   if (model.empty()) {
     throw usage_error("the model '{}' is not known by name, and the table has no columns hidden, layers and heads", name);
   }
@@ -312,26 +403,25 @@ std::string model_of(const Reader& row, std::int64_t sequence, bool foundry, std
 
 /// Seconds per step, by whichever column says.
 double seconds_per_step(const Reader& row, double batch, double sequence, double devices) {
-  const auto positive = [](std::optional<double> value) { return value && *value > 0; };
-  if (const auto ms = row.number(millisecond_names); positive(ms)) {
+  if (const auto ms = row.above_zero(millisecond_names)) {
     return *ms * 1e-3;
   }
-  if (const auto s = row.number(second_names); positive(s)) {
+  if (const auto s = row.above_zero(second_names)) {
     return *s;
   }
-  if (const auto rate = row.number(device_token_names); positive(rate)) {
+  if (const auto rate = row.above_zero(device_token_names)) {
     return batch * sequence / (*rate * devices);
   }
-  if (const auto rate = row.number(token_rate_names); positive(rate)) {
+  if (const auto rate = row.above_zero(token_rate_names)) {
     return batch * sequence / *rate;
   }
-  if (const auto rate = row.number(image_rate_names); positive(rate)) {
+  if (const auto rate = row.above_zero(image_rate_names)) {
     return batch / *rate;
   }
-  if (const auto rate = row.number({"images_per_s_per_gpu"}); positive(rate)) {
+  if (const auto rate = row.above_zero({"images_per_s_per_gpu"})) {
     return batch / (*rate * devices);
   }
-  if (const auto rate = row.number(sample_rate_names); positive(rate)) {
+  if (const auto rate = row.above_zero(sample_rate_names)) {
     return batch / *rate;
   }
   throw usage_error("no column says how long a step takes, or how many tokens, samples or images per second there are");
@@ -356,7 +446,8 @@ std::vector<std::int64_t> split_of(std::int64_t layers, std::int64_t stages) {
   return blocks;
 }
 
-std::string software_for(const Reader& row, const PublishedDefaults& defaults, const std::string& cluster, bool foundry) {
+std::string software_for(const Reader& row, const PublishedDefaults& defaults, const std::string& cluster, bool foundry,
+                         bool images) {
   if (!defaults.software.empty()) {
     return defaults.software;
   }
@@ -377,7 +468,7 @@ std::string software_for(const Reader& row, const PublishedDefaults& defaults, c
   if (contains(squeezed(row.source()), "vtrain") || contains(squeezed(row.source()), "deepspeed")) {
     return "megatron-deepspeed";  // what vTrain measured; its columns do not say
   }
-  if (row.has(image_rate_names) || row.has({"images_per_s_per_gpu"})) {
+  if (images) {
     return "mxnet-resnet";
   }
   if (foundry) {
@@ -461,7 +552,7 @@ std::int64_t chunks_of(const Reader& row, const std::string& schedule) {
   const bool counted = leading_number(interleaved).value_or(0) > 0;
   const std::int64_t usual = schedule.starts_with("interleaved") || is_yes(interleaved) ? 2 : 1;
   return row.count({"chunks", "vp", "vpp", "virtual_pipeline", "virtual_stages", "chunks_per_stage"},
-                   counted ? row.count(flags, usual) : usual);
+                   counted ? row.count(flags, usual, most_chunks) : usual, most_chunks);
 }
 
 bool is_full(const std::string& recompute) { return recompute.starts_with("full") || recompute == "true" || recompute == "yes"; }
@@ -474,8 +565,8 @@ bool says_recomputed(const Reader& row, double seconds, double batch, double seq
   if (!rate || row.text(hidden_names).empty() || row.text(layer_names).empty()) {
     return false;
   }
-  const auto h = static_cast<double>(row.needed(hidden_names));
-  const auto l = static_cast<double>(row.needed(layer_names));
+  const auto h = static_cast<double>(row.needed(hidden_names, most_features));
+  const auto l = static_cast<double>(row.needed(layer_names, most_layers));
   const auto vocabulary = static_cast<double>(row.count({"vocab", "vocab_size", "vocabulary"}, 51200));
   const double done = *rate * 1e12 * seconds * devices;
   const double layers = batch * sequence * l * h * h;
@@ -489,7 +580,8 @@ class TrainingReader {
   explicit TrainingReader(const Reader& row)
       : row_(row),
         foundry_(row.has({"sharding_strategy"}) && row.has({"gradaccum"})),
-        images_(row.has(image_rate_names) || row.has({"images_per_s_per_gpu"})) {}
+        images_(row.has(image_rate_names) || row.has({"images_per_s_per_gpu"}) ||
+                (row.text(hidden_names).empty() && squeezed(row.text(model_names)) == "resnet50")) {}
 
   void read(const PublishedDefaults& defaults, PublishedCase& one) {
     refuse_unknown_axes(row_);
@@ -499,7 +591,7 @@ class TrainingReader {
     read_batch();
     one.seconds = seconds_per_step(row_, static_cast<double>(batch_), static_cast<double>(sequence_),
                                    static_cast<double>(devices_));
-    one.memory = row_.number({"memory_gib", "peak_memory_gib", "memory_gb"});
+    one.memory = row_.above_zero({"memory_gib", "peak_memory_gib", "memory_gb"});
     if (batch_ % dp_ != 0) {
       throw usage_error("a batch of {} cannot be divided over {} replicas", batch_, dp_);
     }
@@ -512,23 +604,23 @@ class TrainingReader {
     }
     one.job = jobs();
     one.what = what();
+    one.assumed = assumed(defaults);
   }
 
  private:
   void read_program(const PublishedDefaults& defaults) {
     spec_.cluster = cluster_for(row_, defaults);
-    spec_.software = software_for(row_, defaults, spec_.cluster, foundry_);
-    spec_.precision = strategy::precision_by_name(
-        precision_of(row_.text({"precision", "dtype", "data_type"}), spec_.software, spec_.cluster, fp8_));
+    spec_.software = software_for(row_, defaults, spec_.cluster, foundry_, images_);
+    spec_.precision = strategy::precision_by_name(precision_of(row_.text(precision_names), spec_.software, spec_.cluster, fp8_));
   }
 
   void read_mesh() {
-    devices_ = row_.needed(gpu_count_names);
-    tp_ = row_.count({"tp", "tensor_parallel", "tensor_parallel_size", "t"}, 1);
-    pp_ = row_.count({"pp", "pipeline_parallel", "pipeline_parallel_size", "p"}, 1);
-    sharded_ = row_.count({"fsdp", "dp_shard"}, 0);
+    devices_ = row_.needed(gpu_count_names, most_gpus);
+    tp_ = row_.count({"tp", "tensor_parallel", "tensor_parallel_size", "t"}, 1, most_gpus);
+    pp_ = row_.count({"pp", "pipeline_parallel", "pipeline_parallel_size", "p"}, 1, most_gpus);
+    sharded_ = row_.count({"fsdp", "dp_shard"}, 0, most_gpus);
     dp_ = row_.count({"dp", "data_parallel", "data_parallel_size", "d"},
-                     sharded_ > 0 ? sharded_ : std::max<std::int64_t>(1, devices_ / (tp_ * pp_)));
+                     sharded_ > 0 ? sharded_ : std::max<std::int64_t>(1, devices_ / (tp_ * pp_)), most_gpus);
     if (dp_ * tp_ * pp_ != devices_) {
       throw usage_error("dp {} x pp {} x tp {} is not its {} GPUs", dp_, pp_, tp_, devices_);
     }
@@ -539,16 +631,16 @@ class TrainingReader {
   }
 
   void read_model() {
-    sequence_ = images_ ? 1 : row_.count(sequence_names, 2048);
+    sequence_ = images_ ? 1 : row_.count(sequence_names, usual_sequence(row_, foundry_), most_positions);
     program_ = cost::software_by_name(spec_.software);
     const std::int64_t multiple = tp_ == 1 && !program_.pads_alone ? 1 : program_.vocabulary * (program_.vocabulary > 1 ? tp_ : 1);
     spec_.model = images_ ? "resnet50:group=1" : model_of(row_, sequence_, foundry_, multiple, layers_);
   }
 
   void read_batch() {
-    micro_ = row_.count(micro_names, 0);
-    parts_ = row_.count(parts_names, 0);
-    batch_ = row_.count(batch_names, micro_ * std::max<std::int64_t>(1, parts_) * dp_);
+    micro_ = row_.count(micro_names, 0, most_samples);
+    parts_ = row_.count(parts_names, 0, most_samples);
+    batch_ = row_.count(batch_names, micro_ * std::max<std::int64_t>(1, parts_) * dp_, most_samples);
     if (batch_ == 0) {
       throw usage_error("no column says how large the batch is");
     }
@@ -621,6 +713,23 @@ class TrainingReader {
         spec_.recompute == strategy::Recompute::none ? "" : fmt::format(", recompute {}", strategy::to_text(spec_.recompute)));
   }
 
+  std::vector<std::string> assumed(const PublishedDefaults& defaults) const {
+    std::vector<std::string> list;
+    if (!images_ && row_.text(sequence_names).empty()) {
+      list.push_back(fmt::format("sequence {}", sequence_));
+    }
+    if (row_.text(precision_names).empty()) {
+      list.emplace_back(strategy::to_text(spec_.precision));
+    }
+    if (defaults.software.empty()) {
+      list.push_back("software " + spec_.software);
+    }
+    if (cluster_of_device(row_.text({"cluster"})) != spec_.cluster && defaults.cluster != spec_.cluster) {
+      list.push_back("cluster " + spec_.cluster);
+    }
+    return list;
+  }
+
   const Reader& row_;
   bool foundry_;  // a table of LLM Foundry
   bool images_;
@@ -648,13 +757,13 @@ void read_all_reduce(const Reader& row, const PublishedDefaults& defaults, Publi
   if (const std::string kind = squeezed(row.text({"collective", "operation"})); !kind.empty() && kind != "allreduce") {
     throw usage_error("the collective '{}' is not compared", row.text({"collective", "operation"}));
   }
-  PublishedAllReduce job{cluster_for(row, defaults), row.needed(gpu_count_names),
+  PublishedAllReduce job{cluster_for(row, defaults), row.needed(gpu_count_names, most_gpus),
                          row.needed({"bytes", "size", "size_b", "message_bytes"}),
                          squeezed(row.text({"algorithm", "algo"})) == "ring"};
   const auto n = static_cast<double>(job.devices);
-  if (const auto time = row.number(collective_time_names); time && *time > 0) {
+  if (const auto time = row.above_zero(collective_time_names)) {
     one.seconds = *time * 1e-6;
-  } else if (const auto rate = row.number(bus_names); rate && *rate > 0) {
+  } else if (const auto rate = row.above_zero(bus_names)) {
     one.seconds = static_cast<double>(job.bytes) * 2 * (n - 1) / n / (*rate * 1e9);
   } else {
     throw usage_error("no column says how long it takes, or at which bus bandwidth");
@@ -782,13 +891,13 @@ PublishedTable parse_table(std::string_view text, std::string source) {
   PublishedTable table{.source = std::move(source), .columns = {}, .rows = {}};
   std::size_t at = 0;
   std::size_t line = 1;
-  table.columns = next_record(text, at, line, separator);
+  table.columns = next_record(text, at, line, separator, table.source);
   if (table.columns.size() < 2) {
     throw usage_error("the table {} has no line of column names separated by commas", table.source);
   }
   while (at < text.size()) {
     PublishedTable::Row row{.line = line, .cells = {}};
-    row.cells = next_record(text, at, line, separator);
+    row.cells = next_record(text, at, line, separator, table.source);
     if (std::all_of(row.cells.begin(), row.cells.end(), [](const std::string& cell) { return cell.empty(); })) {
       continue;
     }
@@ -827,7 +936,11 @@ std::string cluster_of_device(std::string_view text) {
 
 std::vector<PublishedCase> published_cases(const PublishedTable& table, const PublishedDefaults& defaults) {
   Reader reader(table);
+  if (const std::string twice = reader.twice(); !twice.empty()) {
+    throw usage_error("the table {} has the column {} twice", table.source, twice);
+  }
   const TableKind kind = kind_of(reader, table.source);
+  const bool many_rows = table.rows.size() >= 20;
   std::vector<PublishedCase> cases;
   for (std::size_t r = 0; r < table.rows.size(); ++r) {
     reader.row(table.rows[r]);
@@ -835,9 +948,16 @@ std::vector<PublishedCase> published_cases(const PublishedTable& table, const Pu
                       .line = table.rows[r].line,
                       .what = {},
                       .memory = {},
-                      .fitted = r % 10 == 0,
+                      .fitted = many_rows && r % 10 == 0,
+                      .assumed = {},
                       .job = PublishedJobs{},
                       .reason = {}};
+    if (table.rows[r].cells.size() < table.columns.size()) {
+      one.reason = fmt::format("the row has {} cell{}, but the table has {} columns", table.rows[r].cells.size(),
+                               table.rows[r].cells.size() == 1 ? "" : "s", table.columns.size());
+      cases.push_back(std::move(one));
+      continue;
+    }
     if (kind == TableKind::kernels) {
       read_kernels(reader, defaults, std::move(one), cases);
       continue;

@@ -23,7 +23,7 @@ struct PublishedTable {
   std::vector<Row> rows;
 };
 /// Columns are separated by commas, semicolons or tabs; cells may be quoted. A usage error names the line of a row that has more
-/// cells than there are columns.
+/// cells than there are columns, and of a quote that is not closed.
 PublishedTable parse_table(std::string_view text, std::string source);
 
 /// One all_reduce of float32 elements between devices of one node.
@@ -60,7 +60,8 @@ struct PublishedCase {
   std::string what;              // in words
   double seconds = 0;            // measured
   std::optional<double> memory;  // GiB per device, where it is published
-  bool fitted = false;           // whether constants may have been chosen by it: every tenth row, from the first on
+  bool fitted = false;           // whether constants may have been chosen by it: of 20 rows or more every tenth, from the first on
+  std::vector<std::string> assumed;  // what the table does not say of a training step: "sequence 2048", "bf16"
   std::variant<PublishedJobs, PublishedAllReduce, PublishedKernel> job;
   std::string reason;  // why it cannot be simulated; empty: it can
 };
@@ -71,7 +72,7 @@ struct PublishedDefaults {
 };
 
 /// The cases of a table, by its columns. A usage error, in which the table is named, lists the columns that a table of this kind
-/// lacks. Rows that Baton has no axes for have a reason.
+/// lacks, or names one that stands twice. Rows that Baton has no axes for have a reason, and so have rows that cannot be read.
 std::vector<PublishedCase> published_cases(const PublishedTable& table, const PublishedDefaults& defaults);
 
 /// The cluster file for a device as tables name it ("H100-SXM5", "a100_40gb"); empty if none is known.

@@ -262,8 +262,7 @@ bool same_but_recomputing(const RankedSplit& plain, const RankedSplit& recomputi
 
 /// What is chosen here cannot be asked for.
 void refuse_choices(const job::JobSpec& spec) {
-  for (const std::string_view name :
-       {"strategy", "dp", "pp", "tp", "sp", "zero", "schedule", "chunks", "split", "micro-batches", "recompute", "fold"}) {
+  for (const std::string& name : fields_a_search_chooses()) {
     for (const job::JobField& field : training::job_fields()) {
       if (field.name == name && field.given(spec)) {
         throw usage_error("a search chooses --{} itself: leave it out, or give the split to baton simulate", name);
@@ -403,6 +402,12 @@ void try_the_rest(Candidates& candidates, Trials& trials, SearchResult& result) 
 
 }  // namespace
 
+const std::vector<std::string>& fields_a_search_chooses() {
+  static const std::vector<std::string> names{
+      "strategy", "dp", "pp", "tp", "sp", "zero", "schedule", "chunks", "split", "micro-batches", "recompute", "fold"};
+  return names;
+}
+
 void SearchResult::note_too_large(double bytes) {
   const Bytes size(static_cast<std::int64_t>(bytes));
   least_too_large = too_large == 0 ? size : std::min(least_too_large, size);
@@ -492,6 +497,27 @@ std::string against_one_device(const SearchResult& result) {
                            to_text(alone.step), split->name, to_text(split->step));
 }
 
+namespace {
+
+/// Two times in one unit, with enough digits to differ.
+std::pair<std::string, std::string> told_apart(Nanoseconds a, Nanoseconds b) {
+  if (const std::pair texts{to_text(a), to_text(b)}; texts.first != texts.second) {
+    return texts;
+  }
+  const auto [unit, name] = a.count >= 1'000'000'000 ? std::pair(1e9, "s")
+                            : a.count >= 1'000'000   ? std::pair(1e6, "ms")
+                            : a.count >= 1'000       ? std::pair(1e3, "µs")
+                                                     : std::pair(1.0, "ns");
+  std::pair<std::string, std::string> texts;
+  for (int digits = 2; digits <= 9 && texts.first == texts.second; ++digits) {
+    texts = {fmt::format("{:.{}f} {}", static_cast<double>(a.count) / unit, digits, name),
+             fmt::format("{:.{}f} {}", static_cast<double>(b.count) / unit, digits, name)};
+  }
+  return texts;
+}
+
+}  // namespace
+
 job::Record to_record(const RankedSplit& found) {
   namespace key = job::key;
   return {key::name(found.name),
@@ -513,9 +539,12 @@ std::string why_not(const RankedSplit& best, const RankedSplit& second) {
                                          {"waiting for other devices", (second.time.waiting - best.time.waiting).count},
                                          {"having nothing to do", (second.time.rest() - best.time.rest()).count}}};
   const double step = static_cast<double>(best.step.count);
+  if (second.step == best.step) {
+    return fmt::format("{} takes as long.", second.name);
+  }
+  const auto [longer, shorter] = told_apart(second.step, best.step);
   std::string text = fmt::format("{} takes {} longer ({} for {})", second.name,
-                                 lab::percent(static_cast<double>((second.step - best.step).count) / step), to_text(second.step),
-                                 to_text(best.step));
+                                 lab::percent(static_cast<double>((second.step - best.step).count) / step), longer, shorter);
   std::string_view joint = ": of the faster step, ";
   for (const TimeShare& one : shares) {
     const double share = static_cast<double>(one.more) / step;

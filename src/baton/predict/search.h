@@ -24,6 +24,9 @@ struct RankedSplit {
   bool from_shorter_steps = false;  // two steps of fewer micro-batches were simulated, the rest is in proportion
 };
 
+/// The fields of a job that a search chooses itself and that cannot be given to it.
+const std::vector<std::string>& fields_a_search_chooses();
+
 /// Its name, the times of its step and its memory, by the keys of records.
 job::Record to_record(const RankedSplit& found);
 

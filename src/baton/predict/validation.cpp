@@ -100,18 +100,6 @@ plan::Plan one_op(const op::Op& op, bool backward, const std::vector<op::Operand
   return plan::finish(std::move(draft));
 }
 
-bool many_rows(const std::vector<ValidatedPoint>& points, const std::string& source) {
-  std::size_t rows = 0;
-  std::size_t last = 0;
-  for (const ValidatedPoint& point : points) {
-    if (point.published.source == source && point.published.line != last) {
-      last = point.published.line;
-      ++rows;
-    }
-  }
-  return rows >= 20;
-}
-
 }  // namespace
 
 double simulated_step(const job::JobSpec& spec, const cluster::Machine& machine) {
@@ -246,7 +234,7 @@ std::vector<SourceErrors> errors_by_source(const std::vector<ValidatedPoint>& po
   std::map<std::string, std::vector<double>> errors;
   for (const ValidatedPoint& point : points) {
     const std::string& source = point.published.source;
-    if ((point.published.fitted && many_rows(points, source)) != fitted) {
+    if (point.published.fitted != fitted) {
       continue;
     }
     auto found = std::find_if(list.begin(), list.end(), [&](const SourceErrors& one) { return one.source == source; });
@@ -316,7 +304,6 @@ lab::Result validation_result(const std::vector<ValidatedPoint>& points, const s
   namespace key = job::key;
   auto experiment = std::make_shared<lab::Experiment>();
   experiment->id = "validate";
-  experiment->part = "Predictions";
   experiment->title = "Predictions compared with published measurements";
   experiment->task = "Each point is a row of a published table, simulated from a cluster file and a software profile.";
   experiment->columns = {{key::source, "source"},
@@ -327,13 +314,15 @@ lab::Result validation_result(const std::vector<ValidatedPoint>& points, const s
                          {key::error, "error", lab::Format::percent}};
   lab::Plot plot;
   plot.kind = lab::Plot::Type::scatter;
-  plot.title = "Simulated against measured, in milliseconds (logarithms to base 10)";
-  plot.x = key::measured_log;
-  plot.y = key::simulated_log;
-  plot.x_title = "log10 of the measured milliseconds";
-  plot.y_title = "log10 of the simulated milliseconds";
+  plot.title = "Simulated against measured";
+  plot.x = key::measured_ns;
+  plot.y = key::simulated_ns;
+  plot.x_title = "measured";
+  plot.y_title = "simulated";
+  plot.y_format = lab::Format::time;
+  plot.log_x = plot.log_y = true;
   plot.series = key::source;
-  plot.ideal = "linear";
+  plot.ideal = "equal";
   experiment->plots.push_back(plot);
   experiment->trains = false;
   lab::Result result{.experiment = nullptr, .rows = {}, .answers = {}, .details = {}, .timelines = {}, .command = command};
@@ -343,12 +332,10 @@ lab::Result validation_result(const std::vector<ValidatedPoint>& points, const s
           fmt::format("Line {} of {} is not simulated: {}.", point.published.line, point.published.source, point.published.reason));
       continue;
     }
-    result.rows.push_back({key::source(point.published.source), key::line(static_cast<std::int64_t>(point.published.line)),
-                           key::what(point.published.what),
-                           key::measured_ns(Nanoseconds(static_cast<std::int64_t>(point.published.seconds * 1e9))),
-                           key::simulated_ns(Nanoseconds(static_cast<std::int64_t>(point.seconds * 1e9))),
-                           key::measured_log(std::log10(point.published.seconds * 1e3)),
-                           key::simulated_log(std::log10(point.seconds * 1e3)), key::error(point.error())});
+    result.rows.push_back(
+        {key::source(point.published.source), key::line(static_cast<std::int64_t>(point.published.line)),
+         key::what(point.published.what), key::measured_ns(Nanoseconds(static_cast<std::int64_t>(point.published.seconds * 1e9))),
+         key::simulated_ns(Nanoseconds(static_cast<std::int64_t>(point.seconds * 1e9))), key::error(point.error())});
   }
   for (const SourceErrors& one : errors_by_source(points, false)) {
     if (one.points > 0) {

@@ -457,9 +457,9 @@ std::string twin_launch(const job::JobSpec& spec, const std::string& file) {
 
 const std::vector<std::string>& fields_without_twin() {
   static const std::vector<std::string> names{
-      "dp",   "pp",     "tp",      "zero",       "schedule",          "chunks",          "recompute", "balance",
-      "link", "memory", "backend", "loss-scale", "loss-scale-growth", "first-bucket-mb", "cluster",   "what-if",
-      "fold"};
+      "dp",       "pp",     "tp",      "zero",       "schedule",          "chunks",          "recompute", "balance",
+      "link",     "memory", "backend", "loss-scale", "loss-scale-growth", "first-bucket-mb", "cluster",   "what-if",
+      "software", "fold"};
   return names;
 }
 

@@ -64,6 +64,31 @@ struct Resolved : Axes {
   std::int64_t stages() const { return std::ssize(device_of_stage); }
 };
 
+/// A strategy by name must not be left without what it divides the work over: the user's numbers may give all devices to other
+/// axes.
+void refuse_unused_name(const Request& request, const NamedLayout& named, const std::array<std::int64_t, 3>& axes) {
+  constexpr std::array<std::string_view, 3> flags{"--dp", "--pp", "--tp"};
+  constexpr std::array<std::string_view, 3> parts{"replica", "stage", "part of each tensor"};
+  if (!named.rest || named.zero > 0 || axes[static_cast<std::size_t>(*named.rest)] > 1) {
+    return;  // ZeRO has a sentence of its own
+  }
+  std::vector<std::string> given;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i] > 1) {
+      given.push_back(request.layout.grid && i == 1 ? "--schedule" : fmt::format("{} {}", flags[i], axes[i]));
+    }
+  }
+  if (given.empty()) {
+    return;
+  }
+  const bool pipeline = named.rest == Axis::pp;
+  throw usage_error("strategy {} has one {} if {} {} all the devices: {}", request.strategy,
+                    parts[static_cast<std::size_t>(*named.rest)], fmt::join(given, " and "), given.size() == 1 ? "takes" : "take",
+                    pipeline ? fmt::format("leave out one of them, or write --schedule {} --pp N {} for a pipeline of N devices",
+                                           named.schedule, fmt::join(given, " "))
+                             : "leave out one of them");
+}
+
 void resolve_axes(const Request& request, const NamedLayout& named, Resolved& resolved) {
   const Layout& layout = request.layout;
   const std::int64_t there = static_cast<std::int64_t>(request.cluster.size());
@@ -90,6 +115,7 @@ void resolve_axes(const Request& request, const NamedLayout& named, Resolved& re
                       axes[0], axes[1], axes[2], product, devices == 1 ? "is" : "are", devices, devices == 1 ? "" : "s",
                       devices % product == 0 ? fmt::format(", so add {} {}", more, devices / product) : "");
   }
+  refuse_unused_name(request, named, axes);
   resolved.dp = axes[0];
   resolved.pp = axes[1];
   resolved.tp = axes[2];

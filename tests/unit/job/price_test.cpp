@@ -119,6 +119,20 @@ INSTANTIATE_TEST_SUITE_P(Jobs, Prices,
                                                    "llama:depth=4,heads=4,kv-heads=4,dim=256,hidden=512,context=64,vocab=512"),
                                          std::pair("dgx-a100", "mlp:dim=4096,depth=8")));
 
+TEST(Prices, NeverBoundTheMemoryOfAStepInSixteenBitsFromAbove) {
+  JobSpec shared = spec_on("dgx-h100", "llama:depth=4,heads=4,kv-heads=4,dim=256,hidden=512,context=64,vocab=512", 4);
+  shared.optimizer = "adam";
+  shared.precision = strategy::Precision::bf16;
+  shared.batch = 8;
+  for_random_splits(shared, 11, 60, [&](const Choice& /*choice*/, const Price& price, const Scenario& scenario) {
+    double most = 0;
+    for (const Bytes peak : scenario.laid().peak) {
+      most = std::max(most, static_cast<double>(peak.count));
+    }
+    EXPECT_LE(price.least_memory, most) << strategy::describe(scenario.request());
+  });
+}
+
 TEST(Prices, SayWhyTensorsCannotBeDivided) {
   const JobSpec shared = spec_on("dgx-h100", "gpt:depth=2,heads=3,dim=48,context=8,vocab=32", 8);
   const model::Model model = make_model(shared);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
 
 #include "baton/base/error.h"
 #include "baton/predict/validation.h"
@@ -159,14 +160,72 @@ TEST(PublishedCases, RowsWithoutAnAxisOrWithAnImpossibleLayoutAreNamed) {
   EXPECT_NE(cases_of(head + "64,4,,8,a100,1,1,8,1,16,1,5\n")[0].reason.find("layers"), std::string::npos);
 }
 
-TEST(PublishedCases, EveryTenthRowFromTheFirstOnIsFitted) {
-  std::string text = "gpu,gpus,bytes,busbw_GBps\n";
-  for (int i = 0; i < 12; ++i) {
-    text += "a100,2,1048576,20\n";
+TEST(PublishedCases, EveryTenthRowFromTheFirstOnIsFittedOfTablesWithTwentyRows) {
+  const auto cases_with = [](int rows) {
+    std::string text = "gpu,gpus,bytes,busbw_GBps\n";
+    for (int i = 0; i < rows; ++i) {
+      text += "a100,2,1048576,20\n";
+    }
+    return cases_of(text);
+  };
+  const auto many = cases_with(20);
+  EXPECT_TRUE(many[0].fitted && many[10].fitted);
+  EXPECT_FALSE(many[1].fitted || many[11].fitted);
+  const auto few = cases_with(19);
+  EXPECT_FALSE(few[0].fitted || few[10].fitted);
+}
+
+TEST(PublishedCases, ACellThatIsNotANumberAboveZeroIsNamedWithItsColumn) {
+  for (const std::string cell : {"-1", "abc", "nan", "0"}) {
+    const auto cases = cases_of("model,gpus,gpu,global_batch,micro_batch,iteration_time_s\ngpt2,8,H100,64,8," + cell + "\n");
+    EXPECT_EQ(cases.at(0).reason, "'" + cell + "' in the column iteration_time_s is not a number above zero");
   }
-  const auto cases = cases_of(text);
-  EXPECT_TRUE(cases[0].fitted && cases[10].fitted);
-  EXPECT_FALSE(cases[1].fitted || cases[11].fitted);
+}
+
+TEST(PublishedCases, ARowOfFewerCellsThanColumnsIsNotRead) {
+  const auto cases = cases_of("model,gpus,gpu,global_batch,micro_batch,iteration_s\ngpt2,8\ngpt2,8,H100,64,8,1\n");
+  EXPECT_EQ(cases.at(0).reason, "the row has 2 cells, but the table has 6 columns");
+  EXPECT_EQ(cases.at(1).reason, "");
+}
+
+TEST(PublishedTable, AQuoteThatIsNotClosedAndAColumnThatStandsTwiceAreNamed) {
+  EXPECT_EQ(sentence_of("a,b\n1,2\n\"3,4\n5,6\n"), "line 3 of the table mine begins a quoted cell that is not closed");
+  EXPECT_EQ(sentence_of("GPU,gpus,gpu\nx,1,y\n"), "the table mine has the column gpu twice");
+}
+
+TEST(PublishedCases, AbsurdNumbersNameTheirColumn) {
+  const std::string head = "hidden,heads,layers,gpus,gpu,pp,chunks,global_batch,micro_batch,iteration_ms\n";
+  EXPECT_EQ(cases_of(head + "64,4,8,1000000,a100,1,1,16,1,5\n")[0].reason,
+            "'1000000' in the column gpus is more than 131072, the most that is simulated");
+  EXPECT_NE(cases_of(head + "64,4,8,8,a100,8,1000000000,16,1,5\n")[0].reason.find("column chunks is more"), std::string::npos);
+  EXPECT_NE(cases_of(head + "64,4,8,8,a100,1000000,1,16,1,5\n")[0].reason.find("column pp is more"), std::string::npos);
+}
+
+TEST(PublishedCases, ModelsAreKnownByTheNamesOfTheCommandLineAndBringTheirOwnSequence) {
+  const std::string head = "model,gpus,gpu,global_batch,micro_batch,iteration_s\n";
+  const auto of = [&](const std::string& model) { return cases_of(head + model + ",8,H100,64,1,1\n").at(0); };
+  EXPECT_EQ(first_job(of("llama3-8b")).model, "llama3-8b:context=8192");
+  EXPECT_EQ(first_job(of("gpt2")).model, "gpt2:context=1024");
+  EXPECT_EQ(first_job(of("gpt2-xl")).model, "gpt2-xl:context=1024");
+  EXPECT_EQ(first_job(of("tinyllama")).model, "tinyllama:context=2048");
+  EXPECT_EQ(first_job(of("resnet50")).model, "resnet50:group=1");
+  EXPECT_EQ(of("llama3-8b").assumed,
+            (std::vector<std::string>{"sequence 8192", "bf16", "software megatron-core", "cluster dgx-h100"}));
+  EXPECT_NE(of("./gpt2").reason.find("not known by name"), std::string::npos);
+}
+
+TEST(PublishedCases, TheExampleOfTheDocumentIsRead) {
+  std::ifstream file(BATON_TEST_DATA "/../docs/prediction.md");
+  const std::string document{std::istreambuf_iterator<char>(file), {}};
+  const std::string fence = "```csv\n";
+  const std::size_t begin = document.find(fence) + fence.size();
+  const auto cases = cases_of(document.substr(begin, document.find("```", begin) - begin));
+  ASSERT_EQ(cases.size(), 2U);
+  for (const PublishedCase& one : cases) {
+    EXPECT_EQ(one.reason, "");
+    EXPECT_EQ(one.assumed.size(), 2U) << "the software and the cluster";
+  }
+  EXPECT_EQ(first_job(cases[0]).tp, 2);
 }
 
 TEST(Validation, TwiceTheBytesTakeAboutTwiceTheTimeOnceTheyAreMany) {
@@ -245,7 +304,7 @@ TEST_F(ValidationOfFiles, AClusterWithoutAFigureThatAStepNeedsIsNamed) {
         {.cluster = file, .software = ""});
     return validated(std::move(cases[0]), baton::test::small_machine()).published.reason;
   };
-  const std::string device = "[device]\ncount = 2\n";
+  const std::string device = "[device]\ncount = 2\nmemory = \"1GiB\"\n";
   EXPECT_NE(reason(device).find("no [device.rates]"), std::string::npos);
   const std::string rates = "[device.rates]\nf32 = \"1Tflop/s\"\nbf16 = \"2Tflop/s\"\n";
   EXPECT_NE(reason(device + rates).find("no memory_bandwidth"), std::string::npos);

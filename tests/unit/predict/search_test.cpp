@@ -289,5 +289,14 @@ TEST(Search, SaysWhatTheRunnerUpLostBy) {
   EXPECT_EQ(sentence.find("communication"), std::string::npos) << sentence;
 }
 
+TEST(Search, TellsTheRunnerUpApartFromTheBestByEnoughDigits) {
+  const auto split = [](const char* name, std::int64_t step) {
+    return RankedSplit{.spec = {}, .name = name, .step = Nanoseconds(step), .memory = {}, .time = {}};
+  };
+  const std::string near = why_not(split("a", 51'200'000), split("b", 51'225'000));
+  EXPECT_TRUE(says(near, "(51.23 ms for 51.20 ms)") || says(near, "(51.22 ms for 51.20 ms)"));
+  EXPECT_EQ(why_not(split("a", 1000), split("b", 1000)), "b takes as long.");
+}
+
 }  // namespace
 }  // namespace baton::predict

@@ -142,6 +142,27 @@ TEST(Refusal, NamesAStepThatIsTooLargeToCountButNoneThatIsTrained) {
   EXPECT_TRUE(says(usage_sentence([&] { fold(request(100'000)); }), "llama3-405b with a global batch of 100000"));
 }
 
+TEST(Refusal, NamesTheAxesThatLeaveNothingForAStrategyByItsName) {
+  const model::Model model = model::parse_model("mlp:dim=8,depth=4");
+  const cluster::Cluster two = devices(2);
+  const auto sentence = [&](const char* strategy, Layout layout) {
+    return usage_sentence([&] {
+      compile({.model = model, .cluster = two, .strategy = strategy, .step = {.global_batch = 8}, .layout = std::move(layout)});
+    });
+  };
+  EXPECT_EQ(sentence("ddp", {.pp = 2}), "strategy ddp has one replica if --pp 2 takes all the devices: leave out one of them");
+  EXPECT_TRUE(says(sentence("tensor", {.dp = 2}), "strategy tensor has one part of each tensor if --dp 2 takes all"));
+  EXPECT_TRUE(says(sentence("1f1b", {.dp = 2}), "or write --schedule 1f1b --pp N --dp 2 for a pipeline of N devices"));
+  const auto names_of = [&](const char* strategy, Layout layout) {
+    return describe(
+        {.model = model, .cluster = two, .strategy = strategy, .step = {.global_batch = 8}, .layout = std::move(layout)});
+  };
+  EXPECT_EQ(names_of("ddp", {.dp = 2}), "ddp");
+  EXPECT_EQ(names_of("product", {.dp = 2}), "dp 2");
+  EXPECT_EQ(names_of("tensor", {.tp = 2}), "tensor");
+  EXPECT_EQ(names_of("1f1b", {.dp = 1, .pp = 2}), "1f1b");
+}
+
 TEST(Refusal, NamesABatchOfNothing) {
   EXPECT_TRUE(says(refused("single", "mlp:3-5-2", 1, {.global_batch = 0}), "batch of 0"));
   EXPECT_TRUE(says(refused("layers", "mlp:3-5-2", 2, {.global_batch = -3}), "batch of -3"));
