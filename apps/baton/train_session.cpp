@@ -167,6 +167,20 @@ std::string rate_note(const training::Job& job, std::int64_t steps) {
                                                            : "";
 }
 
+/// Says so if the model has classes that the data has not; otherwise empty. Of tokens a vocabulary is often rounded up.
+std::string classes_note(const training::Job& job) {
+  if (job.data() == nullptr || job.request().step.loss != strategy::Loss::cross_entropy) {
+    return "";
+  }
+  const data::Description& description = job.data()->training().source().description();
+  const std::int64_t classes = job.model().output().last();
+  return description.kind == data::ContentType::tokens || job.model().blocks().front().values.front().integers ||
+                 description.classes == 0 || description.classes >= classes
+             ? ""
+             : fmt::format("the data has {} class{}, the model {}", description.classes, description.classes == 1 ? "" : "es",
+                           classes);
+}
+
 /// What rank 0 found, on every rank.
 bool on_every_rank(bool found) {
   ranks::Blob answer = ranks::to_blob(found ? "yes" : "no");
@@ -344,6 +358,9 @@ void TrainSession::print_notes() const {
     fmt::print("{}", unused_note(run_.job()));
     for (const std::string& remark : model::remarks_on(words_.job.model)) {
       note(printable(remark));
+    }
+    if (const std::string classes = classes_note(run_.job()); !classes.empty()) {
+      note(classes);
     }
     if (run_.steps_before() > 0) {
       fmt::print("continues from {}, step {}\n", saving_->last(), run_.steps_before());

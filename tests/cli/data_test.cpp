@@ -48,6 +48,12 @@ class TrainOnData : public baton::test::Cli {
   }
 };
 
+TEST_F(TrainOnData, ANoteSaysThatTheModelHasMoreClasses) {
+  const Outcome more = run("train --model cnn:4,image=6,channels=1,classes=5 --data images --batch 8 --steps 2 --warmup 0 -q");
+  EXPECT_NE(more.out.find("note: the data has 3 classes, the model 5\n"), std::string::npos) << more.out;
+  EXPECT_EQ(run(std::string(job) + "--steps 2 --warmup 0 -q").out.find("classes, the model"), std::string::npos);
+}
+
 TEST_F(TrainOnData, AModelThatLeavesItsVocabularyOpenTakesThatOfTheData) {
   write_bytes(folder_ / "abc.txt", "abcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabc\n");
   const std::string flags = " --data abc.txt --tokenizer chars --batch 2 --steps 6 --json -";
@@ -339,7 +345,7 @@ TEST_F(TrainOnData, SaysWhatToGiveInstead) {
       {"train --data empty.txt " + gpt, "it is empty"},
       {"train --data empty.txt --tokenizer chars " + gpt, "it is empty"},
       {"train --data some.txt " + gpt, "--tokenizer chars"},
-      {std::string(job) + "--checkpoint file", "file is a file, but train keeps its checkpoints in a folder"},
+      {std::string(job) + "--checkpoint file", "file is a file, but train keeps its checkpoints in a folder: give a new one"},
       {"pytorch --data images", "--write-start"},
       {"models nope", "the kinds are mlp, "},
       {"models resnet51", "resnet50"},
