@@ -38,7 +38,7 @@ TEST_F(VerifyResult, FindsALossThatWasChangedAndSaysByHowMuch) {
   const Outcome outcome = verify(result);
   EXPECT_EQ(outcome.code, 1);
   EXPECT_EQ(outcome.out,
-            "No: 1 of 8 losses have other bits, from step 5 on, by at most 3e-06 of their size when the training is repeated, and "
+            "No: 1 of 8 losses have other bits, from step 6 on, by at most 3e-06 of their size when the training is repeated, and "
             "they should be the same bit by bit.\n");
 }
 

@@ -246,7 +246,8 @@ TEST(Compose, ASentenceOnParametersHasTheirBytesFromTheRecord) {
   std::vector<lab::Point> points;
   for (const int devices : {1, 2}) {
     points.push_back({{"dim", 512}, {"depth", 20}, {"devices", devices}});
-    records.push_back(with(trained(6, devices), {{"trained", {{"parameter_bytes", 5 << 20}}}, {"placement", {"0-19"}}, {"blocks_each", {20}}}));
+    records.push_back(
+        with(trained(6, devices), {{"trained", {{"parameter_bytes", 5 << 20}}}, {"placement", {"0-19"}}, {"blocks_each", {20}}}));
   }
   const Task& task = sheet_by_id("hw3").tasks.at(3);
   const auto shown = [&](const std::vector<Json>& rows) {
