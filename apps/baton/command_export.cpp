@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <set>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/checkpoint/pretrained.h"
 #include "baton/data/source.h"
 #include "baton/data/tokenizer.h"
+#include "baton/lab/json.h"
 #include "commands.h"
 #include "terminal.h"
 
@@ -19,12 +21,9 @@ struct ExportWords {
   std::string to;
 };
 
-/// A tokenizer that was saved beside the checkpoints goes along.
-void copy_tokenizer(const std::filesystem::path& checkpoint, const std::filesystem::path& folder) {
-  const std::filesystem::path from = std::filesystem::is_directory(checkpoint) ? checkpoint : checkpoint.parent_path() / ".";
-  if (const std::shared_ptr<const data::Tokenizer> tokenizer = data::tokenizer_beside(from)) {
-    write_whole(data::path_of_tokenizer(folder / "tokens.bin"), tokenizer->serialized());
-  }
+/// The tokenizer that was saved beside the checkpoints, which goes along; nullptr if there is none.
+std::shared_ptr<const data::Tokenizer> tokenizer_of(const std::filesystem::path& checkpoint) {
+  return data::tokenizer_beside(std::filesystem::is_directory(checkpoint) ? checkpoint : checkpoint.parent_path() / ".");
 }
 
 /// How the training that wrote a checkpoint prepared its images.
@@ -37,6 +36,52 @@ model::PixelScale scale_of(const checkpoint::TensorReader& checkpoint) {
     scale.deviation.assign(normalization.deviation.begin(), normalization.deviation.end());
   }
   return scale;
+}
+
+/// What a configuration calls the type of its model; empty if it does not say so.
+std::string type_in(const std::filesystem::path& config) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(config, ignored)) {
+    return "";
+  }
+  const lab::Json tree = lab::Json::parse(read_file(config, config.string(), Bytes(std::int64_t{8} << 20)), nullptr, false);
+  return tree.is_object() && tree.contains("model_type") && tree["model_type"].is_string() ? tree["model_type"].get<std::string>()
+                                                                                           : "";
+}
+
+/// Refuses a folder with files of a model that would stay beside those of this one; `own` names what is written.
+void require_no_other_model(const std::filesystem::path& folder, const std::set<std::string>& own) {
+  static const std::set<std::string> names{"preprocessor_config.json",
+                                           "tokens.tokenizer",
+                                           "tokenizer.json",
+                                           "tokenizer_config.json",
+                                           "vocab.json",
+                                           "merges.txt",
+                                           "tokenizer.model",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json",
+                                           "generation_config.json",
+                                           "processor_config.json",
+                                           "vocab.txt"};
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool weights = name.starts_with("model") && (name.ends_with(".safetensors") || name.ends_with(".index.json"));
+    const bool other_weights = name.starts_with("pytorch_model") || name == "tf_model.h5" || name == "flax_model.msgpack";
+    if (!own.contains(name) && (weights || other_weights || names.contains(name))) {
+      const std::string type = type_in(folder / "config.json");
+      throw usage_error("{} holds another model{}, whose {} would stay there: give a new folder", folder.string(),
+                        type.empty() ? "" : fmt::format(" ({})", type), name);
+    }
+  }
+}
+
+std::set<std::string> files_of(const model::Model& model) {
+  std::set<std::string> names{"config.json", "model.safetensors"};
+  if (!model::preprocessor_of(model, {}).empty()) {
+    names.insert("preprocessor_config.json");
+  }
+  return names;
 }
 
 void export_weights(const ExportWords& words) {
@@ -53,9 +98,15 @@ void export_weights(const ExportWords& words) {
       throw usage_error("--to is the folder that is read: give another one");
     }
     const model::Model model = model::parse_model(words.model);
-    checkpoint::export_folder(*checkpoint::open_pretrained(*path, model), model, words.to);
     const std::filesystem::path preprocessor = std::filesystem::path(path->path) / "preprocessor_config.json";
-    if (!path->onnx && path->settings.empty() && std::filesystem::exists(preprocessor)) {
+    const bool copies = !path->onnx && path->settings.empty() && std::filesystem::exists(preprocessor);
+    std::set<std::string> own = files_of(model);
+    if (copies) {
+      own.insert(preprocessor.filename());
+    }
+    require_no_other_model(words.to, own);
+    checkpoint::export_folder(*checkpoint::open_pretrained(*path, model), model, words.to);
+    if (copies) {
       std::filesystem::copy_file(preprocessor, std::filesystem::path(words.to) / preprocessor.filename(),
                                  std::filesystem::copy_options::overwrite_existing);
     }
@@ -66,8 +117,18 @@ void export_weights(const ExportWords& words) {
   if (!found.skipped.empty()) {
     fmt::print(stderr, "baton: {}; an older one is taken\n", printable(found.skipped));
   }
-  checkpoint::export_folder(*found.archive, checkpoint::model_of(*found.archive), words.to, scale_of(*found.archive));
-  copy_tokenizer(words.checkpoint, words.to);
+  const model::Model model = checkpoint::model_of(*found.archive);
+  const std::shared_ptr<const data::Tokenizer> tokenizer = tokenizer_of(words.checkpoint);
+  const std::filesystem::path beside = data::path_of_tokenizer(std::filesystem::path(words.to) / "tokens.bin");
+  std::set<std::string> own = files_of(model);
+  if (tokenizer) {
+    own.insert(beside.filename());
+  }
+  require_no_other_model(words.to, own);
+  checkpoint::export_folder(*found.archive, model, words.to, scale_of(*found.archive));
+  if (tokenizer) {
+    write_whole(beside, tokenizer->serialized());
+  }
   fmt::print("{} is in {} as config.json and model.safetensors\n", printable(found.path.string()), printable(words.to));
 }
 

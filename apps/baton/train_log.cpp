@@ -374,6 +374,39 @@ std::vector<lab::Result> step_results(const training::Training& run, const std::
 
 }  // namespace
 
+namespace {
+
+/// " Lowest at step 500: 0.384; it rose since": if the loss on the validation part is clearly above its lowest at the end.
+std::string on_lowest(const std::vector<lab::Record>& rows) {
+  constexpr double clearly = 1.01;
+  std::optional<double> lowest;
+  std::string step_of_lowest;
+  double last = 0;
+  std::optional<double> trained;  // the loss in training, as far as the rows were read
+  std::optional<double> trained_at_lowest;
+  for (const lab::Record& row : rows) {
+    if (const std::optional<double> loss = lab::number_in(row, key::loss)) {
+      trained = loss;
+    }
+    if (const std::optional<double> loss = lab::number_in(row, key::eval_loss)) {
+      last = *loss;
+      if (!lowest || *loss < *lowest) {
+        lowest = loss;
+        step_of_lowest = lab::text(row, key::step);
+        trained_at_lowest = trained;
+      }
+    }
+  }
+  if (!lowest || last <= clearly * *lowest) {
+    return "";
+  }
+  const bool overfits = trained && trained_at_lowest && *trained < *trained_at_lowest;
+  return fmt::format(" Lowest at step {}: {}; it rose since{} (`--keep-best` keeps the best weights).", step_of_lowest,
+                     loss_text(*lowest), overfits ? ": the model overfits" : "");
+}
+
+}  // namespace
+
 std::string training_page(const TrainLog& log, const std::string& command) {
   const training::Training& run = log.run();
   lab::Experiment experiment{.id = "training",
@@ -443,6 +476,11 @@ std::string training_page(const TrainLog& log, const std::string& command) {
                      last.perplexity ? fmt::format(", the perplexity {:.4g}", *last.perplexity) : "")});
   }
   result.experiment = std::make_shared<const lab::Experiment>(std::move(experiment));
+  Json headline = Json::array();
+  for (const lab::Answer& answer : result.answers) {
+    headline.push_back({{"question", answer.question}, {"text", answer.text + on_lowest(result.rows)}});
+  }
+  result.answers.clear();  // said once, at the top
   lab::RunSpec kept;
   kept.title = fmt::format("Training of {}", run.job().model().name());
   kept.run_command = command;
@@ -453,6 +491,10 @@ std::string training_page(const TrainLog& log, const std::string& command) {
   Json report = report::to_report(results, kept);
   report["preset"] = "";  // a training has none
   report["experiments"][0]["plots_first"] = true;
+  report["headline"] = headline;
+  for (Json& one : report["experiments"]) {
+    one["part_title"] = "Results";
+  }
   return report::to_page(report);
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -17,6 +18,19 @@
 #include "train_log.h"
 
 namespace baton::app {
+
+namespace {
+
+bool holds_checkpoints(const std::filesystem::path& folder) {
+  std::error_code error;
+  const auto entries = std::filesystem::directory_iterator(folder, error);
+  return std::any_of(begin(entries), end(entries), [](const auto& entry) {
+    const std::string name = entry.path().filename().string();
+    return name.starts_with("step-") && name.ends_with(".safetensors");
+  });
+}
+
+}  // namespace
 
 Saving::Saving(const TrainWords& words, training::Training& run) : run_(run) {
   if (words.checkpoint.empty()) {
@@ -46,6 +60,9 @@ Saving::Saving(const TrainWords& words, training::Training& run) : run_(run) {
 std::optional<checkpoint::FoundCheckpoint> Saving::open_folder(const TrainWords& words) {
   if (const std::filesystem::path path(words.checkpoint); std::filesystem::is_regular_file(path)) {
     const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+    if (!holds_checkpoints(folder)) {
+      throw usage_error("--checkpoint {} is a file, but train keeps its checkpoints in a folder: give a new one", words.checkpoint);
+    }
     throw usage_error(
         "--checkpoint {} is a file, but train keeps its checkpoints in a folder: give {} with --resume to continue "
         "from the newest one there, or a new folder to begin in",

@@ -9,6 +9,7 @@
 #include "baton/base/error.h"
 #include "baton/base/stop.h"
 #include "baton/exec/backend.h"
+#include "baton/job/sentences.h"
 #include "baton/lab/rows.h"
 #include "baton/measure/other_processes.h"
 #include "baton/model/huggingface.h"
@@ -67,15 +68,16 @@ std::string origin_of_divergence(const training::Training& run, const std::strin
     const Nanoseconds end = now() + Nanoseconds(60'000'000'000);
     const auto found = training::find_divergence(run.job().spec(), run.job().machine(), from ? &*from : nullptr, step,
                                                  [&] { return now() < end; });
-    return found ? fmt::format("; the first value that was not finite is from {} at step {}", found->where, found->step) : "";
+    return found ? fmt::format("; the first value that was not finite is from {} at step {}", found->where, found->step + 1) : "";
   } catch (const Error&) {
     return "";  // one device may be too small, or the checkpoint gone
   }
 }
 
-/// Says that values are not finite, where that came from and what to do; `what` holds them at the step.
+/// Says that values are not finite, where that came from and what to do; `what` holds them at the step, counted from 0.
 void report_divergence(const training::Training& run, const std::string& what, std::int64_t step, const std::string& checkpoint) {
-  fmt::print(stderr, "baton: {} at step {}{}: try a smaller --lr{}{}\n", what, step, origin_of_divergence(run, checkpoint, step),
+  fmt::print(stderr, "baton: {} at step {}{}: try a smaller --lr{}{}\n", what, step + 1,
+             origin_of_divergence(run, checkpoint, step),
              run.job().request().step.precision == strategy::Precision::fp16 ? ", or --precision bf16" : "",
              checkpoint.empty() ? "" : "; the last good checkpoint is " + checkpoint);
 }
@@ -102,6 +104,28 @@ void print_times(const training::Training& run, double others_share) {
   }
 }
 
+/// The device that keeps the others waiting. Stages of a pipeline do different work, so none of them is called slow: the busiest is
+/// named, and how to share the work better. Empty if there is nothing to say.
+std::string who_is_waited_for(const training::Training& run) {
+  if (!job::is_pipeline(run.job().request())) {
+    return findings::straggler(run.arrival_stats(),
+                               Nanoseconds(run.traced().count / std::max<std::int64_t>(1, run.traced_steps())));
+  }
+  constexpr double uneven = 1.1;
+  const std::vector<trace::DeviceTime>& times = run.device_times();
+  const auto [least, most] = std::minmax_element(times.begin(), times.end(),
+                                                 [](const auto& a, const auto& b) { return a.busy < b.busy; });
+  if (static_cast<double>(most->busy.count) < uneven * static_cast<double>(least->busy.count)) {
+    return "";
+  }
+  const job::JobSpec& spec = run.job().spec();
+  return fmt::format(
+      "The busiest stage is on {}: it computes for {} of the step, the least busy device for {}.{}",
+      run.plan().devices()[static_cast<std::size_t>(most - times.begin())], lab::percent(trace::share(most->busy, run.traced())),
+      lab::percent(trace::share(least->busy, run.traced())),
+      spec.split.empty() && spec.balance != strategy::Balance::work ? " --balance work shares the blocks by their work." : "");
+}
+
 void print_summary(const training::Training& run, double others_share) {
   print_times(run, others_share);
   if (!run.losses().empty()) {
@@ -125,9 +149,7 @@ void print_summary(const training::Training& run, double others_share) {
                scaler->skipped_steps, scaler->steps);
   }
   fmt::print("\n{}", device_table(run));
-  if (const std::string late = findings::straggler(run.arrival_stats(),
-                                                   Nanoseconds(run.traced().count / std::max<std::int64_t>(1, run.traced_steps())));
-      !late.empty()) {
+  if (const std::string late = who_is_waited_for(run); !late.empty()) {
     fmt::print("\n{}\n", late);
   }
 }
@@ -143,6 +165,20 @@ std::string rate_note(const training::Job& job, std::int64_t steps) {
                                                                  "or a floor",
                                                                  until, steps - until + 1, steps, steps)
                                                            : "";
+}
+
+/// Says so if the model has classes that the data has not; otherwise empty. Of tokens a vocabulary is often rounded up.
+std::string classes_note(const training::Job& job) {
+  if (job.data() == nullptr || job.request().step.loss != strategy::Loss::cross_entropy) {
+    return "";
+  }
+  const data::Description& description = job.data()->training().source().description();
+  const std::int64_t classes = job.model().output().last();
+  return description.kind == data::ContentType::tokens || job.model().blocks().front().values.front().integers ||
+                 description.classes == 0 || description.classes >= classes
+             ? ""
+             : fmt::format("the data has {} class{}, the model {}", description.classes, description.classes == 1 ? "" : "es",
+                           classes);
 }
 
 /// What rank 0 found, on every rank.
@@ -323,6 +359,9 @@ void TrainSession::print_notes() const {
     for (const std::string& remark : model::remarks_on(words_.job.model)) {
       note(printable(remark));
     }
+    if (const std::string classes = classes_note(run_.job()); !classes.empty()) {
+      note(classes);
+    }
     if (run_.steps_before() > 0) {
       fmt::print("continues from {}, step {}\n", saving_->last(), run_.steps_before());
     }
@@ -331,7 +370,7 @@ void TrainSession::print_notes() const {
     note(printable(difference) + " since that checkpoint");
   }
   if (words_.resume && saving_->last().empty()) {
-    note(fmt::format("there is no checkpoint in {}; training starts at step 0", printable(words_.checkpoint)));
+    note(fmt::format("there is no checkpoint in {}; training starts at step 1", printable(words_.checkpoint)));
   }
   if (const std::string rate = rate_note(run_.job(), length_.steps); to_stdout_ && !rate.empty()) {
     note(rate);
@@ -435,7 +474,7 @@ void TrainSession::print_steps(std::int64_t done, const std::vector<Nanoseconds>
   for (; prints_steps_ && log_every_ == 0 && shown_ < done; ++shown_) {
     bar_->clear();
     const auto at = static_cast<std::size_t>(shown_);
-    fmt::print("{:>6}  {:>10}  {:>12}{}\n", run_.steps_before() + shown_, to_text(times[at - stretch_begin_]),
+    fmt::print("{:>6}  {:>10}  {:>12}{}\n", run_.steps_before() + shown_ + 1, to_text(times[at - stretch_begin_]),
                loss_text(losses[at - stretch_begin_]), shown_ < warmup_ ? "  warm-up" : "");
   }
 }

@@ -57,7 +57,7 @@ std::string flaw_in_rows(const plan::Plan& plan, const plan::Plan& wanted) {
 std::string flaw_in_losses(const std::vector<double>& got, const std::vector<double>& wanted) {
   for (std::size_t s = 0; s < wanted.size(); ++s) {
     if (got[s] != wanted[s]) {
-      return fmt::format("the loss of step {} is {:.9g} and should be {:.9g}", s, got[s], wanted[s]);
+      return fmt::format("the loss of step {} is {:.9g} and should be {:.9g}", s + 1, got[s], wanted[s]);
     }
   }
   return "";

@@ -55,7 +55,7 @@ void check_loss_scaler(Session& session) {
       }
       std::string skipped, divided, halved, doubled;
       const auto note = [&](std::string& flaw, std::size_t step, const std::string& words) {
-        flaw = flaw.empty() ? fmt::format("{} {} in step {}", session.in_case(), words, step) : flaw;
+        flaw = flaw.empty() ? fmt::format("{} {} in step {}", session.in_case(), words, step + 1) : flaw;
       };
       if (told.size() != given.size()) {
         note(skipped, 0, fmt::format("{} steps were returned", told.size()));

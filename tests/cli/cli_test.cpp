@@ -332,6 +332,33 @@ TEST_F(Cli, ABrokenLossStopsAndNamesTheLastGoodCheckpoint) {
   EXPECT_NE(outcome.err.find("the last good checkpoint is saved/step-"), std::string::npos) << outcome.err;
 }
 
+TEST_F(Cli, StepsAreCountedFromOne) {
+  const std::string job = "train --model mlp:dim=16,depth=2 --steps 8 ";
+  const Outcome outcome = run(job);
+  EXPECT_NE(outcome.out.find("\n     1  "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("\n     8  "), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find("\n     0  "), std::string::npos) << outcome.out;
+  const Outcome broken = run("train --model mlp:dim=16,depth=6 --lr 1e6 --steps 30");
+  EXPECT_NE(broken.out.find("\n     3  "), std::string::npos) << broken.out;
+  EXPECT_EQ(broken.out.find("\n     4  "), std::string::npos) << broken.out;
+  EXPECT_NE(broken.err.find("the loss is not a number at step 3;"), std::string::npos) << broken.err;
+}
+
+TEST_F(Cli, AStageOfAPipelineIsNotCalledSlow) {
+  std::ofstream(folder_ / "all.txt") << std::string(20000, 'a');
+  const std::string job =
+      "train --model gpt:depth=2,heads=2,dim=32,context=32,vocab=256 --data all.txt --batch 16 --devices cpu:2 "
+      "--steps 60 -q --strategy ";
+  const Outcome pipeline = run(job + "1f1b");
+  EXPECT_EQ(pipeline.code, 0) << pipeline.err;
+  EXPECT_EQ(pipeline.out.find("slow"), std::string::npos) << pipeline.out;
+  EXPECT_EQ(pipeline.out.find("stands out"), std::string::npos) << pipeline.out;
+  EXPECT_NE(pipeline.out.find("The busiest stage is on cpu:1"), std::string::npos) << pipeline.out;
+  EXPECT_NE(pipeline.out.find("--balance work"), std::string::npos) << pipeline.out;
+  const Outcome replicas = run(job + "ddp --delay before=backward,device=1,ms=10");
+  EXPECT_NE(replicas.out.find("cpu:1 is slow"), std::string::npos) << replicas.out;
+}
+
 TEST_F(Cli, NothingIsSavedOfWeightsThatAreNotFiniteThoughTheLossStillIs) {
   const Outcome outcome = run("train --model mlp:dim=64,depth=2 --lr 1e6 --batch 8 --every 1 --steps 40 --checkpoint saved -q");
   EXPECT_EQ(outcome.code, 1);
@@ -542,7 +569,7 @@ TEST_F(Cli, AValueIsSetForTheExperimentsThatHaveTheAxis) {
 
 TEST_F(Cli, SaysThatThereIsNoCheckpointToGoOnFrom) {
   const std::string job = "train --model mlp:dim=8,depth=1 --batch 4 --steps 6 --checkpoint here --resume";
-  EXPECT_NE(run(job).out.find("\nnote: there is no checkpoint in here; training starts at step 0\n"), std::string::npos);
+  EXPECT_NE(run(job).out.find("\nnote: there is no checkpoint in here; training starts at step 1\n"), std::string::npos);
   const Outcome again = run(job + " --steps 7");
   EXPECT_EQ(again.out.find("there is no checkpoint"), std::string::npos) << again.out;
 }

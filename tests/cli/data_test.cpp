@@ -48,6 +48,27 @@ class TrainOnData : public baton::test::Cli {
   }
 };
 
+TEST_F(TrainOnData, ThePageSaysOnceHowGoodItIsAndThatTheLossRoseAgain) {
+  std::string labels = contents(folder_ / "images" / "train-labels-idx1-ubyte");
+  for (auto label = labels.end() - 48; label != labels.end(); ++label) {
+    *label = static_cast<char>((*label + 1) % 3);
+  }
+  write_bytes(folder_ / "wrong" / "t10k-labels-idx1-ubyte", labels);
+  std::filesystem::copy_file(folder_ / "images" / "train-images-idx3-ubyte", folder_ / "wrong" / "t10k-images-idx3-ubyte");
+  ASSERT_EQ(run(std::string(job) + "--steps 60 --eval-every 6 --eval-data wrong --report page.html -q").code, 0);
+  const std::string page = contents(folder_ / "page.html");
+  const std::size_t at = page.find("How good is it?");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(page.find("How good is it?", at + 1), std::string::npos);
+  EXPECT_NE(page.find("it rose since: the model overfits"), std::string::npos) << page.substr(at, 300);
+}
+
+TEST_F(TrainOnData, ANoteSaysThatTheModelHasMoreClasses) {
+  const Outcome more = run("train --model cnn:4,image=6,channels=1,classes=5 --data images --batch 8 --steps 2 --warmup 0 -q");
+  EXPECT_NE(more.out.find("note: the data has 3 classes, the model 5\n"), std::string::npos) << more.out;
+  EXPECT_EQ(run(std::string(job) + "--steps 2 --warmup 0 -q").out.find("classes, the model"), std::string::npos);
+}
+
 TEST_F(TrainOnData, AModelThatLeavesItsVocabularyOpenTakesThatOfTheData) {
   write_bytes(folder_ / "abc.txt", "abcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabc\n");
   const std::string flags = " --data abc.txt --tokenizer chars --batch 2 --steps 6 --json -";
@@ -339,7 +360,7 @@ TEST_F(TrainOnData, SaysWhatToGiveInstead) {
       {"train --data empty.txt " + gpt, "it is empty"},
       {"train --data empty.txt --tokenizer chars " + gpt, "it is empty"},
       {"train --data some.txt " + gpt, "--tokenizer chars"},
-      {std::string(job) + "--checkpoint file", "file is a file, but train keeps its checkpoints in a folder"},
+      {std::string(job) + "--checkpoint file", "file is a file, but train keeps its checkpoints in a folder: give a new one"},
       {"pytorch --data images", "--write-start"},
       {"models nope", "the kinds are mlp, "},
       {"models resnet51", "resnet50"},

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "cli/program.h"
+#include "support/contents.h"
 #include "support/onnx.h"
 
 namespace {
@@ -54,6 +55,42 @@ TEST_F(Cli, KeepsTheSizeOfImagesInAnExport) {
     EXPECT_NE(run("models ./again").out.find(size), std::string::npos);
     EXPECT_EQ(run("models ./again").out, run("models ./exported").out);
   }
+}
+
+TEST_F(Cli, AnExportIsNotMixedWithAnotherModel) {
+  std::ofstream(folder_ / "text.txt") << std::string(400, 'a');
+  ASSERT_EQ(run("train --model vit:depth=1,heads=1,dim=8,patch=8,image=24,classes=3 --batch 2 --steps 2 --warmup 0 --checkpoint "
+                "images -q")
+                .code,
+            0);
+  ASSERT_EQ(run("train --model gpt:depth=1,heads=2,dim=16,context=16,vocab=256 --data text.txt --batch 2 --steps 2 --warmup 0 "
+                "--checkpoint words -q")
+                .code,
+            0);
+  for (const auto& [first, second, type] : {std::tuple("images", "words", "vit"), {"words", "images", "gpt2"}}) {
+    fs::remove_all(folder_ / "hf");
+    ASSERT_EQ(run(std::string("export --to hf --checkpoint ") + first).code, 0);
+    EXPECT_EQ(run(std::string("export --to hf --checkpoint ") + first).code, 0) << "its own files are replaced";
+    const Outcome mixed = run(std::string("export --to hf --checkpoint ") + second);
+    EXPECT_EQ(mixed.code, 2);
+    EXPECT_NE(mixed.err.find(std::string("hf holds another model (") + type + ")"), std::string::npos) << mixed.err;
+    EXPECT_NE(mixed.err.find("give a new folder"), std::string::npos) << mixed.err;
+    EXPECT_NE(baton::test::contents(folder_ / "hf" / "config.json").find(type), std::string::npos) << "nothing was written";
+  }
+}
+
+TEST_F(Cli, KeepsTheNamesOfClassesInAnExport) {
+  fs::create_directories(folder_ / "cifar");
+  std::ofstream(folder_ / "cifar" / "data_batch_1.bin", std::ios::binary) << std::string(std::size_t{3073} * 4, '\1');
+  std::ofstream(folder_ / "cifar" / "batches.meta.txt") << "a\nb\nc\nd\ne\nf\ng\nhorse\ni\ntruck\n";
+  const Outcome trained = run(
+      "train --model vit:depth=1,heads=1,dim=8,patch=8,image=32,classes=10 --data cifar --batch 2 --steps 2 --warmup 0 "
+      "--checkpoint run -q");
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  ASSERT_EQ(run("export --checkpoint run --to exported").code, 0);
+  const std::string config = baton::test::contents(folder_ / "exported" / "config.json");
+  EXPECT_NE(config.find("\"7\": \"horse\""), std::string::npos) << config;
+  EXPECT_EQ(config.find("LABEL_"), std::string::npos) << config;
 }
 
 TEST_F(Cli, TakesAFolderWhereverItTakesAModel) {

@@ -38,7 +38,7 @@ TEST_F(VerifyResult, FindsALossThatWasChangedAndSaysByHowMuch) {
   const Outcome outcome = verify(result);
   EXPECT_EQ(outcome.code, 1);
   EXPECT_EQ(outcome.out,
-            "No: 1 of 8 losses have other bits, from step 5 on, by at most 3e-06 of their size when the training is repeated, and "
+            "No: 1 of 8 losses have other bits, from step 6 on, by at most 3e-06 of their size when the training is repeated, and "
             "they should be the same bit by bit.\n");
 }
 
@@ -49,7 +49,7 @@ TEST_F(VerifyResult, FindsLossesOfAnotherSeedOrSetting) {
   result["settings"]["seed"] = "4";
   const Outcome outcome = verify(result);
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_NE(outcome.out.find("No: 8 of 8 losses have other bits, from step 0 on"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("No: 8 of 8 losses have other bits, from step 1 on"), std::string::npos) << outcome.out;
 }
 
 /// Its losses differ between emulation and tiles in a few of eight steps, in the sixth digit.

@@ -16,6 +16,11 @@ export function prose(text) {
   return String(text).split('`').map((piece, i) => (i % 2 ? h('code', {}, piece) : joined(piece)));
 }
 
+/** A long name, which a line may end in after a comma or a colon and nowhere else. */
+export function breakable(text) {
+  return String(text).split(/(?<=[,:])(?=\S)/).flatMap((piece, i) => (i ? [h('wbr'), piece] : [piece]));
+}
+
 /** A sentence, and what it shows line by line where more lines follow the first. */
 export function statement(text) {
   const [first, ...rest] = String(text).split('\n');

@@ -77,6 +77,10 @@ export function columnStyle(values, format, beside = values) {
   if (format === 'percent') return {unit: '%', write: (value) => grouped(100 * value, percentDecimals(value))};
   const sizesOf = (list) => list.filter(isNumber).map(Math.abs).filter((size) => size > 0).sort((a, b) => a - b);
   const [own, all] = [sizesOf(values), sizesOf(beside)];
+  if (format === 'ratio') {  // two places, or as many as leave the least one two significant figures
+    const places = own.length && own[0] < 0.1 ? Math.min(9, 1 - Math.floor(Math.log10(own[0]))) : 2;
+    return {unit: '', write: (value) => (isNumber(value) ? `${grouped(value, places)}×` : formatValue(value, format))};
+  }
   if (!unitsOf[format]) return {unit: '', write: (value) => formatValue(value, format)};
   if (all.length === 0) return {unit: '', write: (value) => inUnit(value, 1)};
   const leading = own.length === 0 || all[all.length - 1] / all[0] < 1000 ? all : own;

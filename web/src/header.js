@@ -1,4 +1,4 @@
-import {commandLine, h, prose} from './dom.js';
+import {breakable, commandLine, h, prose} from './dom.js';
 import {formatValue, isNumber} from './format.js';
 
 function machineLine(environment) {
@@ -46,7 +46,7 @@ export function masthead(report) {
   const notes = [report.noise?.sentence, marked ? 'Rows marked † have more devices than this machine has cores: they show what a split costs, not what more hardware would gain.' : null].filter(Boolean);
   return h('header', {class: 'masthead'},
     h('p', {class: 'eyebrow'}, report.preset ? `Baton report · preset ${report.preset}` : 'Baton report'),
-    h('h1', {}, report.title),
+    h('h1', {}, breakable(report.title)),
     report.headline.length ? h('div', {class: 'headline'}, report.headline.map(({question, text}) =>
       h('p', {}, h('span', {class: 'question'}, prose(question)), ' ', prose(text)))) : null,
     h('p', {class: 'machine'}, machineLine(report.environment), h('br'), when(report.created)),

@@ -8,7 +8,7 @@ import {startTheme, themeButton} from './theme.js';
 
 /** What each experiment was asked first, and the first sentence of the answer. On paper this is the table of contents. */
 function summary(experiments) {
-  if (experiments.length < 2) return null;
+  if (experiments.filter(({answers}) => answers.some(({text}) => text)).length < 2) return null;
   return h('section', {class: 'summary', 'aria-labelledby': 'summary-title'},
     h('h2', {id: 'summary-title'}, 'In short'),
     h('dl', {}, experiments.flatMap((experiment) => {

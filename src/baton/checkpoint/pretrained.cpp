@@ -379,9 +379,19 @@ std::unique_ptr<TensorReader> shortened(const TensorReader& source, const model:
   return std::make_unique<ShortenedReader>(source, model);
 }
 
+std::vector<std::string> class_names_of(const TensorReader& checkpoint) {
+  std::vector<std::string> names;
+  if (const auto found = checkpoint.metadata().find(class_names_key); found != checkpoint.metadata().end()) {
+    for (const std::string_view name : split(found->second, '\n')) {
+      names.emplace_back(name);
+    }
+  }
+  return names;
+}
+
 void export_folder(const TensorReader& checkpoint, const model::Model& model, const fs::path& folder,
                    const model::PixelScale& scale) {
-  const std::string config = model::config_of(model);
+  const std::string config = model::config_of(model, class_names_of(checkpoint));
   std::map<std::string, std::string> origin;  // by name in the folder
   Tensors tensors;
   std::size_t largest = 0;

@@ -38,6 +38,11 @@ void require_model(const TensorReader& checkpoint, const model::Model& model);
 std::unique_ptr<TensorReader> shortened(const TensorReader& source, const model::Model& model);
 std::unique_ptr<TensorReader> shortened(TensorReader&&, const model::Model&) = delete;
 
+/// The entry of a checkpoint's metadata with the names of the classes that its data has, one per line.
+inline constexpr const char* class_names_key = "class_names";
+/// The names in this entry; empty if there is none.
+std::vector<std::string> class_names_of(const TensorReader& checkpoint);
+
 /// Writes the weights of a checkpoint of the model as a folder that Hugging Face's libraries load: config.json and
 /// model.safetensors. A usage error if they have no such model. Files of these names in the folder are replaced.
 void export_folder(const TensorReader& checkpoint, const model::Model& model, const std::filesystem::path& folder,

@@ -133,8 +133,10 @@ class ArraysSource final : public Source {
     description_.sample = sample_of(inputs_);
     if (targets_.integers()) {
       double largest = -1;
-      for_each_element(targets_, 0, static_cast<std::size_t>(targets_.samples() * targets_.each()),
-                       [&](std::size_t, double value) { largest = std::max(largest, value); });
+      for_each_element(targets_, 0, static_cast<std::size_t>(targets_.samples() * targets_.each()), [&](std::size_t, double value) {
+        largest = std::max(largest, value);
+        smallest_label_ = std::min(smallest_label_, value);
+      });
       description_.classes = largest < 0x1p31 ? static_cast<std::int64_t>(largest) + 1 : 0;
     }
     description_.format = fmt::format("{} samples of {} {} with {} of {}", description_.count, to_text(description_.sample),
@@ -157,8 +159,12 @@ class ArraysSource final : public Source {
                         targets_.name, to_text(targets_.type));
     }
     if (form.classes > 0 && description_.classes > form.classes) {
-      throw usage_error("{} has labels up to {}, but the model distinguishes {} classes", targets_.name, description_.classes - 1,
-                        form.classes);
+      throw usage_error("{} has labels up to {}, but the model has {} classes, 0 to {}", targets_.name, description_.classes - 1,
+                        form.classes, form.classes - 1);
+    }
+    if (form.classes > 0 && smallest_label_ < 0) {
+      throw usage_error("{} has the label {:.0f}, but the model has {} classes, 0 to {}", targets_.name, smallest_label_,
+                        form.classes, form.classes - 1);
     }
     return std::make_unique<ArraySamples>(inputs_, targets_, form, preparation.normalization);
   }
@@ -174,6 +180,7 @@ class ArraysSource final : public Source {
 
   Array inputs_;
   Array targets_;
+  double smallest_label_ = 0;
 };
 
 /// A tensor of an archive that stays open.

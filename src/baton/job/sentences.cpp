@@ -9,6 +9,12 @@
 #include "baton/schedule/replay.h"
 
 namespace baton::job {
+
+bool is_pipeline(const strategy::Request& request) {
+  const strategy::NamedLayout* layout = strategy::strategy_by_name(request.strategy).layout();
+  return layout != nullptr && strategy::axes_of(request, *layout).pp > 1;
+}
+
 namespace {
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
@@ -48,10 +54,10 @@ std::string what_helps(const std::vector<Sensitivity>& sensitivities) {
 /// Of a pipeline: what the schedule leaves idle in theory beside what is simulated.
 std::string idle_in_theory(const Scenario& scenario) {
   const strategy::Request& request = scenario.request();
-  const strategy::NamedLayout* layout = strategy::strategy_by_name(request.strategy).layout();
-  if (layout == nullptr || strategy::axes_of(request, *layout).pp == 1) {
+  if (!is_pipeline(request)) {
     return {};
   }
+  const strategy::NamedLayout* layout = strategy::strategy_by_name(request.strategy).layout();
   const schedule::Timing timing = schedule::replay(strategy::grid_of(request, *layout));
   const trace::DeviceTime mean = scenario.study().mean_time(scenario.step().duration);
   return fmt::format(
@@ -61,8 +67,11 @@ std::string idle_in_theory(const Scenario& scenario) {
       percent(timing.idle_share()), percent(trace::share(mean.idle, scenario.step().duration)));
 }
 
-/// Empty if no device keeps another waiting.
+/// Empty if no device keeps another waiting. Stages of a pipeline wait for each other, which makes none of them slow.
 std::string held_up(const Scenario& scenario) {
+  if (is_pipeline(scenario.request())) {
+    return {};
+  }
   const std::vector<findings::ArrivalStats> arrival_stats = scenario.study().arrival_stats();
   const bool any = std::any_of(arrival_stats.begin(), arrival_stats.end(),
                                [](const findings::ArrivalStats& stats) { return stats.held_up.count > 0; });

@@ -583,9 +583,10 @@ std::map<std::string, std::string> read_weight_map(const std::filesystem::path& 
 
 namespace {
 
-void add_classes(ConfigTree& config, std::int64_t classes) {
+void add_classes(ConfigTree& config, std::int64_t classes, const std::vector<std::string>& names) {
+  const bool named = static_cast<std::int64_t>(names.size()) == classes;
   for (std::int64_t i = 0; i < classes; ++i) {
-    const std::string label = fmt::format("LABEL_{}", i);
+    const std::string label = named ? names[static_cast<std::size_t>(i)] : fmt::format("LABEL_{}", i);
     config["id2label"][std::to_string(i)] = label;
     config["label2id"][label] = i;
   }
@@ -640,7 +641,7 @@ void add_llama(ConfigTree& config, const std::string& arguments, const std::stri
   }
 }
 
-void add_vit(ConfigTree& config, const std::string& arguments) {
+void add_vit(ConfigTree& config, const std::string& arguments, const std::vector<std::string>& class_names) {
   const VitSize size = parse_vit_size(arguments);
   config.update({{"model_type", "vit"},
                  {"architectures", {"ViTForImageClassification"}},
@@ -656,10 +657,11 @@ void add_vit(ConfigTree& config, const std::string& arguments) {
                  {"hidden_act", "gelu"},
                  {"hidden_dropout_prob", 0.0},
                  {"attention_probs_dropout_prob", 0.0}});
-  add_classes(config, size.classes);
+  add_classes(config, size.classes, class_names);
 }
 
-void add_resnet(ConfigTree& config, const std::string& arguments, const std::string& name) {
+void add_resnet(ConfigTree& config, const std::string& arguments, const std::string& name,
+                const std::vector<std::string>& class_names) {
   const ResnetSize size = parse_resnet_size(arguments);
   if (!has_large_stem(size)) {
     throw usage_error("{} begins with a convolution of 3x3, but the ResNets of Hugging Face begin with one of 7x7", name);
@@ -675,12 +677,12 @@ void add_resnet(ConfigTree& config, const std::string& arguments, const std::str
                  {"hidden_act", "relu"},
                  {"downsample_in_bottleneck", size.early},
                  {"downsample_in_first_stage", size.first_moves}});
-  add_classes(config, size.classes);
+  add_classes(config, size.classes, class_names);
 }
 
 }  // namespace
 
-std::string config_of(const Model& model) {
+std::string config_of(const Model& model, const std::vector<std::string>& class_names) {
   const Recipe recipe = is_path(model.name()) ? Recipe{} : recipe_of(model.name());
   ConfigTree config{{"torch_dtype", "float32"}, {"transformers_version", "4.40.0"}};
   if (recipe.kind == "gpt") {
@@ -688,14 +690,14 @@ std::string config_of(const Model& model) {
   } else if (recipe.kind == "llama") {
     add_llama(config, recipe.arguments, model.name());
   } else if (recipe.kind == "vit") {
-    add_vit(config, recipe.arguments);
+    add_vit(config, recipe.arguments, class_names);
   } else if (recipe.kind == "resnet") {
-    add_resnet(config, recipe.arguments, model.name());
+    add_resnet(config, recipe.arguments, model.name(), class_names);
   } else {
     throw usage_error("{} has no counterpart in Hugging Face's libraries: gpt, llama, vit and resnet models have one",
                       model.name());
   }
-  return config.dump(2) + "\n";
+  return config.dump(2, ' ', false, ConfigTree::error_handler_t::replace) + "\n";  // names may be no UTF-8
 }
 
 std::string preprocessor_of(const Model& model, const PixelScale& scale) {

@@ -33,8 +33,8 @@ std::vector<std::string> remarks_on(std::string_view text);
 std::map<std::string, std::string> read_weight_map(const std::filesystem::path& path);
 
 /// config.json of a model that `read_config` would read as the same, with the names that the weights' loaders expect. A usage
-/// error if no type of Hugging Face's is this model.
-std::string config_of(const Model& model);
+/// error if no type of Hugging Face's is this model. Classes have the given names, or LABEL_0 and so on if their number is another.
+std::string config_of(const Model& model, const std::vector<std::string>& class_names = {});
 
 /// The rule by which pixels between 0 and 1 become a model's numbers: (pixel - mean) / deviation, per channel; one value
 /// may stand for all.

@@ -100,6 +100,12 @@ Unit unit_of(const std::vector<Record>& rows, const std::vector<lab::Column>& co
   return fits == units.end() ? units.back() : *fits;
 }
 
+/// The places of all factors of a column: two, or as many as leave the least one two significant figures.
+int ratio_places(const std::vector<Record>& rows, const lab::Column& column) {
+  const std::vector<double> sizes = sizes_of(rows, column);
+  return sizes.empty() || sizes.front() >= 0.1 ? 2 : decimals_for(sizes.front(), 2);
+}
+
 /// True if the number depends on how long things took, so that devices without a core of their own change it.
 bool is_timed(const lab::Column& column) {
   return column.format != Format::bytes && column.format != Format::integer && column.format != Format::text &&
@@ -154,7 +160,9 @@ ShownTable shown_table(const lab::Result& result) {
     }
   }
   std::vector<Unit> units;
+  std::vector<int> ratios;  // places of factors
   for (const lab::Column& column : table.columns) {
+    ratios.push_back(column.format == Format::ratio ? ratio_places(result.rows, column) : 0);
     units.push_back(column.format == Format::percent ? Unit{0.01, "%"} : unit_of(result.rows, table.columns, column));
     table.headings.push_back(units.back().name[0] == '\0' ? column.heading
                                                           : fmt::format("{} ({})", column.heading, units.back().name));
@@ -181,6 +189,7 @@ ShownTable shown_table(const lab::Result& result) {
                                    : counted && whole                            ? fmt::format("{:.0f}", number)
                                    : counted                                     ? rate_text(number / units[c].factor)
                                    : column.format == Format::percent && numeric ? percent_text(number)
+                                   : column.format == Format::ratio && numeric   ? fmt::format("{:.{}f}×", number, ratios[c])
                                                                                  : cell(row, column));
     }
     const bool shares_cores = timed && row.value(key::oversubscribed, false);

@@ -579,13 +579,37 @@ Shown shown_of(const Task& task, const Evidence& evidence) {
   return shown;
 }
 
+/// The bytes of all parameters that a task trained, where most were; 0 if its records do not say so.
+double most_parameter_bytes(const Task& task, const Evidence& evidence) {
+  double most = 0;
+  for (const std::string& id : task.experiments) {
+    for (const ResultSet* source : {&evidence.first, &evidence.beside}) {
+      const lab::Result* result = find_result(*source, id);
+      for (const Record& row : result == nullptr ? std::vector<Record>{} : measured_rows(*result)) {
+        most = std::max(most, lab::number(row.value(lab::key::trained, {}), lab::key::parameter_bytes, 0.0));
+      }
+    }
+  }
+  return most;
+}
+
 /// How to read the columns that are shown.
-std::string reading_of(const Task& task, const std::set<std::string>& columns) {
+std::string reading_of(const Task& task, const std::set<std::string>& columns, const Evidence& evidence) {
+  constexpr std::string_view parameters = "{parameters}";
   std::string reading;
   for (const Reading& one : task.reading) {
-    if (one.column.empty() || columns.contains(one.column) != one.if_missing) {
-      reading += (reading.empty() ? "" : " ") + one.text;
+    if (!one.column.empty() && columns.contains(one.column) == one.if_missing) {
+      continue;
     }
+    std::string text = one.text;
+    if (const std::size_t at = text.find(parameters); at != std::string::npos) {
+      const double bytes = most_parameter_bytes(task, evidence);
+      if (bytes <= 0) {
+        continue;
+      }
+      text.replace(at, parameters.size(), to_text(Bytes(std::llround(bytes))));
+    }
+    reading += (reading.empty() ? "" : " ") + text;
   }
   return reading;
 }
@@ -677,7 +701,7 @@ Section section_of(const Task& task, const Evidence& evidence) {
   if (!shown.pictures.row.empty()) {
     section.blocks.emplace_back(std::move(shown.pictures));
   }
-  if (const std::string reading = reading_of(task, shown.columns); has_table && !reading.empty()) {
+  if (const std::string reading = reading_of(task, shown.columns, evidence); has_table && !reading.empty()) {
     section.blocks.emplace_back(Paragraph{reading, true});
   }
   add_questions(section, task, evidence, std::move(below));

@@ -17,6 +17,8 @@ struct AskedOn {
 };
 
 /// A sentence on how to read a column: it is shown with the column, or if the column is missing; without a column, always.
+/// `{parameters}` stands for the bytes of the parameters that were trained; a sentence with it is left out where the records do not
+/// say them.
 struct Reading {
   std::string column;
   std::string text;

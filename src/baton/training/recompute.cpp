@@ -163,7 +163,7 @@ std::string Recomputed::sentence() const {
     return fmt::format("Yes: {} are the same bit by bit when the training is repeated.", of);
   }
   const std::string by = fmt::format("{} of {} losses have other bits, from step {} on, by at most {:.2g} of their size", differing,
-                                     steps, first, worst);
+                                     steps, first + 1, worst);
   if (allowed == 0) {
     return fmt::format("No: {} when the training is repeated, and they should be the same bit by bit.", by);
   }

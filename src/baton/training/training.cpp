@@ -109,7 +109,13 @@ checkpoint::Metadata Training::metadata() const {
       }
     }
   }
-  return checkpoint::to_metadata(progress);
+  checkpoint::Metadata metadata = checkpoint::to_metadata(progress);
+  if (job_->data() != nullptr) {
+    if (const std::vector<std::string>& names = job_->data()->training().source().description().class_names; !names.empty()) {
+      metadata[checkpoint::class_names_key] = fmt::format("{}", fmt::join(names, "\n"));
+    }
+  }
+  return metadata;
 }
 
 std::string Training::save(const std::function<void(std::span<const std::byte> tensor)>& visit) const {

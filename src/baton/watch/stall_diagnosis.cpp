@@ -132,23 +132,24 @@ std::string StallDiagnosis::describe(std::span<const ranks::ProgressSnapshot> sn
     return watch::describe(activity);
   }
   const std::int64_t step = step_of(snapshots, rank);
+  const std::int64_t shown = step + 1;  // people count from 1
   const RunningTasks held = this->held(snapshots, rank);
   if (!held.working.empty()) {
     const TaskId task = held.working.front();
     const bool meeting = plan::meeting_of(plan_[task]).valid();
-    return fmt::format("{} {} of step {}", meeting ? "was moving bytes in" : "was in", plan_.describe(task), step);
+    return fmt::format("{} {} of step {}", meeting ? "was moving bytes in" : "was in", plan_.describe(task), shown);
   }
   if (!held.waiting.empty()) {
     const TaskId task = held.waiting.front();
-    return fmt::format("waited in {} of step {} for {}", plan_.describe(task), step,
+    return fmt::format("waited in {} of step {} for {}", plan_.describe(task), shown,
                        ranks::name_ranks(missing(snapshots, task, step)));
   }
   if (held.gathering) {
     const std::vector<int> others = not_gathered(snapshots, rank);
-    return others.empty() ? fmt::format("was between steps, before step {}", step)
-                          : fmt::format("had done step {} and waited for {}", step - 1, ranks::name_ranks(others));
+    return others.empty() ? fmt::format("was between steps, before step {}", shown)
+                          : fmt::format("had done step {} and waited for {}", step, ranks::name_ranks(others));
   }
-  return fmt::format("was between tasks of step {}", step);
+  return fmt::format("was between tasks of step {}", shown);
 }
 
 /// How long a device may work without looking at anything else.

@@ -67,6 +67,9 @@ TEST_F(Arrays, OfNumbersWithLabelsAreReadByName) {
   EXPECT_TRUE(
       says(usage_sentence([&] { parts.train->samples({.input = {3}, .target = {}, .classes = 3}, {}); }), "labels up to 3"));
   EXPECT_TRUE(says(usage_sentence([&] { parts.train->samples({.input = {3}, .target = {2}}, {}); }), "y_train.npy"));
+  write_bytes(folder_ / "y_train.npy", npy("<i8", "(2,)", packed(std::vector<std::int64_t>{-1, 3})));
+  EXPECT_TRUE(says(usage_sentence([&] { open(folder_.string()).train->samples(form, {}); }),
+                   "has the label -1, but the model has 4 classes, 0 to 3"));
 }
 
 TEST_F(Arrays, OfEveryTypeBecomeFloats) {

@@ -193,16 +193,15 @@ TEST(AllDevices, OneAfterTheOtherIsSaidOnlyIfTheTraceShowsNoTwoAtATime) {
     row.update(Json{{"oversubscribed", shared}, {"some_busy", some}});
     return answer("all-devices", "hw3/4/Q1", {row});
   };
-  EXPECT_TRUE(
-      says(said({0.5, 0.48}, 0.98),
-           "Yes, all of them, but one after the other: on 2 they compute for 50.0 % and 48.0 % of the step, together 98.0 % "
-           "(none in 2.0 %). None: transfers, waiting."));
+  EXPECT_TRUE(says(said({0.5, 0.48}, 0.98),
+                   "Yes, all of them, but one after the other: on 2 they compute for 50.0 % and 48.0 % of the step, together 98.0 %"
+                   ". In the remaining 2.0 % no device computes, because data is on its way."));
   EXPECT_TRUE(silent_on(said({0.5, 0.48}, 0.98), "eside another"));
   // 99.8 % together, of which 0.9 % at the same time: 98.9 % and 1.1 % are the step.
   EXPECT_TRUE(says(said({0.488, 0.510}, 0.989),
                    "but nearly one after the other: on 2 they compute for 48.8 % and 51.0 % of the step, together 99.8 % (0.9 % "
-                   "beside another, none in 1.1 %). Beside another: a weight gradient during the next device's "
-                   "backward. None"));
+                   "beside another). Beside another: a weight gradient during the next device's "
+                   "backward. In the remaining 1.1 % no device computes"));
   EXPECT_TRUE(says(said({0.488, 0.510}, 0.989, true), "backward, or waiting for a core."));
   EXPECT_TRUE(says(said({0.8, 0.7}, 1), "and in part at the same time"));
   std::mt19937_64 generator(41);

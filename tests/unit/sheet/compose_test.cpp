@@ -241,6 +241,31 @@ TEST(Compose, OnlyColumnsThatAreShownAreExplained) {
   EXPECT_TRUE(says(reading(true), "busy is the share"));
 }
 
+TEST(Compose, ASentenceOnParametersHasTheirBytesFromTheRecord) {
+  std::vector<Json> records;
+  std::vector<lab::Point> points;
+  for (const int devices : {1, 2}) {
+    points.push_back({{"dim", 512}, {"depth", 20}, {"devices", devices}});
+    records.push_back(
+        with(trained(6, devices), {{"trained", {{"parameter_bytes", 5 << 20}}}, {"placement", {"0-19"}}, {"blocks_each", {20}}}));
+  }
+  const Task& task = sheet_by_id("hw3").tasks.at(3);
+  const auto shown = [&](const std::vector<Json>& rows) {
+    std::string text;
+    for (const Paragraph& one : blocks_of<Paragraph>(
+             compose(sheet_by_id("hw3"), {task}, cover, evidence_of("all-devices", result_of("all-devices", points, rows)))
+                 .sections.at(0))) {
+      text += one.text + "\n";
+    }
+    return text;
+  };
+  EXPECT_TRUE(says(shown(records), "PyTorch keeps all gradients until `step()`, up to 5.00 MiB more over all GPUs"));
+  for (Json& record : records) {
+    record.erase("trained");
+  }
+  EXPECT_TRUE(silent_on(shown(records), "PyTorch keeps"));
+}
+
 TEST(Compose, WhatWasRefusedSaysWhy) {
   lab::Result result = result_of("strong-scaling", {scaling_point(1), scaling_point(2)},
                                  {trained(8, 1), {{"reason", "there is no second core"}}});

@@ -95,8 +95,8 @@ TEST(StallDiagnosis, NamesTheMembersOfACollectiveThatHaveNotCome) {
     ranks.put(r, collective(plan, r), 7);
   }
   ranks.put(2, computation(plan, 2), 7);
-  EXPECT_EQ(ranks.describe(0), "waited in " + plan.describe(collective(plan, 0)) + " of step 7 for rank 2");
-  EXPECT_EQ(ranks.describe(2), "was in " + plan.describe(computation(plan, 2)) + " of step 7");
+  EXPECT_EQ(ranks.describe(0), "waited in " + plan.describe(collective(plan, 0)) + " of step 8 for rank 2");
+  EXPECT_EQ(ranks.describe(2), "was in " + plan.describe(computation(plan, 2)) + " of step 8");
   ranks.put(1, computation(plan, 1), 7);
   EXPECT_NE(ranks.describe(0).find("for ranks 1 and 2"), std::string::npos) << ranks.describe(0);
 }
@@ -105,7 +105,7 @@ TEST(StallDiagnosis, CountsStepsBehindTheCheckpoint) {
   const plan::Plan plan = compile("ddp", 2);
   Ranks ranks(plan);
   ranks.put(0, computation(plan, 0), 3);
-  EXPECT_NE(ranks.describe(0, 100).find("of step 103"), std::string::npos) << ranks.describe(0, 100);
+  EXPECT_NE(ranks.describe(0, 100).find("of step 104"), std::string::npos) << ranks.describe(0, 100);
 }
 
 TEST(StallDiagnosis, WhoHasGoneOnToTheNextStepHasCome) {
@@ -113,7 +113,7 @@ TEST(StallDiagnosis, WhoHasGoneOnToTheNextStepHasCome) {
   Ranks ranks(plan);
   ranks.put(0, collective(plan, 0), 3);
   ranks.put(1, computation(plan, 1), 4);
-  EXPECT_EQ(ranks.describe(0), "was moving bytes in " + plan.describe(collective(plan, 0)) + " of step 3");
+  EXPECT_EQ(ranks.describe(0), "was moving bytes in " + plan.describe(collective(plan, 0)) + " of step 4");
 }
 
 TEST(StallDiagnosis, NamesWhoIsMissingBetweenSteps) {
@@ -129,7 +129,7 @@ TEST(StallDiagnosis, NamesWhoIsMissingBetweenSteps) {
   }
   ranks.put(2, computation(plan, 2), 4);
   ranks[2].gatherings = 10;
-  EXPECT_EQ(ranks.describe(1), "had done step 4 and waited for rank 2");
+  EXPECT_EQ(ranks.describe(1), "had done step 5 and waited for rank 2");
   ranks.freeze(2);
   ASSERT_TRUE(ranks.stall());
   EXPECT_EQ(ranks.stall()->ranks, std::vector<int>{2});
@@ -240,7 +240,7 @@ TEST(StallDiagnosis, WaitingAlongAPipelineNamesTheNeighbourWaitedFor) {
   Ranks ranks(plan);
   ranks.put(1, first(plan, 1, "receive"), 9);
   ranks.put(0, computation(plan, 0), 9);
-  EXPECT_NE(ranks.describe(1).find("of step 9 for rank 0"), std::string::npos) << ranks.describe(1);
+  EXPECT_NE(ranks.describe(1).find("of step 10 for rank 0"), std::string::npos) << ranks.describe(1);
 }
 
 }  // namespace

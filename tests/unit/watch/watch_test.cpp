@@ -207,13 +207,13 @@ TEST(Watch, AKilledRankEndsAllOthersWithinTwoSecondsAndRankZeroNamesItsTaskAndWh
   const plan::Plan plan = make_plan(4);
   EXPECT_EQ(text.find("rank 2 (pid "), 0U) << text;
   EXPECT_NE(text.find("\n  rank 2 was in " + plan.describe(plan.lane(DeviceId(2), plan::Lane::compute)[0]) +
-                      " of step 0, when last heard from\n"),
+                      " of step 1, when last heard from\n"),
             std::string::npos)
       << text;
   for (const int rank : {0, 1, 3}) {
     EXPECT_NE(text.find("\n  rank " + std::to_string(rank) + " waited in "), std::string::npos) << text;
   }
-  EXPECT_NE(text.find("of step 0 for rank 2\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("of step 1 for rank 2\n"), std::string::npos) << text;
   EXPECT_EQ(text, ranks.said(3).text) << "all are told the same";
 }
 

@@ -52,16 +52,16 @@ std::string unit_once(const std::vector<std::string>& amounts) {
   return all;
 }
 
-/// " (0.9 % beside another, none in 1.1 %)".
-std::string apart_from_one(const Record& row) {
-  std::vector<std::string> parts;
-  if (several_compute(row) >= shown) {
-    parts.push_back(percent(several_compute(row)) + " beside another");
-  }
-  if (none_computes(row) >= shown) {
-    parts.push_back("none in " + percent(none_computes(row)));
-  }
-  return parts.empty() ? "" : fmt::format(" ({})", fmt::join(parts, ", "));
+/// " (0.9 % beside another)".
+std::string beside_another(const Record& row) {
+  return several_compute(row) < shown ? "" : fmt::format(" ({} beside another)", percent(several_compute(row)));
+}
+
+/// " In the remaining 4.3 % no device computes, because data is on its way."; shorter for several shares.
+std::string when_none(const std::vector<std::string>& shares) {
+  return shares.empty()       ? ""
+         : shares.size() == 1 ? fmt::format(" In the remaining {} no device computes, because data is on its way.", shares[0])
+                              : fmt::format(" In the other {} data moves.", listing(shares));
 }
 
 std::string all_used(const std::vector<Record>& rows) {
@@ -69,7 +69,7 @@ std::string all_used(const std::vector<Record>& rows) {
   bool all = true;
   bool shared = false;
   double several = 0;
-  double none = 0;
+  std::vector<std::string> none;  // shares of steps in which no device computes
   for (const Record& row : rows) {
     std::vector<double> shares;
     for (const Record& device : row[key::device_list]) {
@@ -84,10 +84,12 @@ std::string all_used(const std::vector<Record>& rows) {
                 percent(*std::max_element(shares.begin(), shares.end())) + " each"};
       }
       each += fmt::format("{}on {} they compute for {} of the step, together {}{}{}", each.empty() ? "" : "; ",
-                          text(row, key::devices), listing(busy), percent(together(row)), apart_from_one(row), origin_mark({row}));
+                          text(row, key::devices), listing(busy), percent(together(row)), beside_another(row), origin_mark({row}));
       shared = shared || row.value(key::oversubscribed, false);
       several = std::max(several, several_compute(row));
-      none = std::max(none, none_computes(row));
+      if (none_computes(row) >= shown) {
+        none.push_back(percent(none_computes(row)));
+      }
     }
   }
   if (each.empty()) {
@@ -98,8 +100,7 @@ std::string all_used(const std::vector<Record>& rows) {
                               : several <= little ? "Yes, all of them, but nearly one after the other"
                                                   : "Yes, all of them, and in part at the same time";
   return fmt::format("{}: {}.{}{}", verdict, each,
-                     several < shown ? "" : fmt::format(" Beside another: {}.", what_overlaps(shared)),
-                     none < shown ? "" : " None: transfers, waiting.");
+                     several < shown ? "" : fmt::format(" Beside another: {}.", what_overlaps(shared)), when_none(none));
 }
 
 /// "1.33 times the step of 2 devices", and within which noise if it is not beyond it.

@@ -212,20 +212,26 @@ std::string short_time(double nanoseconds) {
 std::string rate_text(double rate) { return rate >= 1e6 ? three_figures(rate / 1e6) + " million" : fmt::format("{:.0f}", rate); }
 
 /// How the limit is known.
-std::string why_limit(const Saturation& found, const Record& last) {
+std::string why_limit(const Saturation& found) {
   const std::string rate = rate_text(found.limit);
-  if (found.by == Saturation::By::simulation) {
-    return number(last, key::limit_batch) > number(last, key::batch)
-               ? fmt::format("doubled further, it nears {} samples/s (at batch {})", rate, text(last, key::limit_batch))
-               : fmt::format("it reaches {} samples/s at batch {}, and doubling that gains less than 1 %", rate,
-                             text(last, key::limit_batch));
-  }
   return found.by == Saturation::By::line
              ? fmt::format("step time = {} + {} per sample ({}) gives a limit of {} samples/s", duration_text(found.line.intercept),
                            short_time(found.line.slope), findings::quality(found.line.r2), rate)
              : fmt::format(
                    "no straight line fits the step times yet, so the highest throughput, {} samples/s, is taken as the limit",
                    rate);
+}
+
+/// Of larger batches that were simulated: where the limit is nearly reached, as the end of "Throughput is within 5 % of ".
+std::string on_simulated_limit(const std::vector<Record>& rows, const Saturation& found) {
+  const Record& last = rows.back();
+  const bool inside = found.batch <= number(last, key::batch);
+  return fmt::format("its limit ({} samples/s, reached at batch {}) from {}batch {:.0f} on {}{}{}", rate_text(found.limit),
+                     text(last, key::limit_batch), inside ? "" : "about ", found.batch, devices_text(last[key::devices]),
+                     inside ? ""
+                            : fmt::format("; batch {} has {} of it", text(last, key::batch),
+                                          percent(number(last, key::samples_per_s) / std::max(1e-9, found.limit))),
+                     origin_mark(rows));
 }
 
 std::string on_saturation(const std::vector<Record>& rows, const Saturation& found) {
@@ -242,7 +248,7 @@ std::string on_saturation(const std::vector<Record>& rows, const Saturation& fou
                                             : "the line through all batches does not give a limit yet",
                        origin_mark(rows));
   }
-  const std::string law = why_limit(found, last);
+  const std::string law = why_limit(found);
   const bool inside = found.batch <= number(last, key::batch);
   const bool guessed = found.by == Saturation::By::line && found.batch > far * number(last, key::batch);
   return inside ? fmt::format("{} at batch {:.0f}: {}{}", on, found.batch, law, origin_mark(rows))
@@ -272,6 +278,11 @@ std::string when_saturated(const std::vector<Record>& rows) {
   }
   constexpr double any = std::numeric_limits<double>::infinity();
   const std::vector<Record> alone = by_batch(where(rows, key::devices, 1));
+  if (wide.back().has(key::limit_samples_per_s)) {
+    const bool both = wide.front()[key::devices] != 1 && alone.size() >= 2 && alone.back().has(key::limit_samples_per_s);
+    return fmt::format("Throughput is within 5 % of {}.{}", on_simulated_limit(wide, saturation(wide, any)),
+                       both ? fmt::format(" It is within 5 % of {}.", on_simulated_limit(alone, saturation(alone, any))) : "");
+  }
   std::string all;
   if (wide.front()[key::devices] == 1 || alone.size() < 2) {
     all = on_saturation(wide, saturation(wide, any)) + "." + on_noise(wide);
@@ -282,12 +293,7 @@ std::string when_saturated(const std::vector<Record>& rows) {
     all = on_saturation(wide, saturation(wide, most)) + "; " + on_saturation(alone, one) + "." + on_noise(rows);
   }
   all[0] = 'O';
-  return (is_simulated(wide.back())
-              ? "Where it comes within 5 % of its limit: 1/b if a step takes a + b·batch; b still falls as products grow, so "
-                "larger "
-                "batches were simulated. "
-              : "A step takes a + b·batch, so throughput nears 1/b and is within 5 % of it from batch 19a/b. ") +
-         all;
+  return "A step takes a + b·batch, so throughput nears 1/b and is within 5 % of it from batch 19a/b. " + all;
 }
 
 std::vector<std::string> details(const std::vector<Record>& rows) {

@@ -325,8 +325,9 @@ std::string bound_below(const Record& row) {
                           : ", so at no batch";
     }
     const bool apart = row.has(key::balanced_gflops) && std::abs(batch / std::max(1e-9, fixed) - 1) > 0.05;
-    return (apart ? fmt::format(", below batch {:.0f} at these rates, or {:.0f} at that batch's {} GFLOP/s", fixed, batch,
-                                three_figures(number(row, key::balanced_gflops)))
+    return (apart ? fmt::format(", at batch {}'s rates below batch {:.0f}, but {}, so the true balance is at batch {:.0f}",
+                                text(row, key::global_batch), fixed,
+                                batch > fixed ? "larger products compute faster" : "products compute at another rate there", batch)
                   : fmt::format(", below batch {:.0f}", batch)) +
            (row.has(key::balanced_ns) ? fmt::format(" ({} each{})", duration_text(number(row, key::balanced_ns)),
                                                     number(row, key::balanced_ns) > 1.05 * number(row, key::communication_ns)

@@ -398,18 +398,18 @@ std::string on_synchronization(const std::vector<Record>& rows) {
     return "Nothing: one device waits for nobody. It takes at least two.";
   }
   const auto waits = [&](std::size_t d) { return number(devices[d], key::waiting) * number(row, key::time_per_step_ns); };
-  std::vector<std::string> each{"device 0 " + duration_text(waits(0))};
+  std::vector<std::string> each{duration_text(waits(0)) + " on device 0"};
   double least = waits(1);
   double most = waits(1);
   for (std::size_t d = 1; d < devices.size(); ++d) {
     least = std::min(least, waits(d));
     most = std::max(most, waits(d));
     if (devices.size() <= few_devices) {
-      each.push_back(fmt::format("device {} {}", d, duration_text(waits(d))));
+      each.push_back(fmt::format("{} on device {}", duration_text(waits(d)), d));
     }
   }
   if (devices.size() > few_devices) {
-    each.push_back(fmt::format("the others {} to {}", duration_text(least), duration_text(most)));
+    each.push_back(fmt::format("{} to {} on the others", duration_text(least), duration_text(most)));
   }
   const std::vector<findings::ArrivalStats> arrival_stats = arrival_stats_of(row);
   // That device 0 is delayed is known: few steps are enough to see that the others wait for it. For any other it takes evidence.

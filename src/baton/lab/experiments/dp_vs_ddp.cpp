@@ -225,8 +225,8 @@ std::string two_kinds_of_bytes(const Record& dp) {
   const double for_any_batch = 2 * (number(dp, key::devices) - 1) * parameter_bytes(dp);
   const double others = number(dp, key::through_device_0) - for_any_batch;
   return for_any_batch > 0 && others > 0
-             ? fmt::format(" Its extra is a + b·batch: {} of parameters and gradients pass device 0 at any batch, {} per sample.",
-                           bytes_text(for_any_batch), bytes_text(others / number(dp, key::global_batch)))
+             ? fmt::format(" Its extra is a + b·batch: {} through device 0, and {} per sample.", bytes_text(for_any_batch),
+                           bytes_text(others / number(dp, key::global_batch)))
              : " Its extra time is a + b·batch: parameters, gradients, inputs and outputs pass device 0.";
 }
 
@@ -289,13 +289,15 @@ std::string acceptable(const std::vector<Record>& rows) {
     const double computing = number(condition->ddp, key::compute_ns);
     const double step = number(condition->ddp, key::time_per_step_ns);
     rule += at_a_larger_batch(*condition);
-    if (computing > 0) {  // step + (k − 1) · computing is ten times the extra time
-      rule += fmt::format(" The extra {}{} are a tenth of DDP's step with {} times the computing per byte.",
-                          duration_text(condition->extra()), condition->difference().differ ? "" : ", if no noise,",
-                          three_figures(1 + (10 * condition->extra() - step) / computing));
-    }
+    rule += fmt::format(" DP adds {}{}: acceptable once a DDP step takes {} (now {})", duration_text(condition->extra()),
+                        condition->difference().differ ? "" : ", if no noise", duration_text(10 * condition->extra()),
+                        duration_text(step));
+    // step + (k − 1) · computing is ten times the extra time
+    rule += computing > 0 ? fmt::format(", with {} times the arithmetic per parameter (convolutions).",
+                                        three_figures(1 + (10 * condition->extra() - step) / computing))
+                          : ".";
   }
-  return fmt::format("With few devices and much work per parameter and sample. {}.{}", each, rule);
+  return fmt::format("With few devices and long steps. {}.{}", each, rule);
 }
 
 std::vector<std::string> details(const std::vector<Record>& rows) {
