@@ -501,7 +501,7 @@ namespace {
 
 /// Two times in one unit, with enough digits to differ.
 std::pair<std::string, std::string> told_apart(Nanoseconds a, Nanoseconds b) {
-  if (const std::pair texts{to_text(a), to_text(b)}; texts.first != texts.second) {
+  if (std::pair texts{to_text(a), to_text(b)}; texts.first != texts.second) {
     return texts;
   }
   const auto [unit, name] = a.count >= 1'000'000'000 ? std::pair(1e9, "s")
