@@ -38,19 +38,16 @@ model::PixelScale scale_of(const checkpoint::TensorReader& checkpoint) {
   return scale;
 }
 
-/// What a configuration calls the type of its model; empty if it does not say so.
-std::string type_in(const std::filesystem::path& config) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(config, ignored)) {
-    return "";
-  }
-  const lab::Json tree = lab::Json::parse(read_file(config, config.string(), Bytes(std::int64_t{8} << 20)), nullptr, false);
+/// The type of a configuration's model; empty if it does not say so.
+std::string type_in(const std::string& config) {
+  const lab::Json tree = lab::Json::parse(config, nullptr, false);
   return tree.is_object() && tree.contains("model_type") && tree["model_type"].is_string() ? tree["model_type"].get<std::string>()
                                                                                            : "";
 }
 
-/// Refuses a folder with files of a model that would stay beside those of this one; `own` names what is written.
-void require_no_other_model(const std::filesystem::path& folder, const std::set<std::string>& own) {
+/// Refuses a folder that holds a model of another type, or files of one that would stay beside those of this model; `own` names
+/// what is written.
+void require_no_other_model(const std::filesystem::path& folder, const model::Model& model, const std::set<std::string>& own) {
   static const std::set<std::string> names{"preprocessor_config.json",
                                            "tokens.tokenizer",
                                            "tokenizer.json",
@@ -64,12 +61,18 @@ void require_no_other_model(const std::filesystem::path& folder, const std::set<
                                            "processor_config.json",
                                            "vocab.txt"};
   std::error_code error;
+  const std::filesystem::path config = folder / "config.json";
+  const std::string type = std::filesystem::is_regular_file(config, error)
+                               ? type_in(read_file(config, config.string(), Bytes(std::int64_t{8} << 20)))
+                               : "";
+  if (!type.empty() && type != type_in(model::config_of(model))) {
+    throw usage_error("{} holds another model ({}): give a new folder", folder.string(), type);
+  }
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     const bool weights = name.starts_with("model") && (name.ends_with(".safetensors") || name.ends_with(".index.json"));
     const bool other_weights = name.starts_with("pytorch_model") || name == "tf_model.h5" || name == "flax_model.msgpack";
     if (!own.contains(name) && (weights || other_weights || names.contains(name))) {
-      const std::string type = type_in(folder / "config.json");
       throw usage_error("{} holds another model{}, whose {} would stay there: give a new folder", folder.string(),
                         type.empty() ? "" : fmt::format(" ({})", type), name);
     }
@@ -104,7 +107,7 @@ void export_weights(const ExportWords& words) {
     if (copies) {
       own.insert(preprocessor.filename());
     }
-    require_no_other_model(words.to, own);
+    require_no_other_model(words.to, model, own);
     checkpoint::export_folder(*checkpoint::open_pretrained(*path, model), model, words.to);
     if (copies) {
       std::filesystem::copy_file(preprocessor, std::filesystem::path(words.to) / preprocessor.filename(),
@@ -124,7 +127,7 @@ void export_weights(const ExportWords& words) {
   if (tokenizer) {
     own.insert(beside.filename());
   }
-  require_no_other_model(words.to, own);
+  require_no_other_model(words.to, model, own);
   checkpoint::export_folder(*found.archive, model, words.to, scale_of(*found.archive));
   if (tokenizer) {
     write_whole(beside, tokenizer->serialized());

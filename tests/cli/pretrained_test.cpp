@@ -46,7 +46,9 @@ TEST_F(Cli, SamplesTheSameTextForASeedAlsoAfterAnExport) {
 
 TEST_F(Cli, KeepsTheSizeOfImagesInAnExport) {
   for (const std::string model : {"resnet:18,width=4,image=80,classes=3", "vit:depth=1,heads=1,dim=8,patch=8,image=24,classes=3"}) {
-    fs::remove_all(folder_ / "run");
+    for (const char* folder : {"run", "exported", "again"}) {
+      fs::remove_all(folder_ / folder);
+    }
     ASSERT_EQ(run("train --model " + model + " --batch 2 --steps 2 --warmup 0 --checkpoint run -q").code, 0) << model;
     ASSERT_EQ(run("export --checkpoint run --to exported").code, 0);
     const std::string size = model.starts_with("vit") ? "image=24" : "image=80";
@@ -74,6 +76,10 @@ TEST_F(Cli, AnExportIsNotMixedWithAnotherModel) {
     const Outcome mixed = run(std::string("export --to hf --checkpoint ") + second);
     EXPECT_EQ(mixed.code, 2);
     EXPECT_NE(mixed.err.find(std::string("hf holds another model (") + type + ")"), std::string::npos) << mixed.err;
+    for (const char* only : {"preprocessor_config.json", "tokens.tokenizer"}) {
+      fs::remove(folder_ / "hf" / only);
+    }
+    EXPECT_EQ(run(std::string("export --to hf --checkpoint ") + second).code, 2) << "its weights would be overwritten";
     EXPECT_NE(mixed.err.find("give a new folder"), std::string::npos) << mixed.err;
     EXPECT_NE(baton::test::contents(folder_ / "hf" / "config.json").find(type), std::string::npos) << "nothing was written";
   }

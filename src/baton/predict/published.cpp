@@ -229,6 +229,7 @@ const Names layer_names{"layers", "num_layers", "n_layers", "depth", "l"};
 const Names head_names{"heads", "num_heads", "attention_heads", "num_attention_heads", "n_heads", "a"};
 const Names gpu_count_names{"gpus", "num_gpus", "n_gpus", "gpu_count", "number_of_gpus", "devices", "world_size", "ngpus", "n"};
 const Names gpu_names{"gpu", "gpu_name", "gpu_type", "system", "hardware", "device", "accelerator", "section"};
+const Names software_names{"software", "framework"};
 const Names model_names{"model", "model_name"};
 const Names batch_names{"global_batch", "global_batch_size", "globalbatchsize", "gbs", "batch_size", "batch"};
 const Names micro_names{"micro_batch", "micro_batch_size", "microbatchsize", "mbs", "local_batch", "local_batch_size"};
@@ -451,7 +452,7 @@ std::string software_for(const Reader& row, const PublishedDefaults& defaults, c
   if (!defaults.software.empty()) {
     return defaults.software;
   }
-  if (const std::string named = canonical(row.text({"software", "framework"})); !named.empty()) {
+  if (const std::string named = canonical(row.text(software_names)); !named.empty()) {
     for (const cost::Software& known : cost::software_profiles()) {
       if (contains(named, known.name)) {
         return known.name;
@@ -524,11 +525,12 @@ bool is_yes(std::string_view cell) {
   return word == "yes" || word == "true" || word == "on";
 }
 
+const Names sequence_parallel_names{"sequence_parallel", "sp", "sequence_parallel_size"};
+
 /// Whether tensor ranks divide the sequence too. A column may say yes or no, or into how many parts: as many as there are ranks.
 /// If none says anything, those programs do that have it on in all their recipes.
 bool divides_sequence(const Reader& row, std::int64_t tp, std::string_view software) {
-  const Names names{"sequence_parallel", "sp", "sequence_parallel_size"};
-  const std::string cell = row.text(names);
+  const std::string cell = row.text(sequence_parallel_names);
   if (cell.empty()) {
     // torchtitan: parallelize_llama.py makes norms SequenceParallel. NeMo's recipes set sequence_parallel wherever tensors are
     // divided.
@@ -721,11 +723,14 @@ class TrainingReader {
     if (row_.text(precision_names).empty()) {
       list.emplace_back(strategy::to_text(spec_.precision));
     }
-    if (defaults.software.empty()) {
-      list.push_back("software " + spec_.software);
+    if (defaults.software.empty() && row_.text(software_names).empty()) {
+      list.push_back("software " + spec_.software.substr(0, spec_.software.find('+')));
     }
     if (cluster_of_device(row_.text({"cluster"})) != spec_.cluster && defaults.cluster != spec_.cluster) {
       list.push_back("cluster " + spec_.cluster);
+    }
+    if (spec_.sp && row_.text(sequence_parallel_names).empty()) {
+      list.emplace_back("tensor ranks divide the sequence too");
     }
     return list;
   }

@@ -211,6 +211,10 @@ TEST(PublishedCases, ModelsAreKnownByTheNamesOfTheCommandLineAndBringTheirOwnSeq
   EXPECT_EQ(first_job(of("resnet50")).model, "resnet50:group=1");
   EXPECT_EQ(of("llama3-8b").assumed,
             (std::vector<std::string>{"sequence 8192", "bf16", "software megatron-core", "cluster dgx-h100"}));
+  const std::string split = "model,gpus,gpu,tp,software,global_batch,micro_batch,seq,precision,sp,iteration_s\nllama3-8b,8,H100,8,";
+  EXPECT_EQ(cases_of(split + "megatron-core,64,1,8192,bf16,,1\n").at(0).assumed,
+            (std::vector<std::string>{"cluster dgx-h100", "tensor ranks divide the sequence too"}));
+  EXPECT_EQ(cases_of(split + "megatron-core,64,1,8192,bf16,yes,1\n").at(0).assumed, std::vector<std::string>{"cluster dgx-h100"});
   EXPECT_NE(of("./gpt2").reason.find("not known by name"), std::string::npos);
 }
 
@@ -223,7 +227,8 @@ TEST(PublishedCases, TheExampleOfTheDocumentIsRead) {
   ASSERT_EQ(cases.size(), 2U);
   for (const PublishedCase& one : cases) {
     EXPECT_EQ(one.reason, "");
-    EXPECT_EQ(one.assumed.size(), 2U) << "the software and the cluster";
+    EXPECT_EQ(one.assumed.size(), first_job(one).tp.value_or(1) > 1 ? 3U : 2U)
+        << "the software, the cluster, and what tensor ranks divide";
   }
   EXPECT_EQ(first_job(cases[0]).tp, 2);
 }
