@@ -262,7 +262,7 @@ std::vector<std::string> details(const std::vector<Record>& rows) {
                                   : fmt::format(", {} of {},", percent(number(top, key::of_peak)),
                                                 top.value(key::data_sheet_gflops, 0.0) > 0
                                                     ? "its data sheet's rate"
-                                                    : "the highest rate seen here, fused multiply-adds in registers among them,");
+                                                    : "the highest rate seen here, fused multiply-adds in registers among them");
   std::vector<std::string> sentences{fmt::format("The longest entry, {} on {}, runs at {:.1f} GFLOP/s{} and touches {:.1f} GB/s{}.",
                                                  text(top, key::kind), text(top, key::device), number(top, key::gflops), of_peak,
                                                  number(top, key::gbytes), origin_mark(rows))};
