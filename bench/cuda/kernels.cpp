@@ -127,13 +127,35 @@ void rows_bench(Bench& bench, DType type, std::int64_t rows, std::int64_t width)
   const auto bytes = static_cast<double>(count * size_of(type));
   const std::string shape = fmt::format(" {}x{}", rows, width);
   bench.time("layer norm" + shape, type, false, {0, 2 * bytes},
-             [&] { layer_norm(type, type, x.get(), gain.get(), bias.get(), y.get(), rows, width, 1e-5F, nullptr); });
+             [&] { layer_norm(type, {x.get(), type}, gain.get(), bias.get(), y.get(), rows, width, 1e-5F, nullptr); });
   bench.time("layer norm, gradient of x," + shape, type, false, {0, 3 * bytes},
              [&] { layer_norm_backward_input(type, type, dy.get(), x.get(), gain.get(), {y.get()}, rows, width, 1e-5F, nullptr); });
   bench.time("layer norm, gradient of weights," + shape, type, false, {0, 2 * bytes}, [&] {
-    layer_norm_backward_weight({type, type, type}, x.get(), dy.get(), gain.get(), bias.get(), rows, width, 1e-5F, false,
+    layer_norm_backward_weight({type, type, type}, x.get(), dy.get(), {gain.get(), bias.get()}, rows, width, 1e-5F,
                                workspace.floats(), nullptr);
   });
+  const Memory wide(DType::f32, count);
+  const Memory sum(DType::f32, count);
+  const auto wide_bytes = static_cast<double>(count * size_of(DType::f32));
+  bench.time("layer norm of a sum" + shape, type, false, {0, 2 * bytes + 2 * wide_bytes}, [&] {
+    layer_norm(type, {wide.get(), DType::f32, x.get(), type, sum.get(), DType::f32}, gain.get(), bias.get(), y.get(), rows, width,
+               1e-5F, nullptr);
+  });
+  const Memory term(DType::f32, count);
+  for (const bool in_one : {false, true}) {
+    if (in_one && width > most_summed_width) {
+      continue;
+    }
+    const double passes = in_one ? 0 : wide_bytes + bytes;  // x and dy are read again
+    bench.time(std::string("layer norm, both gradients ") + (in_one ? "in one pass" : "apart") + shape, type, false,
+               {0, 2 * bytes + 3 * wide_bytes + passes}, [&] {
+                 float* sums = in_one ? workspace.floats() : nullptr;
+                 layer_norm_backward_input(type, DType::f32, dy.get(), wide.get(), gain.get(), {sum.get(), term.get(), y.get(), sums}, rows,
+                                           width, 1e-5F, nullptr);
+                 layer_norm_backward_weight({DType::f32, type, type}, wide.get(), dy.get(), {z.get(), bias.get(), false, sums}, rows, width,
+                                            1e-5F, workspace.floats(), nullptr);
+               });
+  }
   bench.time("sums of columns" + shape, type, false, {0, bytes},
              [&] { bias_gradient(type, x.get(), type, gain.get(), rows, width, 0, 1, nullptr); });
   bench.time("gelu by tanh" + shape, type, false, {0, 2 * bytes}, [&] { gelu(type, x.get(), y.get(), count, true, nullptr); });

@@ -72,9 +72,9 @@ void expect_norm(DType type, DType wide, bool centred, std::int64_t rows, std::i
                                 dy.values());
   const auto forward = [&](void* y) {
     if (centred) {
-      layer_norm(type, wide, x.data(), gain.data(), bias.data(), y, rows, width, epsilon, nullptr);
+      layer_norm(type, {x.data(), wide}, gain.data(), bias.data(), y, rows, width, epsilon, nullptr);
     } else {
-      rms_norm(type, wide, x.data(), gain.data(), y, rows, width, epsilon, nullptr);
+      rms_norm(type, {x.data(), wide}, gain.data(), y, rows, width, epsilon, nullptr);
     }
   };
   const auto backward = [&](const NormGradient& result) {
@@ -82,14 +82,10 @@ void expect_norm(DType type, DType wide, bool centred, std::int64_t rows, std::i
                                                                     width, epsilon, nullptr);
   };
   const TypedArray workspace(DType::f32, static_cast<std::size_t>(norm_weight_workspace(rows, width) / 4));
-  const auto weights = [&](void* dgain, void* dbias, bool accumulate) {
-    if (centred) {
-      layer_norm_backward_weight({wide, type, wide}, x.data(), dy.data(), dgain, dbias, rows, width, epsilon, accumulate,
-                                 workspace.as<float>(), nullptr);
-    } else {
-      rms_norm_backward_weight({wide, type, wide}, x.data(), dy.data(), dgain, rows, width, epsilon, accumulate,
-                               workspace.as<float>(), nullptr);
-    }
+  const auto weights = [&](void* dgain, void* dbias, bool accumulate, const float* sums = nullptr) {
+    (centred ? layer_norm_backward_weight : rms_norm_backward_weight)({wide, type, wide}, x.data(), dy.data(),
+                                                                      {dgain, dbias, accumulate, sums}, rows, width, epsilon,
+                                                                      workspace.as<float>(), nullptr);
   };
   const TypedArray y(type, count);
   const TypedArray dx(wide, count);
@@ -122,9 +118,60 @@ void expect_norm(DType type, DType wide, bool centred, std::int64_t rows, std::i
   }
   EXPECT_LT(distance(expected_sum, sum.values()), rounding_of(wide)) << "with a term added";
   EXPECT_EQ(TypedArray(type, sum.values()).bytes(), copy.bytes()) << "the copy is what was written, rounded";
+  if (width <= most_summed_width && width * size_of(type) % 16 == 0) {
+    const TypedArray sums(DType::f32, static_cast<std::size_t>(norm_sums_bytes(rows, width) / 4));
+    const TypedArray sum_in_one(wide, count);
+    const TypedArray copy_in_one(type, count);
+    const TypedArray dgain_in_one(wide, columns);
+    const TypedArray dbias_in_one(wide, columns);
+    weights(dgain.data(), dbias.data(), false);
+    backward({sum_in_one.data(), term.data(), copy_in_one.data(), sums.as<float>()});
+    weights(dgain_in_one.data(), dbias_in_one.data(), false, sums.as<float>());
+    EXPECT_EQ(sum_in_one.bytes(), sum.bytes()) << "in one pass: the gradient of x";
+    EXPECT_EQ(copy_in_one.bytes(), copy.bytes()) << "in one pass: its copy";
+    EXPECT_EQ(dgain_in_one.bytes(), dgain.bytes()) << "in one pass: the gradient of the gain";
+    EXPECT_TRUE(!centred || dbias_in_one.bytes() == dbias.bytes()) << "in one pass: the gradient of the bias";
+  }
   const TypedArray unused(wide, columns);
   test::expect_same_bits(
       wide, columns, [&](void* result) { weights(result, unused.data(), false); }, "weights");
+}
+
+TEST(Norms, OfASumAreThoseOfTheSumThatTheyWrite) {
+  BATON_NEEDS_GPU()
+  constexpr float epsilon = 1e-5F;
+  for (const DType type : test::floating_types) {
+    for (const DType wide : {type, DType::f32}) {
+      for (const auto& [rows, width] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+               {1, 8}, {3, 5}, {7, 768}, {130, 777}, {65, 1024}, {9, 2056}, {33, 4096}, {3, 10001}}) {
+        const auto count = static_cast<std::size_t>(rows * width);
+        const TypedArray gain(type, normal_numbers(static_cast<std::size_t>(width), 2));
+        const TypedArray bias(type, normal_numbers(static_cast<std::size_t>(width), 3));
+        for (const auto& [x_type, term_type] : std::vector<std::pair<DType, DType>>{{wide, wide}, {wide, type}, {type, wide}}) {
+          const TypedArray x(x_type, normal_numbers(count, 4));
+          const TypedArray term(term_type, normal_numbers(count, 5));
+          const TypedArray added(wide, count);
+          add(x_type, x.data(), term_type, term.data(), wide, added.data(), rows * width, nullptr);
+          for (const bool centred : {true, false}) {
+            const TypedArray sum(wide, count);
+            const TypedArray y(type, count);
+            const TypedArray y_of_added(type, count);
+            const auto norm = [&](const NormInput& from, const TypedArray& to) {
+              if (centred) {
+                layer_norm(type, from, gain.data(), bias.data(), to.data(), rows, width, epsilon, nullptr);
+              } else {
+                rms_norm(type, from, gain.data(), to.data(), rows, width, epsilon, nullptr);
+              }
+            };
+            norm({x.data(), x_type, term.data(), term_type, sum.data(), wide}, y);
+            norm({added.data(), wide}, y_of_added);
+            EXPECT_EQ(sum.bytes(), added.bytes()) << to_text(x_type) << " + " << to_text(term_type) << ' ' << rows << 'x' << width;
+            EXPECT_EQ(y.bytes(), y_of_added.bytes()) << to_text(x_type) << " + " << to_text(term_type) << ' ' << rows << 'x' << width;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(Norms, AreWhatLoopsGiveForRowsOfAnyWidth) {

@@ -117,6 +117,7 @@ class CudaBackend final : public exec::Backend {
             .all_reduce_with_sgd = true,
             .adds = true,
             .copies = true,
+            .overwrites = true,
             .loads = true,
             .workspace = [capability = capability_](std::span<const plan::Buffer> buffers, const plan::Task& task, std::size_t) {
               return cuda::launch_workspace(buffers, task, capability);

@@ -27,37 +27,58 @@ void gelu_backward(DType type, const void* dy, const void* x, void* dx, std::int
 void silu_gate(DType type, const void* a, const void* b, void* y, std::int64_t count, cudaStream_t stream);
 void silu_gate_backward(DType type, const void* dy, const void* a, const void* b, void* da, void* db, std::int64_t count,
                         cudaStream_t stream);
+/// The rows that a norm reads, of the stream's type: x, or the sum of x and a term, which the norm also writes. One of the two may
+/// have the type of the norm's result where the sum is float32.
+struct NormInput {
+  const void* x;
+  DType type;
+  const void* term = nullptr;
+  DType term_type = DType::f32;
+  void* sum = nullptr;
+  DType sum_type = DType::f32;
+};
 /// Norms of rows of `width` elements. x and dx are of the stream's type, which may be float32 where the others have 16 bits.
-void layer_norm(DType type, DType stream_type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows,
-                std::int64_t width, float epsilon, cudaStream_t stream);
+void layer_norm(DType type, const NormInput& x, const void* gain, const void* bias, void* y, std::int64_t rows, std::int64_t width,
+                float epsilon, cudaStream_t stream);
 /// The destinations of the gradient of a norm's x: `dx`, with `term`, of the stream's type, added to it if there is one;
-/// and `copy`, in the type of dy, if there is one.
+/// `copy`, in the type of dy, if there is one; and `sums`, from which the gradients of the weights are made, if they are wanted,
+/// which takes rows of at most `most_summed_width` elements in whole groups of 16 bytes.
+constexpr std::int64_t most_summed_width = 1024;
 struct NormGradient {
   void* dx;
   const void* term = nullptr;
   void* copy = nullptr;
+  float* sums = nullptr;
 };
 void layer_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain,
                                const NormGradient& result, std::int64_t rows, std::int64_t width, float epsilon,
                                cudaStream_t stream);
-/// Bytes of workspace for the gradients of a norm's weights.
+/// Bytes of workspace for the gradients of a norm's weights, and of its sums alone.
 std::int64_t norm_weight_workspace(std::int64_t rows, std::int64_t width);
+std::int64_t norm_sums_bytes(std::int64_t rows, std::int64_t width);
 /// x and the gradients of the weights may be float32 where dy has 16 bits.
 struct NormWeightTypes {
   DType x;
   DType dy;
   DType gradient;
 };
-void layer_norm_backward_weight(const NormWeightTypes& types, const void* x, const void* dy, void* dgain, void* dbias,
-                                std::int64_t rows, std::int64_t width, float epsilon, bool accumulate, float* workspace,
-                                cudaStream_t stream);
+/// The destinations of the gradients of a norm's weights, which they are added to or not; and the sums that they are made from, if
+/// the gradient of x has left them. They have the same bits with and without these.
+struct NormWeightGradient {
+  void* dgain;
+  void* dbias = nullptr;
+  bool accumulate = false;
+  const float* sums = nullptr;
+};
+void layer_norm_backward_weight(const NormWeightTypes& types, const void* x, const void* dy, const NormWeightGradient& result,
+                                std::int64_t rows, std::int64_t width, float epsilon, float* workspace, cudaStream_t stream);
 /// y = x / √(mean of x² + epsilon) · gain.
-void rms_norm(DType type, DType stream_type, const void* x, const void* gain, void* y, std::int64_t rows, std::int64_t width,
-              float epsilon, cudaStream_t stream);
+void rms_norm(DType type, const NormInput& x, const void* gain, void* y, std::int64_t rows, std::int64_t width, float epsilon,
+              cudaStream_t stream);
 void rms_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain,
                              const NormGradient& result, std::int64_t rows, std::int64_t width, float epsilon, cudaStream_t stream);
-void rms_norm_backward_weight(const NormWeightTypes& types, const void* x, const void* dy, void* dgain, std::int64_t rows,
-                              std::int64_t width, float epsilon, bool accumulate, float* workspace, cudaStream_t stream);
+void rms_norm_backward_weight(const NormWeightTypes& types, const void* x, const void* dy, const NormWeightGradient& result,
+                              std::int64_t rows, std::int64_t width, float epsilon, float* workspace, cudaStream_t stream);
 
 /// Turns the pairs (i, i + head / 2) of each head by (first + position) · base^(−2 i / head); back with `backward`. x and y are
 /// [positions, width], a width of several heads; y may be x.

@@ -273,24 +273,26 @@ struct PrepareOp {
   }
 
   Launch operator()(const op::LayerNorm& o) const {
-    return [x = in(at, 0), gain = in(at, 1), bias = in(at, 2), y = out(at, 0), rows = rows(), width = elements() / rows(),
-            type = result(), wide = type(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
-      layer_norm(type, wide, x, gain, bias, y, rows, width, epsilon, stream);
+    const Preparation prepared{plan, task, at};
+    const std::size_t gain = o.sums ? 2 : 1;
+    return [x = prepared.norm_input(o.sums), gain = in(at, gain), bias = in(at, gain + 1), y = out(at, 0), rows = rows(),
+            width = elements() / rows(), type = result(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
+      layer_norm(type, x, gain, bias, y, rows, width, epsilon, stream);
     };
   }
 
   Launch operator()(const op::LayerNormBackwardInput& o) const {
     return [dy = in(at, 0), x = in(at, 1), gain = in(at, 2),
-            to = NormGradient{out(at, 0), o.adds ? in(at, 3) : nullptr, o.copies ? out(at, 1) : nullptr}, rows = rows(),
+            to = Preparation{plan, task, at}.norm_gradient(o.adds, o.copies, around.rows), rows = rows(),
             width = elements() / rows(), type = type(), wide = result(), epsilon = static_cast<float>(o.epsilon)](
                cudaStream_t stream) { layer_norm_backward_input(type, wide, dy, x, gain, to, rows, width, epsilon, stream); };
   }
 
   Launch operator()(const op::LayerNormBackwardWeight& o) const {
-    return [x = in(at, 0), dy = in(at, 1), dgain = out(at, 0), dbias = out(at, 1), rows = rows(), width = elements() / rows(),
-            types = NormWeightTypes{type(), plan[task.reads[1]].dtype, result()}, epsilon = static_cast<float>(o.epsilon),
-            add = o.accumulate, workspace = reinterpret_cast<float*>(at.workspace)](cudaStream_t stream) {
-      layer_norm_backward_weight(types, x, dy, dgain, dbias, rows, width, epsilon, add, workspace, stream);
+    return [x = in(at, 0), dy = in(at, 1), to = NormWeightGradient{out(at, 0), out(at, 1), o.accumulate, around.rows.sums_for_weights()},
+            rows = rows(), width = elements() / rows(), types = NormWeightTypes{type(), plan[task.reads[1]].dtype, result()},
+            epsilon = static_cast<float>(o.epsilon), workspace = reinterpret_cast<float*>(at.workspace)](cudaStream_t stream) {
+      layer_norm_backward_weight(types, x, dy, to, rows, width, epsilon, workspace, stream);
     };
   }
 
@@ -336,7 +338,7 @@ struct PrepareOp {
 
   template <TransformerOp AnyOp>
   Launch operator()(const AnyOp& o) const {
-    return PrepareTransformer{plan, task, at}(o);
+    return PrepareTransformer{{plan, task, at}, around.rows}(o);
   }
 
   template <ImageOp AnyOp>
@@ -395,6 +397,12 @@ concept TakesStream = std::same_as<AnyOp, op::LayerNorm> || std::same_as<AnyOp, 
     std::same_as<AnyOp, op::ImageToSequenceBackwardInput> || std::same_as<AnyOp, op::ImageToSequenceBackwardWeight> ||
     std::same_as<AnyOp, op::Transpose>;
 
+/// True if `sum`, of a task's first two operands, is float32 and so is one of these; the other may have 16 bits.
+bool adds_to_stream(const plan::Plan& plan, const Task& task, BufferId sum) {
+  const auto is_wide = [&](BufferId id) { return plan[id].dtype == DType::f32; };
+  return is_wide(sum) && (is_wide(task.reads[0]) || is_wide(task.reads[1]));
+}
+
 /// True if the kernel takes operands of these types beside each other.
 bool takes_types(const plan::Plan& plan, const Task& task, const op::Op& op) {
   const op::Signature& signature = op::signature(op);
@@ -409,12 +417,13 @@ bool takes_types(const plan::Plan& plan, const Task& task, const op::Op& op) {
       }
     }
   }
+  if (types.size() > 1 && op::normalizes_sum(op)) {
+    return adds_to_stream(plan, task, task.writes[1]);
+  }
   if (types.size() <= 1 || !streams || std::visit([]<typename AnyOp>(const AnyOp&) { return TakesStream<AnyOp>; }, op)) {
     return true;
   }
-  // A stream is added to: one of the terms may have 16 bits.
-  const auto is_wide = [&](BufferId id) { return plan[id].dtype == DType::f32; };
-  return std::holds_alternative<op::Add>(op) && is_wide(task.writes[0]) && (is_wide(task.reads[0]) || is_wide(task.reads[1]));
+  return std::holds_alternative<op::Add>(op) && adds_to_stream(plan, task, task.writes[0]);
 }
 
 }  // namespace

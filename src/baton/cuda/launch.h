@@ -9,6 +9,7 @@
 #include "baton/cuda/few_rows.h"
 #include "baton/cuda/gpu_place.h"
 #include "baton/cuda/image_order.h"
+#include "baton/cuda/row_norms.h"
 #include "baton/exec/addresses.h"
 #include "baton/exec/backend.h"
 #include "baton/plan/plan.h"
@@ -37,6 +38,16 @@ struct ImageContext {
   void* scratch;  // of all norms
 };
 
+/// The context of a norm of rows: its share in a backward, and the memory of the sums that one task leaves for the next.
+struct RowNormContext {
+  RowNormShare share = RowNormShare::none;
+  float* sums = nullptr;
+
+  /// The sums that the gradient of x takes, and those from which the weights' gradients are made; null if this task does not.
+  float* sums_of_input() const { return share == RowNormShare::takes_sums ? sums : nullptr; }
+  const float* sums_for_weights() const { return share == RowNormShare::has_sums ? sums : nullptr; }
+};
+
 /// The context of a task: the place that runs it, and its needs besides its buffers.
 struct LaunchContext {
   const GpuPlace& place;
@@ -44,6 +55,7 @@ struct LaunchContext {
   BlasLt& blas;
   Cudnn& dnn;
   ImageContext images;
+  RowNormContext rows;
   const std::int64_t* step;  // the number of the step, on the device
   bool early = false;        // the weights it reads are not written before it in a step
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "baton/cuda/convolution.h"
+#include "baton/cuda/kernels.h"
 #include "baton/cuda/launch.h"
 #include "baton/exec/addresses.h"
 
@@ -18,10 +19,20 @@ struct Preparation {
   const Shape& out_shape(std::size_t i) const { return plan[task.writes[i]].shape; }
   DType type() const { return plan[task.reads[0]].dtype; }
   DType result() const { return plan[task.writes[0]].dtype; }
+  /// The operands of a norm's forward, of a sum or not; and the destinations of the gradient of a norm's x.
+  NormInput norm_input(bool of_sum) const {
+    return of_sum ? NormInput{in(0), type(), in(1), plan[task.reads[1]].dtype, out(1), plan[task.writes[1]].dtype}
+                  : NormInput{in(0), type()};
+  }
+  NormGradient norm_gradient(bool adds, bool copies, const RowNormContext& rows) const {
+    return {out(0), adds ? in(3) : nullptr, copies ? out(1) : nullptr, rows.sums_of_input()};
+  }
 };
 
 /// The launches of what transformers are made of.
 struct PrepareTransformer : Preparation {
+  const RowNormContext& rows;
+
   Launch operator()(const op::RmsNorm& o) const;
   Launch operator()(const op::RmsNormBackwardInput& o) const;
   Launch operator()(const op::RmsNormBackwardWeight& o) const;

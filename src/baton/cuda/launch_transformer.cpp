@@ -13,25 +13,25 @@ AttentionShape attention_shape(const Shape& q, const Shape& k, bool causal, bool
 }  // namespace
 
 Launch PrepareTransformer::operator()(const op::RmsNorm& o) const {
-  return [x = in(0), gain = in(1), y = out(0), rows = in_shape(0).rows(), width = in_shape(0).last(), type = result(),
-          wide = type(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
-    rms_norm(type, wide, x, gain, y, rows, width, epsilon, stream);
+  return [x = norm_input(o.sums), gain = in(o.sums ? 2 : 1), y = out(0), rows = in_shape(0).rows(), width = in_shape(0).last(),
+          type = result(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
+    rms_norm(type, x, gain, y, rows, width, epsilon, stream);
   };
 }
 
 Launch PrepareTransformer::operator()(const op::RmsNormBackwardInput& o) const {
-  return [dy = in(0), x = in(1), gain = in(2), to = NormGradient{out(0), o.adds ? in(3) : nullptr, o.copies ? out(1) : nullptr},
-          rows = in_shape(0).rows(), width = in_shape(0).last(), type = type(), wide = result(),
-          epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
+  return [dy = in(0), x = in(1), gain = in(2), to = norm_gradient(o.adds, o.copies, rows), rows = in_shape(0).rows(), width = in_shape(0).last(),
+          type = type(), wide = result(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
     rms_norm_backward_input(type, wide, dy, x, gain, to, rows, width, epsilon, stream);
   };
 }
 
 Launch PrepareTransformer::operator()(const op::RmsNormBackwardWeight& o) const {
-  return [x = in(0), dy = in(1), dgain = out(0), rows = in_shape(0).rows(), width = in_shape(0).last(),
+  return [x = in(0), dy = in(1), to = NormWeightGradient{out(0), nullptr, o.accumulate, rows.sums_for_weights()},
+          rows = in_shape(0).rows(), width = in_shape(0).last(),
           types = NormWeightTypes{type(), plan[task.reads[1]].dtype, result()}, epsilon = static_cast<float>(o.epsilon),
-          add = o.accumulate, workspace = reinterpret_cast<float*>(at.workspace)](cudaStream_t stream) {
-    rms_norm_backward_weight(types, x, dy, dgain, rows, width, epsilon, add, workspace, stream);
+          workspace = reinterpret_cast<float*>(at.workspace)](cudaStream_t stream) {
+    rms_norm_backward_weight(types, x, dy, to, rows, width, epsilon, workspace, stream);
   };
 }
 

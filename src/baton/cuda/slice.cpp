@@ -33,6 +33,7 @@ Slice::Slice(const exec::Assignment& assignment, int rank, const Capability& cap
   try {
     open_counters();
     open_norms(capability, assignment.ordering);
+    open_row_norms(assignment.ordering);
     prepare(assignment.ordering, capability);
     fill(assignment.data);
   } catch (...) {
@@ -115,6 +116,31 @@ void Slice::open_norms(const Capability& capability, const plan::Ordering& order
   }
 }
 
+static_assert(held_width == most_summed_width);
+
+/// Takes memory for the sums that a norm's backward leaves from one task to the next.
+void Slice::open_row_norms(const plan::Ordering& ordering) {
+  row_shares_ = row_norm_shares(plan_, ordering);
+  row_sums_.resize(places_.size());
+  std::vector<std::int64_t> bytes(places_.size(), 0);
+  for (std::size_t t = 0; t < row_shares_.size(); ++t) {
+    if (row_shares_[t] == RowNormShare::takes_sums) {
+      const Task& task = plan_.tasks()[t];
+      const Shape& dy = plan_[task.reads[0]].shape;
+      std::int64_t& needed = bytes[task.device.index()];
+      needed = std::max(needed, norm_sums_bytes(dy.rows(), dy.last()));
+    }
+  }
+  for (std::size_t d = 0; d < places_.size(); ++d) {
+    if (places_[d] && bytes[d] > 0) {
+      places_[d]->enter();
+      void* memory = nullptr;
+      require(cudaMalloc(&memory, static_cast<std::size_t>(bytes[d])), "taking memory");
+      row_sums_[d].reset(static_cast<float*>(memory));
+    }
+  }
+}
+
 void Slice::prepare(const plan::Ordering& ordering, const Capability& capability) {
   for (const std::unique_ptr<GpuPlace>& place : places_) {
     if (place) {
@@ -140,7 +166,7 @@ void Slice::prepare(const plan::Ordering& ordering, const Capability& capability
       const ImageContext images{channels_last_, shares_[t], shares_[t].x.valid() ? address(shares_[t].x) : nullptr,
                                 moments,        slopes,     norms_[d].memory.get()};
       launches_[t] = prepare_launch(plan_, task, addresses_[t],
-                                    {*places_[d], capability, *blas_[d], *dnn_[d], images, counters_[d].get(), early[t]});
+                                    {*places_[d], capability, *blas_[d], *dnn_[d], images, {row_shares_[t], row_sums_[d].get()}, counters_[d].get(), early[t]});
     }
   }
   for (const std::unique_ptr<GpuPlace>& place : places_) {

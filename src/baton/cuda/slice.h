@@ -56,6 +56,7 @@ class Slice {
  private:
   void open_counters();
   void open_norms(const Capability& capability, const plan::Ordering& ordering);
+  void open_row_norms(const plan::Ordering& ordering);
   void prepare(const plan::Ordering& ordering, const Capability& capability);
   std::vector<bool> reads_old_weights(const plan::Ordering& ordering) const;
   void fill(const exec::StepData& data);
@@ -76,6 +77,8 @@ class Slice {
     std::map<BufferId, std::pair<NormMoments*, NormSlopes*>> of;  // by x
   };
   std::vector<KeptNorms> norms_;
+  std::vector<RowNormShare> row_shares_;                             // by task
+  std::vector<std::unique_ptr<float, FreeDeviceMemory>> row_sums_;  // by device: of one norm's rows, beside the plan's memory
   std::vector<exec::Addresses> addresses_;  // by task
   std::vector<Launch> launches_;            // likewise
 };

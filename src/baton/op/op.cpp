@@ -288,10 +288,10 @@ struct Arithmetic {
   Flops operator()(const Add&) const { return each(1); }
   Flops operator()(const AddBias&) const { return each(1); }
   Flops operator()(const AddBiasBackward&) const { return each(1); }
-  Flops operator()(const LayerNorm&) const { return each(8); }
+  Flops operator()(const LayerNorm& o) const { return each(o.sums ? 9 : 8); }
   Flops operator()(const LayerNormBackwardInput&) const { return each(14); }
   Flops operator()(const LayerNormBackwardWeight&) const { return each(8); }
-  Flops operator()(const RmsNorm&) const { return each(5); }
+  Flops operator()(const RmsNorm& o) const { return each(o.sums ? 6 : 5); }
   Flops operator()(const RmsNormBackwardInput&) const { return each(10); }
   Flops operator()(const RmsNormBackwardWeight&) const { return each(6); }
   Flops operator()(const SiluGate&) const { return each(6); }

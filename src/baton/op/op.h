@@ -98,7 +98,8 @@ struct MeanSquaredError {
 /// Softmax and its cross entropy. Reads y and one label per row; writes one partial loss per row and dy, over `rows`. `scaled` as
 /// above. With `parts` above zero y holds, of `of` scores, those from `first` on, and after the labels it reads the terms that as
 /// many parts made (CrossEntropyTerms), one part's after the other's. With `smoothing` the label has a share of 1 − smoothing and
-/// all scores together, the label's too, share the rest evenly.
+/// all scores together, the label's too, share the rest evenly. With `overwrites` it reads each row of y before it writes that row
+/// of dy, so that dy may lie where y does.
 struct CrossEntropy {
   std::int64_t rows = 1;
   bool scaled = false;
@@ -106,6 +107,7 @@ struct CrossEntropy {
   std::int64_t first = 0;
   std::int64_t of = 0;
   double smoothing = 0;
+  bool overwrites = false;
   bool operator==(const CrossEntropy&) const = default;
 };
 
@@ -158,9 +160,11 @@ struct AddBiasBackward {
   bool operator==(const AddBiasBackward&) const = default;
 };
 
-/// y = (x − mean) / √(variance + epsilon) · gain + bias, mean and variance of each row. Reads x, gain, bias; writes y.
+/// y = (x − mean) / √(variance + epsilon) · gain + bias, mean and variance of each row. Reads x, gain, bias; writes y. With `sums`
+/// it reads another term after x, normalizes the sum of both, rounded to its type, and writes that sum after y.
 struct LayerNorm {
   double epsilon = 1e-5;
+  bool sums = false;
   bool operator==(const LayerNorm&) const = default;
 };
 
@@ -181,9 +185,10 @@ struct LayerNormBackwardWeight {
   bool operator==(const LayerNormBackwardWeight&) const = default;
 };
 
-/// y = x / √(mean of x² + epsilon) · gain, over each row. Reads x, gain; writes y.
+/// y = x / √(mean of x² + epsilon) · gain, over each row. Reads x, gain; writes y. `sums` as above.
 struct RmsNorm {
   double epsilon = 1e-5;
+  bool sums = false;
   bool operator==(const RmsNorm&) const = default;
 };
 
@@ -531,6 +536,7 @@ void attributes(Op& op, Visit visit) {
       visit("first", o.first);
       visit("of", o.of);
       visit("smoothing", o.smoothing);
+      visit("overwrites", o.overwrites);
     }
     void operator()(CrossEntropyTerms& o) {
       visit("first", o.first);
@@ -550,7 +556,10 @@ void attributes(Op& op, Visit visit) {
     void operator()(Add&) {}
     void operator()(AddBias&) {}
     void operator()(AddBiasBackward& o) { visit("accumulate", o.accumulate); }
-    void operator()(LayerNorm& o) { visit("epsilon", o.epsilon); }
+    void operator()(LayerNorm& o) {
+      visit("epsilon", o.epsilon);
+      visit("sums", o.sums);
+    }
     void operator()(LayerNormBackwardInput& o) {
       visit("epsilon", o.epsilon);
       visit("adds", o.adds);
@@ -560,7 +569,10 @@ void attributes(Op& op, Visit visit) {
       visit("epsilon", o.epsilon);
       visit("accumulate", o.accumulate);
     }
-    void operator()(RmsNorm& o) { visit("epsilon", o.epsilon); }
+    void operator()(RmsNorm& o) {
+      visit("epsilon", o.epsilon);
+      visit("sums", o.sums);
+    }
     void operator()(RmsNormBackwardInput& o) {
       visit("epsilon", o.epsilon);
       visit("adds", o.adds);

@@ -148,9 +148,17 @@ struct Signatures {
     static const WeightGradient both = weight_gradient({{"*o"}}, {"o"});
     return both.form(o.accumulate);
   }
-  const Signature& operator()(const LayerNorm&) const {
-    static const Signature one{.reads = {{"*c", Type::wide}, {"c"}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
-    return one;
+  const Signature& operator()(const LayerNorm& o) const {
+    static const Signature plain{.reads = {{"*c", Type::wide}, {"c"}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
+    static const Signature of_sum = of_two_terms(plain);
+    return o.sums ? of_sum : plain;
+  }
+  /// The form of a norm that reads x as two terms and writes their sum.
+  static Signature of_two_terms(Signature norm) {
+    const Axes term = norm.reads[0];
+    norm.reads.insert(norm.reads.begin(), term);
+    norm.writes.push_back(term);
+    return norm;
   }
   /// The forms of a norm's gradient, as it adds a term and writes a copy or not.
   struct NormGradient {
@@ -168,9 +176,10 @@ struct Signatures {
     static const WeightGradient both = weight_gradient({{"*c", Type::wide}, {"*c"}}, {"c", "c"}, "c");
     return both.form(o.accumulate);
   }
-  const Signature& operator()(const RmsNorm&) const {
-    static const Signature one{.reads = {{"*c", Type::wide}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
-    return one;
+  const Signature& operator()(const RmsNorm& o) const {
+    static const Signature plain{.reads = {{"*c", Type::wide}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
+    static const Signature of_sum = of_two_terms(plain);
+    return o.sums ? of_sum : plain;
   }
   const Signature& operator()(const RmsNormBackwardInput& o) const { return norm_gradient(o.adds, o.copies); }
   const Signature& operator()(const RmsNormBackwardWeight& o) const {

@@ -81,6 +81,12 @@ bool takes_step(const Op& op) {
 
 bool is_sum(const Op& op) { return std::holds_alternative<Add>(op); }
 
+bool normalizes_sum(const Op& op) {
+  const auto* layer = std::get_if<LayerNorm>(&op);
+  const auto* root = std::get_if<RmsNorm>(&op);
+  return (layer != nullptr && layer->sums) || (root != nullptr && root->sums);
+}
+
 bool is_cast(const Op& op) { return std::holds_alternative<Cast>(op); }
 
 std::optional<Op> adding(const Op& op) {
@@ -118,7 +124,31 @@ std::optional<EvaluationForm> evaluation_form(const Op& op) {
   return EvaluationForm{BatchNorm{.epsilon = norm->epsilon, .running = true}, 2};
 }
 
+std::optional<Op> overwriting(const Op& op) {
+  Op form = op;
+  bool* overwrites = attribute<bool>(form, "overwrites");
+  if (overwrites == nullptr) {
+    return std::nullopt;
+  }
+  *overwrites = true;
+  return form;
+}
+
+std::optional<Overwritten> overwritten(const Op& op) {
+  const auto* entropy = std::get_if<CrossEntropy>(&op);
+  return entropy != nullptr && entropy->overwrites ? std::optional(Overwritten{.read = 0, .written = 1}) : std::nullopt;
+}
+
 std::optional<Joined> joined(const Op& first, const Op& second) {
+  if (std::holds_alternative<Add>(first)) {
+    if (const auto* norm = std::get_if<LayerNorm>(&second); norm != nullptr && !norm->sums) {
+      return Joined{LayerNorm{.epsilon = norm->epsilon, .sums = true}, {1, 2}, true};
+    }
+    if (const auto* norm = std::get_if<RmsNorm>(&second); norm != nullptr && !norm->sums) {
+      return Joined{RmsNorm{.epsilon = norm->epsilon, .sums = true}, {1}, true};
+    }
+    return std::nullopt;
+  }
   if (const auto* linear = std::get_if<Linear>(&first);
       linear != nullptr && *linear == Linear{.tf32 = linear->tf32} && std::holds_alternative<Relu>(second)) {
     Linear both = *linear;
@@ -142,8 +172,20 @@ std::optional<Joined> joined(const Op& first, const Op& second) {
 }
 
 const std::vector<Op>& joint_ops() {
-  static const std::vector<Op> ops{Linear{.relu = true}, LinearBackwardInput{.mask = true}, LinearBackwardInput{.gelu = true}};
+  static const std::vector<Op> ops{Linear{.relu = true}, LinearBackwardInput{.mask = true}, LinearBackwardInput{.gelu = true},
+                                   LayerNorm{.sums = true}, RmsNorm{.sums = true}};
   return ops;
+}
+
+bool same_form(Op a, Op b) {
+  const auto clear = [](std::string_view, auto& value) {
+    if constexpr (!std::is_same_v<std::decay_t<decltype(value)>, bool>) {
+      value = {};
+    }
+  };
+  attributes(a, clear);
+  attributes(b, clear);
+  return a == b;
 }
 
 const std::vector<Op>& joint_relus() {

@@ -45,6 +45,8 @@ bool takes_step(const Op& op);
 
 /// True if it writes the sum of the two operands that it reads.
 bool is_sum(const Op& op);
+/// True if it is a norm of the sum of its first two operands, which it writes as well.
+bool normalizes_sum(const Op& op);
 /// True if it writes its one operand in another type.
 bool is_cast(const Op& op);
 /// Returns the op so that it reads another term last, and writes the sum of that and its own result. nullopt if it cannot, or does
@@ -66,15 +68,28 @@ struct EvaluationForm {
 /// nullopt for an op that is the same in both.
 std::optional<EvaluationForm> evaluation_form(const Op& op);
 
+/// Returns the op so that what it writes may lie where one of its operands does. nullopt if there is no such form.
+std::optional<Op> overwriting(const Op& op);
+/// An operand that an op reads, and one that it writes which may lie in the same place if nothing reads the first one later.
+struct Overwritten {
+  std::size_t read;
+  std::size_t written;
+};
+/// nullopt if nothing that the op writes may lie where an operand does.
+std::optional<Overwritten> overwritten(const Op& op);
+
 /// One op that does the work of two, of which the second reads what the first writes as its operand 0.
 struct Joined {
   Op op;
   std::vector<std::size_t> reads;  // operands of the second that are read after those of the first
+  bool keeps_first = false;        // it also writes what the first writes, last, so that others may read it
 };
 /// nullopt if there is no such op.
 std::optional<Joined> joined(const Op& first, const Op& second);
-/// All ops that `joined` gives.
+/// All ops that `joined` gives, with the numbers among their attributes as they are by default.
 const std::vector<Op>& joint_ops();
+/// True if two ops differ in numbers at most: they are one op, with the same flags.
+bool same_form(Op a, Op b);
 /// The ops of `joint_ops` that have a ReLU.
 const std::vector<Op>& joint_relus();
 

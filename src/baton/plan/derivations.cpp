@@ -45,6 +45,10 @@ std::vector<Derivation> joined(const std::vector<Derivation>& firsts, const Deri
     for (const std::size_t operand : both->reads) {
       joint.reads.push_back(second.reads[operand]);
     }
+    if (both->keeps_first) {
+      joint.writes.push_back(first.writes[0]);
+      joint.use.push_back(first.use[0]);
+    }
     list.push_back(std::move(joint));
   }
   return list;
@@ -55,7 +59,8 @@ std::vector<Derivation> joined(const std::vector<Derivation>& firsts, const Deri
 op::Op plain(op::Op op) {
   op::attributes(op, [](std::string_view name, auto& field) {
     if constexpr (std::is_same_v<std::remove_reference_t<decltype(field)>, bool>) {
-      field = field && name != "tf32" && name != "accumulate" && name != "scaled" && name != "adds" && name != "copies";
+      field = field && name != "tf32" && name != "accumulate" && name != "scaled" && name != "adds" && name != "copies" &&
+              name != "overwrites";
     } else if (name == "sgd_rate" || name == "first" || name == "of" || name == "parts") {
       field = 0;
     }

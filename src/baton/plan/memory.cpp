@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
+
+#include "baton/op/traits.h"
 
 namespace baton::plan {
 namespace {
@@ -193,14 +196,19 @@ class Arena {
     View& own = *views_[static_cast<std::size_t>(lane)];
     own.advance(start, placed_);
     const std::int64_t offset = own.lowest_gap(size);
+    hold(offset, size, last);
+    end_ = std::max(end_, offset + size);
+    return offset;
+  }
+
+  /// Holds these addresses, which another buffer may hold too, until `last`.
+  void hold(std::int64_t offset, std::int64_t size, const VectorClock& last) {
     placed_.push_back({offset, offset + size, last});
     for (std::optional<View>& view : views_) {
       if (view) {
         view->add(static_cast<std::uint32_t>(placed_.size() - 1), placed_.back());
       }
     }
-    end_ = std::max(end_, offset + size);
-    return offset;
   }
 
   std::int64_t end() const { return end_; }
@@ -224,6 +232,13 @@ std::vector<TaskId> placing_order(const Plan& plan, const Ordering& ordering) {
     }
   }
   return list;
+}
+
+/// The operand in whose place a task may put a result that it writes; an invalid id if there is none.
+BufferId overwritten_by(const Plan& plan, const Task& task, BufferId result) {
+  const auto* compute = std::get_if<Compute>(&task.action);
+  const std::optional<op::Overwritten> pair = compute == nullptr ? std::nullopt : op::overwritten(compute->op);
+  return pair && task.writes[pair->written] == result ? task.reads[pair->read] : BufferId();
 }
 
 }  // namespace
@@ -265,9 +280,22 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
     const Task& task = plan[id];
     Arena& arena = arenas[task.device.index()];
     const VectorClock& start = ordering.start[id.index()];
+    // True if no task touches the buffer after this one.
+    const auto is_last_touch = [&](BufferId buffer) {
+      VectorClock until = start;
+      until[static_cast<std::size_t>(task.lane)] = plan.position(id) + 1;
+      const VectorClock& touched = last[buffer.index()];
+      return std::equal(touched.begin(), touched.end(), until.begin(), std::less_equal());
+    };
     for (const BufferId buffer : task.writes) {
       if (const std::int64_t needed = std::exchange(size[buffer.index()], 0); needed > 0) {
-        memory.offset[buffer.index()] = arena.place(task.lane, needed, start, last[buffer.index()]);
+        const BufferId place = overwritten_by(plan, task, buffer);
+        if (place.valid() && !lives_on(plan[place]) && plan[place].size() == plan[buffer].size() && is_last_touch(place)) {
+          memory.offset[buffer.index()] = memory.offset[place.index()];
+          arena.hold(memory.offset[buffer.index()], needed, last[buffer.index()]);
+        } else {
+          memory.offset[buffer.index()] = arena.place(task.lane, needed, start, last[buffer.index()]);
+        }
       }
     }
     if (task.workspace.count > 0) {

@@ -8,7 +8,8 @@
 namespace baton::plan {
 
 /// The addresses of all buffers and workspaces in the arenas of their devices. Two share addresses only if
-/// every task that touches the one is certainly done before any task that touches the other starts.
+/// every task that touches the one is certainly done before any task that touches the other starts; or if they are an operand and a
+/// result of one task that may lie in one place (op::overwritten), of one size, and no other task touches the operand later.
 struct Memory {
   static constexpr std::int64_t alignment = 64;
 

@@ -21,6 +21,7 @@ struct Target {
   bool all_reduce_with_sgd = false;  // the sum of gradients and the plain SGD step that follows
   bool adds = false;                 // gradients and the terms that are added to them (op::adding)
   bool copies = false;               // tasks also write 16-bit copies of their float32 results (op::with_copies, Update::copies)
+  bool overwrites = false;           // results that may lie where an operand does (op::overwriting)
   bool loads = false;                // it has tasks that load the next step's rows while a step runs
   /// Workspace that a task needs on a device of this many cores; none if this is empty.
   std::function<Bytes(std::span<const Buffer> buffers, const Task& task, std::size_t cores)> workspace = {};

@@ -71,38 +71,76 @@ bool is_written_between(const Uses& uses, BufferId id, std::size_t first, std::s
   return std::any_of(writers.begin(), writers.end(), [&](std::size_t writer) { return writer > first && writer < last; });
 }
 
-/// Two ops become the one that does the work of both, where nothing else reads what is between them and all that the second reads
-/// is there when the first begins: what is recomputed between the two is not.
+/// A task that a backend can do together with the one before it, and the op that does both.
+struct Partner {
+  std::size_t task;
+  op::Joined both;
+};
+
+/// The task of the same phase that reads what task `at` writes first, and that one of the known ops does together with it. If other
+/// tasks read that too, the op writes it; if none does, it does not, since nobody would read it.
+std::optional<Partner> partner_of(const Draft& draft, const Uses& uses, std::size_t at, const std::vector<op::Op>& known) {
+  const Task& task = draft.tasks[at];
+  const op::Op* first = op_of(task);
+  if (first == nullptr || uses.writers[task.writes[0]].size() != 1 || draft[task.writes[0]].persistent) {
+    return std::nullopt;
+  }
+  const std::span<const std::size_t> readers = uses.readers[task.writes[0]];
+  for (const std::size_t reader : readers) {
+    const Task& next = draft.tasks[reader];
+    const op::Op* second = op_of(next);
+    if (second == nullptr || next.device != task.device || next.labels.phase != task.labels.phase || next.reads[0] != task.writes[0]) {
+      continue;
+    }
+    std::optional<op::Joined> both = op::joined(*first, *second);
+    if (both && both->keeps_first == (readers.size() > 1) &&
+        std::any_of(known.begin(), known.end(), [&](const op::Op& one) { return op::same_form(one, both->op); })) {
+      return Partner{reader, *std::move(both)};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Two ops become the one that does the work of both, where all that the second reads is there when the first begins: what is
+/// recomputed between the two is not.
 void fuse_pairs(Draft& draft, const std::vector<op::Op>& known) {
   const Uses uses(draft);
   std::vector<bool> gone(draft.tasks.size(), false);
   for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    const std::optional<Partner> partner = gone[i] ? std::nullopt : partner_of(draft, uses, i, known);
+    if (!partner || gone[partner->task]) {
+      continue;
+    }
     Task& task = draft.tasks[i];
-    const op::Op* first = op_of(task);
-    const std::size_t* reader = first == nullptr ? nullptr : uses.only_reader(draft, task.writes[0]);
-    const op::Op* second = reader == nullptr ? nullptr : op_of(draft.tasks[*reader]);
-    if (second == nullptr || draft.tasks[*reader].device != task.device || draft.tasks[*reader].reads[0] != task.writes[0]) {
-      continue;
-    }
-    const std::optional<op::Joined> both = op::joined(*first, *second);
-    if (!both || std::find(known.begin(), known.end(), both->op) == known.end()) {
-      continue;
-    }
-    const Task& next = draft.tasks[*reader];
-    const bool too_early = std::any_of(both->reads.begin(), both->reads.end(), [&](std::size_t operand) {
-      return is_written_between(uses, next.reads[operand], i, *reader);
+    const Task& next = draft.tasks[partner->task];
+    const bool too_early = std::any_of(partner->both.reads.begin(), partner->both.reads.end(), [&](std::size_t operand) {
+      return is_written_between(uses, next.reads[operand], i, partner->task);
     });
     if (too_early) {
       continue;
     }
-    task.action = Compute{both->op};
-    for (const std::size_t operand : both->reads) {
+    const BufferId kept = task.writes[0];
+    task.action = Compute{partner->both.op};
+    for (const std::size_t operand : partner->both.reads) {
       task.reads.push_back(next.reads[operand]);
     }
     task.writes = next.writes;
-    gone[*reader] = true;
+    if (partner->both.keeps_first) {
+      task.writes.push_back(kept);
+    }
+    gone[partner->task] = true;
   }
   erase_marked(draft, gone);
+}
+
+/// Results may lie where an operand does, if the memory's layout finds that nothing needs the operand any more.
+void overwrite_operands(Draft& draft) {
+  for (Task& task : draft.tasks) {
+    const op::Op* op = op_of(task);
+    if (const std::optional<op::Op> form = op == nullptr ? std::nullopt : op::overwriting(*op)) {
+      task.action = Compute{*form};
+    }
+  }
 }
 
 /// A gradient and the sum of it and another one become one op, where nothing else reads the gradient and the other one is there.
@@ -400,6 +438,9 @@ plan::Draft fuse(plan::Draft draft, const plan::Target& target) {
   if (target.copies) {
     fuse_casts(draft);
     keep_copies(draft);
+  }
+  if (target.overwrites) {
+    overwrite_operands(draft);
   }
   drop_unused_buffers(draft);
   return draft;

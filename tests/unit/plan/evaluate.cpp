@@ -201,11 +201,21 @@ class Machine {
       write(0)[i] = read(0)[i] * (share + x * slope);
     }
   }
+  /// What a norm normalizes: an operand, or the sum of two, which it writes.
+  const Numbers& rows_of_norm(bool sums) {
+    if (sums) {
+      for (std::size_t i = 0; i < read(0).size(); ++i) {
+        write(1)[i] = read(0)[i] + read(1)[i];
+      }
+    }
+    return sums ? write(1) : read(0);
+  }
   void operator()(const op::LayerNorm& o) {
-    const Numbers scaled = normalized(read(0), r(0).last(), o.epsilon).first;
+    const Numbers scaled = normalized(rows_of_norm(o.sums), r(0).last(), o.epsilon).first;
+    const std::size_t gain = o.sums ? 2 : 1;
     for (std::size_t i = 0; i < scaled.size(); ++i) {
       const std::size_t c = i % u(r(0).last());
-      write(0)[i] = scaled[i] * read(1)[c] + read(2)[c];
+      write(0)[i] = scaled[i] * read(gain)[c] + read(gain + 1)[c];
     }
   }
   void operator()(const op::LayerNormBackwardInput& o) {
@@ -238,9 +248,10 @@ class Machine {
     give(1, bias, o.accumulate, 0);
   }
   void operator()(const op::RmsNorm& o) {
-    const Numbers factors = root_factors(read(0), r(0).last(), o.epsilon);
-    for (std::size_t i = 0; i < read(0).size(); ++i) {
-      write(0)[i] = read(0)[i] * factors[i / u(r(0).last())] * read(1)[i % u(r(0).last())];
+    const Numbers& x = rows_of_norm(o.sums);
+    const Numbers factors = root_factors(x, r(0).last(), o.epsilon);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      write(0)[i] = x[i] * factors[i / u(r(0).last())] * read(o.sums ? 2 : 1)[i % u(r(0).last())];
     }
   }
   void operator()(const op::RmsNormBackwardInput& o) {

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 
+#include "baton/op/traits.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
 #include "unit/plan/brute_force.h"
@@ -150,6 +152,7 @@ struct Piece {
   bool always;      // it has contents before the step, and keeps them
   bool to_the_end;  // its contents are wanted after the step
   std::string name;
+  BufferId buffer = {};  // none: it is a workspace
 };
 
 std::vector<Piece> pieces_of(const Plan& plan, const Memory& memory) {
@@ -157,7 +160,7 @@ std::vector<Piece> pieces_of(const Plan& plan, const Memory& memory) {
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Buffer& buffer = plan.buffers()[b];
     Piece piece{buffer.device.index(),     memory.offset[b],     memory.offset[b] + buffer.size().count, {}, buffer.persistent,
-                buffer.role == Role::loss, fmt::format("b{}", b)};
+                buffer.role == Role::loss, fmt::format("b{}", b), BufferId(b)};
     for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
       for (const auto* list : {&plan.tasks()[t].reads, &plan.tasks()[t].writes}) {
         if (std::find(list->begin(), list->end(), BufferId(b)) != list->end()) {
@@ -198,6 +201,25 @@ bool precedes(const Piece& first, const Piece& second, const test::Before& befor
   return true;
 }
 
+/// The task that may put a result in the place of an operand, of two buffers that have one place: every other task that touches the
+/// operand comes before it, and every other one that touches the result comes after it.
+std::optional<std::size_t> overwriting_task(const Plan& plan, const Piece& operand, const Piece& result, const test::Before& before) {
+  if (!operand.buffer.valid() || !result.buffer.valid() || operand.always || operand.begin != result.begin ||
+      operand.end != result.end) {
+    return std::nullopt;
+  }
+  for (const std::size_t t : result.users) {
+    const auto* compute = std::get_if<Compute>(&plan.tasks()[t].action);
+    const std::optional<op::Overwritten> pair = compute == nullptr ? std::nullopt : op::overwritten(compute->op);
+    if (pair && plan.tasks()[t].reads[pair->read] == operand.buffer && plan.tasks()[t].writes[pair->written] == result.buffer) {
+      const bool last = std::all_of(operand.users.begin(), operand.users.end(), [&](std::size_t u) { return u == t || before(u, t); });
+      const bool first = std::all_of(result.users.begin(), result.users.end(), [&](std::size_t u) { return u == t || before(t, u); });
+      return last && first ? std::optional(t) : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
 void expect_sound_memory(const Plan& plan, const Memory& memory, const std::string& name) {
   const test::Before before(plan);
   const std::vector<Piece> pieces = pieces_of(plan, memory);
@@ -210,7 +232,8 @@ void expect_sound_memory(const Plan& plan, const Memory& memory, const std::stri
     for (std::size_t j = 0; j < i; ++j) {
       const Piece& b = pieces[j];
       if (a.device == b.device && a.begin < b.end && b.begin < a.end) {
-        EXPECT_TRUE(precedes(a, b, before) || precedes(b, a, before))
+        EXPECT_TRUE(precedes(a, b, before) || precedes(b, a, before) || overwriting_task(plan, a, b, before) ||
+                    overwriting_task(plan, b, a, before))
             << name << ": " << a.name << " and " << b.name << " share addresses while both are in use\n"
             << to_text(plan);
       }
@@ -226,7 +249,10 @@ void expect_sound_memory(const Plan& plan, const Memory& memory, const std::stri
       const auto used = [&](auto when) { return std::any_of(piece.users.begin(), piece.users.end(), when); };
       const bool begun = used([&](std::size_t u) { return u == t || before(u, t); });
       const bool wanted = piece.to_the_end || used([&](std::size_t u) { return u == t || before(t, u); });
-      if (piece.device == plan.tasks()[t].device.index() && (piece.always || (begun && wanted))) {
+      const bool overwritten = std::any_of(pieces.begin(), pieces.end(), [&](const Piece& result) {
+        return &result != &piece && overwriting_task(plan, piece, result, before) == t;
+      });
+      if (piece.device == plan.tasks()[t].device.index() && (piece.always || (begun && wanted)) && !overwritten) {
         live += aligned(piece.end - piece.begin);
       }
     }
@@ -334,6 +360,15 @@ void expect_lowest_places(const Plan& plan, const Verdict& verdict, const std::s
     const TaskId id(t);
     for (const BufferId buffer : plan[id].writes) {
       if (!seen[buffer.index()] && !plan[buffer].persistent && plan[buffer].role != Role::loss) {
+        const auto* compute = std::get_if<Compute>(&plan[id].action);
+        const std::optional<op::Overwritten> pair = compute == nullptr ? std::nullopt : op::overwritten(compute->op);
+        const BufferId operand = pair && plan[id].writes[pair->written] == buffer ? plan[id].reads[pair->read] : BufferId();
+        if (operand.valid() && verdict.memory.offset[buffer.index()] == verdict.memory.offset[operand.index()]) {
+          const std::int64_t at = verdict.memory.offset[buffer.index()];
+          placed[plan[id].device.index()].push_back({at, at + aligned(plan[buffer].size().count), last[buffer.index()]});
+          seen[buffer.index()] = true;
+          continue;
+        }
         ASSERT_EQ(verdict.memory.offset[buffer.index()], lowest(id, aligned(plan[buffer].size().count), last[buffer.index()]))
             << name << ", b" << buffer.value;
       }
@@ -363,6 +398,49 @@ TEST(Memory, AChainOfTemporariesNeedsTwoAtATime) {
       EXPECT_EQ(verify(chain(length, Bytes(0), two_lanes)).memory.peak[0], Bytes(2 * 256 + 2 * 256)) << length;
     }
   }
+}
+
+/// Scores from a ReLU, their cross entropy, and what reads the gradient; with `again` something reads the scores once more.
+Plan scored(bool overwrites, bool again) {
+  Draft draft;
+  draft.devices = {"cpu:0"};
+  const auto add = [&](bool persistent, Shape shape, DType type) {
+    return draft.add(
+        {.device = DeviceId(0), .dtype = type, .persistent = persistent, .shape = std::move(shape), .content = {}, .label = ""});
+  };
+  const auto task = [&](op::Op op, std::vector<BufferId> reads, std::vector<BufferId> writes) {
+    draft.tasks.push_back({.action = Compute{std::move(op)},
+                           .device = DeviceId(0),
+                           .labels = {},
+                           .reads = std::move(reads),
+                           .writes = std::move(writes),
+                           .after = {}});
+  };
+  const BufferId x = add(true, {16, 8}, DType::f32);
+  const BufferId labels = add(true, {16}, DType::i32);
+  const BufferId scores = add(false, {16, 8}, DType::f32);
+  const BufferId losses = add(true, {16}, DType::f64);
+  const BufferId slopes = add(false, {16, 8}, DType::f32);
+  task(op::Relu{}, {x}, {scores});
+  task(op::CrossEntropy{.rows = 16, .overwrites = overwrites}, {scores, labels}, {losses, slopes});
+  task(op::Relu{}, {slopes}, {add(true, {16, 8}, DType::f32)});
+  if (again) {
+    task(op::Relu{}, {scores}, {add(true, {16, 8}, DType::f32)});
+  }
+  return finish(draft);
+}
+
+TEST(Memory, AResultLiesWhereAnOperandDoesIfTheOpAllowsThatAndNothingReadsTheOperandLater) {
+  const auto lies_in_its_place = [](const Plan& plan) {
+    const Verdict verdict = verify(plan);
+    EXPECT_TRUE(verdict.holds());
+    expect_sound_memory(plan, verdict.memory, "scored");
+    const Task& entropy = plan.tasks()[1];
+    return verdict.memory.offset[entropy.reads[0].index()] == verdict.memory.offset[entropy.writes[1].index()];
+  };
+  EXPECT_TRUE(lies_in_its_place(scored(true, false)));
+  EXPECT_FALSE(lies_in_its_place(scored(false, false))) << "the op does not allow it";
+  EXPECT_FALSE(lies_in_its_place(scored(true, true))) << "the scores are read again";
 }
 
 TEST(Memory, TasksOfOneLaneShareTheirWorkspace) {

@@ -159,6 +159,7 @@ class Drawing {
     target.all_reduce_with_sgd = one_in(2);
     target.adds = one_in(2);
     target.copies = one_in(2);
+    target.overwrites = target.copies;
     if (one_in(3)) {
       target.layout = baton::test::tiled_weights;
     }

@@ -717,7 +717,8 @@ class CpuBackend final : public HostBackend {
       return false;
     }
     const auto* input_gradient = compute == nullptr ? nullptr : std::get_if<op::LinearBackwardInput>(&compute->op);
-    if (plan::copy_count(task) > 0 || (compute != nullptr && op::signature(compute->op).adds) ||
+    if (plan::copy_count(task) > 0 ||
+        (compute != nullptr && (op::signature(compute->op).adds || op::normalizes_sum(compute->op))) ||
         (input_gradient != nullptr && input_gradient->gelu)) {
       return false;
     }

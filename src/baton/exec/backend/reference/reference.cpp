@@ -109,6 +109,9 @@ class ReferenceBackend final : public HostBackend {
   std::string_view name() const override { return "reference"; }
   plan::Target target() const override { return {.loads = true}; }
   bool has_kernel(const Plan& plan, const Task& task) const override {
+    if (const auto* compute = std::get_if<plan::Compute>(&task.action); compute != nullptr && op::normalizes_sum(compute->op)) {
+      return false;
+    }
     for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
       for (const BufferId id : *list) {
         if (!plan[id].layout.empty()) {
