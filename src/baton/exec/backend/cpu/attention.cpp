@@ -170,7 +170,7 @@ float exponentials(float* row, float largest, std::int64_t held) {
 
 }  // namespace
 
-/// What one member works in. Tiles of q, k and the like are as wide as a head, in whole vectors.
+/// The scratch memory of one member. Tiles of q, k and the like are as wide as a head, in whole vectors.
 struct Attention::Scratch {
   static constexpr std::int64_t forward_tiles = 4;
   static constexpr std::int64_t backward_tiles = 8;
