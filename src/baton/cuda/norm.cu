@@ -47,8 +47,8 @@ struct alignas(Width * sizeof(Element)) Group {
   Element elements[Width];
 };
 
-/// What a thread has of a row: groups of `Width` elements, `Threads` groups apart. `Held` of them are kept in registers; with none,
-/// they are read whenever they are asked for.
+/// A thread's part of a row: groups of `Width` elements, `Threads` groups apart. `Held` of them are kept in registers; if `Held` is
+/// zero, they are read at each use.
 template <typename Element, int Threads, int Width, int Held>
 struct RowPart {
   using G = Group<Element, Width>;
@@ -397,7 +397,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// How rows of a width are worked on: the first two hold the row in registers.
+/// The ways to work on rows of a width: the first two hold the row in registers.
 enum class Way { warp_per_row, block_per_row, streamed };
 
 template <typename Element>
@@ -470,7 +470,7 @@ void norm_backward_input(DType type, DType stream_type, const void* dy, const vo
   });
 }
 
-/// Into how many parts the sums over the rows are divided.
+/// The number of parts into which the sums over the rows are divided.
 std::int64_t parts_of(std::int64_t rows) { return std::clamp<std::int64_t>((rows + 31) / 32, 1, 264); }
 
 template <bool Centred>

@@ -29,7 +29,7 @@ template <int Pending>
 __device__ void await_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
-/// What was copied to shared memory is seen by products after the next barrier.
+/// Makes copies to shared memory visible to products after the next barrier.
 inline __device__ void show_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /// A thread that needs few registers leaves the others of its block more, and takes them. Whole warp groups call these.
