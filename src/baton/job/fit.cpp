@@ -164,7 +164,7 @@ std::vector<Fit> smaller_splits(const Fit& too_large) {
 
 namespace {
 
-/// A split that may fit, and what it is said to cost.
+/// A split that may fit, and its price.
 struct Candidate {
   Choice choice;
   Price price;
@@ -249,7 +249,7 @@ std::vector<std::array<const Candidate*, 2>> in_turns(const std::vector<Candidat
   return turns;
 }
 
-/// How many plans are laid out, and how many tasks these may have together.
+/// The most plans that are laid out, and the most tasks that these may have together.
 constexpr std::size_t most_laid_out = 20;
 constexpr double most_tasks = 2e6;
 
