@@ -280,7 +280,7 @@ class Runs {
   const Interrupt& interrupt_;
 };
 
-/// In a hand-in's folder, what it is of: "hw1 C".
+/// The file in a hand-in's folder with the name of its sheet: "hw1 C".
 constexpr const char* sheet_file = "records/sheet.txt";
 
 std::string sheet_in(const fs::path& folder) {
@@ -399,7 +399,7 @@ std::string full_command(const HandinWords& words, const std::string& sheet, con
   return command;
 }
 
-/// The experiments of a sheet by where they run: `beside` has those that answer what the first place cannot show.
+/// The experiments of a sheet by where they run: `beside` has those for questions that the first place cannot answer.
 struct ExperimentIds {
   std::vector<std::string> first;
   std::vector<std::string> beside;

@@ -278,7 +278,7 @@ class Judge {
     const bool owns = rule.owner == MoveRule::Owner::share || member.rank == 0;
     const bool brings = rule.sums || owns;
     const bool takes = rule.sums ? rule.spreads || owns : !owns;
-    // A sum takes the place of what was brought to it.
+    // A sum takes the place of the member's own term.
     return brings == !task.reads.empty() && takes == !task.writes.empty() && (!(brings && takes) || task.reads == task.writes);
   }
 

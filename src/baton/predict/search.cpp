@@ -347,7 +347,7 @@ void try_the_best(Candidates& candidates, Trials& trials, SearchResult& result) 
   constexpr std::size_t at_once = 2;
   constexpr std::size_t few_large = 4;
   while (trials.fitting() < Candidates::most_simulated && result.tried < most_tried && trials.work() < Candidates::most_tasks) {
-    // A few may be large; then each gets its share of what is left, so that as many are simulated.
+    // A few may be large; then each gets its share of the tasks that are left, so that as many are simulated.
     const auto to_come = static_cast<double>(
         std::max<std::size_t>(1, Candidates::most_simulated - std::min(Candidates::most_simulated, result.tried)));
     const double share = result.tried < few_large ? Candidates::most_tasks_of_one

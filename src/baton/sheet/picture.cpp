@@ -276,7 +276,7 @@ Picture draw_lines(Picture picture, lab::Plot plot, const std::vector<Series>& a
       names.push_back(origin);
     }
   }
-  // A curve that lies outside of what is drawn has no name in the legend either.
+  // A curve outside of the drawn range has no name in the legend either.
   const auto is_drawn = [&](const std::pair<double, double>& a, const std::pair<double, double>& b) {
     return a.first >= first && b.first <= last && std::min(a.second, b.second) >= 0 && std::max(a.second, b.second) <= highest;
   };

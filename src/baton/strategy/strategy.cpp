@@ -557,7 +557,7 @@ void refuse_uncountable(const Request& request) {
     throw usage_error("{} with a global batch of {} is larger than any machine: {:.3g} parameters", request.model.name(),
                       request.step.global_batch, parameters);
   }
-  // A task's count must be exact. What all devices do together may be more: then the sum is kept in floating point.
+  // A task's count must be exact. The sum over all devices may be larger: then it is kept in floating point.
   if (const double operations = 3 * batch * largest_product_of_a_sample(request.model); operations > 9e18) {
     throw usage_error(
         "one layer of {} with a global batch of {} has {:.3g} operations, more than are counted for one task: at most 9e18",

@@ -464,7 +464,7 @@ class Writer : private StepTensors {
     }
   }
 
-  /// Terms of a value's gradient that its readers give: each device adds up its own, and what is converted is their sum.
+  /// Terms of a value's gradient that its readers give: each device adds up its own, and their sum is converted.
   struct Terms {
     std::size_t to_come = 0;
     std::vector<BufferId> sum;  // by shard

@@ -131,7 +131,7 @@ double rate(double amount, const Record& row, job::Key<Nanoseconds> time) {
 double computing_rate(const Record& row) { return rate(number(row, key::flops), row, key::compute_ns); }
 double moving_rate(const Record& row) { return rate(number(row, key::sent_bytes), row, key::communication_ns); }
 
-/// Its size and the rate at which it went, both by the size of what is reduced; nothing if no message was sent.
+/// Adds the size and the rate of the largest message, both by the size of the reduced buffers; nothing if no message was sent.
 void add_largest_message(Record& row) {
   double bytes = 0;
   double time = 0;

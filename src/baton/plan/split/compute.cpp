@@ -62,7 +62,7 @@ void ComputeRules::judge(TaskId id, const Task& task, const op::Op& op) {
   }
 }
 
-/// A copy is of what the task has just written.
+/// A copy has the content that the task has just written.
 void ComputeRules::copy(TaskId id, const Task& task, BufferId from, BufferId to, bool steps) {
   if (!steps) {
     return add_up(id, task, {&from, 1}, to);

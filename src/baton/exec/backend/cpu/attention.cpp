@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t side = 64;  // positions of q, and of k
 constexpr std::int64_t lanes = 16;
 
-/// A cache line of floats; the compiler makes of it what vectors the machine has.
+/// A cache line of floats; the compiler splits it into the vectors of the machine.
 using Vector = float __attribute__((vector_size(64), aligned(4), may_alias));
 
 const Vector& vector_at(const float* place) { return *reinterpret_cast<const Vector*>(place); }
@@ -140,7 +140,7 @@ float sum_of_products(const float* a, const float* b, std::int64_t count) {
   return sum(parts);
 }
 
-/// The largest of a row of scores and of what was the largest before.
+/// The largest of a row of scores and of the largest before.
 float largest_of(const float* row, float before) {
   Lanes parts;
   parts.fill(before);

@@ -543,7 +543,7 @@ struct PrepareOp {
   }
 };
 
-/// A parameter, and what its update reads and writes.
+/// A parameter, and the operands of its update.
 struct UpdateOperands {
   DType type;  // of the gradient
   const std::byte* gradient;
