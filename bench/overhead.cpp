@@ -1,4 +1,4 @@
-/// What the executor itself adds per task: a plan of some thousand tasks whose kernels do nothing.
+/// The time that the executor itself adds per task: a plan of some thousand tasks whose kernels do nothing.
 ///   build/release/bench/overhead
 
 #include <fmt/format.h>

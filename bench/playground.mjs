@@ -1,4 +1,4 @@
-// How long the playground takes to redraw, in Chromium, as it is used: the slider of the batch moves by one step, back and forth.
+// The redraw time of the playground in Chromium, as it is used: the slider of the batch moves by one step, back and forth.
 //
 //     BATON_WORK=FOLDER node bench/playground.mjs PAGE [DEVICES...] [JOBS...]
 //

@@ -1,5 +1,5 @@
-/// How fast the simulator walks a plan, beside 10 million tasks per second; making it ready is timed apart. Times are those
-/// of the processor, not elapsed time: other programs on the machine hardly show in them.
+/// The rate at which the simulator walks a plan, beside 10 million tasks per second; its preparation is timed separately. Times are
+/// those of the processor, not elapsed time: other programs on the machine hardly show in them.
 ///   build/release/bench/simulate
 
 #include "baton/sim/simulate.h"
@@ -34,7 +34,7 @@ cluster::Cluster devices(std::size_t count, bool shared_lanes) {
                          {.port = {Nanoseconds(2000), 3e11}, .network = {Nanoseconds(5000), 2.5e10}, .network_ports = 8}));
 }
 
-/// Of the processor, spent by this program.
+/// Processor time of this program.
 double seconds() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);

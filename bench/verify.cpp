@@ -1,5 +1,5 @@
-/// How long `verify` takes on plans of about a million tasks, by strategy: it should be two seconds at most, and ten times as
-/// long as a tenth of the tasks. Compiling is timed apart. Times are those of the processor, not elapsed time.
+/// The time of `verify` on plans of about a million tasks, by strategy: it should be two seconds at most, and ten times as long as
+/// for a tenth of the tasks. Compiling is timed separately. Times are those of the processor, not elapsed time.
 ///   build/release/bench/verify              all strategies
 ///   build/release/bench/verify gpipe ddp    some of them
 
@@ -30,7 +30,7 @@ cluster::Cluster devices(std::size_t count) {
   return cluster::Cluster(std::move(list));
 }
 
-/// Of the processor, spent by this program.
+/// Processor time of this program.
 double processor_seconds() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);

@@ -14,7 +14,7 @@ using namespace baton;
 
 namespace {
 
-/// Where each block is computed, and what moves, in the order of the plan.
+/// Prints the device of each computation, and the transfers, in the order of the plan.
 void show(const plan::Plan& plan) {
   for (const plan::Task& task : plan.tasks()) {
     const std::string phase(plan::to_text(task.labels.phase));

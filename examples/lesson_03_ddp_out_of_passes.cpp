@@ -19,7 +19,7 @@ using namespace baton;
 namespace {
 
 plan::Draft build_by_hand(const strategy::Request& request) {
-  // Where things live: a replica on each device, each with its rows of the global batch.
+  // The placement: a replica on each device, each with its rows of the global batch.
   strategy::Placement placement;
   const std::size_t devices = request.cluster.size();
   std::int64_t begin = 0;

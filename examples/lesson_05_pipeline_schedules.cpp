@@ -17,8 +17,8 @@ int main() {
   const std::int64_t devices = 4;
   const std::int64_t micro_batches = 8;
 
-  // What each schedule costs, if F, I and W take a unit of time each and B two. A stage is 1/v of the layers
-  // of a device that has v of them, so times and activations are divided by v.
+  // The costs of each schedule, if F, I and W take a unit of time each and B two. A stage is 1/v of the layers of a device that has
+  // v of them, so times and activations are divided by v.
   std::printf("%ld devices, %ld micro-batches\n", static_cast<long>(devices), static_cast<long>(micro_batches));
   std::printf("%-15s %10s %6s %15s %12s\n", "schedule", "step time", "idle", "longest bubble", "activations");
   for (const schedule::Schedule& schedule : schedule::schedules()) {

@@ -91,7 +91,7 @@ void require_values(const CLI::App& program, const std::vector<std::string>& wor
 
 namespace {
 
-/// What to type instead of a flag that other programs have; empty if none is known.
+/// Advice for a flag that other programs have; empty if none is known.
 std::string meant_by(std::string_view flag) {
   constexpr std::string_view length = "give the length of a run in steps, for example --steps 100; train --data takes --epochs too";
   constexpr std::string_view save = "write --checkpoint DIR --every N";

@@ -20,7 +20,7 @@ bool is_of_a_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '/' || c == '.';
 }
 
-/// True if what follows `baton ` makes it a command line: a flag, or the name of a command.
+/// True if the words after `baton ` make it a command line: a flag, or the name of a command.
 bool begins_a_command(std::string_view rest) {
   if (rest.starts_with("--") || rest.starts_with("COMMAND")) {
     return true;

@@ -183,7 +183,7 @@ void bench_collectives(BenchWords words, int& exit_code) {
   }
 }
 
-/// What stops this rank is told to the others, which would wait for it.
+/// Sends an error of this rank to the others, which would wait for it.
 void bench_guarded(const BenchWords& words, int& exit_code) {
   {
     const StartLimit limit(!world().alone());

@@ -67,7 +67,7 @@ void check_one(const CheckWords& words, int& exit_code) {
     }
   }
   if (!json.empty()) {
-    // What a program printed, or threw, need not be UTF-8.
+    // The output or exception of a program need not be UTF-8.
     write_output(json, exercise::to_json(verdict).dump(2, ' ', false, lab::Json::error_handler_t::replace) + "\n");
   }
   exit_code = verdict.earned() == verdict.points() ? 0 : 1;

@@ -27,7 +27,7 @@ struct EvaluateWords {
   bool model_given = false;
 };
 
-/// The weights of the checkpoint, or of the folder or file that the model is.
+/// The weights of the checkpoint, or of the folder or file that --model names.
 std::unique_ptr<checkpoint::TensorReader> open_weights(const EvaluateWords& words) {
   if (!words.checkpoint.empty()) {
     return checkpoint::open_checkpoint(words.checkpoint).archive;
@@ -52,7 +52,7 @@ void require_evaluable(const job::JobSpec& job) {
   }
 }
 
-/// What the training was given counts where nothing else is said.
+/// Takes settings of the training, unless others are given.
 void take_settings(const checkpoint::TensorReader& source, job::JobSpec& job) {
   for (const char* name : {"model", "loss", "precision", "tokenizer", "token-type", "normalize"}) {
     const job::JobField* field = training::find_field(name);
@@ -63,7 +63,7 @@ void take_settings(const checkpoint::TensorReader& source, job::JobSpec& job) {
   }
 }
 
-/// The job has nothing to be trained on.
+/// The job without data to train on.
 training::Job job_without_data(job::JobSpec spec) {
   for (const std::string& name : data_flags()) {
     const job::JobField* field = training::find_field(name);
@@ -83,7 +83,7 @@ data::Parts open_data(const EvaluateWords& words, bool inherits_token_type) {
                                      .type_of_other_data = inherits_token_type});
 }
 
-/// Shows how far it is. nullopt if a signal ended it, which is told; `exit_code` is then the signal's.
+/// Shows the progress. Returns nullopt if a signal ended it, which is printed; `exit_code` is then the signal's.
 std::optional<training::Evaluation> evaluate_all(training::Forward& forward, const training::Job& job,
                                                  const training::SampleFeed& feed, int& exit_code) {
   const Interrupt interrupt;
@@ -101,7 +101,7 @@ std::optional<training::Evaluation> evaluate_all(training::Forward& forward, con
   return evaluation;
 }
 
-/// What was evaluated, and what came out.
+/// The evaluated plan, model, data and checkpoint, and the result.
 struct Evaluated {
   std::string plan;
   std::string model;

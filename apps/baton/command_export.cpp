@@ -26,7 +26,7 @@ std::shared_ptr<const data::Tokenizer> tokenizer_of(const std::filesystem::path&
   return data::tokenizer_beside(std::filesystem::is_directory(checkpoint) ? checkpoint : checkpoint.parent_path() / ".");
 }
 
-/// How the training that wrote a checkpoint prepared its images.
+/// The scale to which the training that wrote a checkpoint brought its images.
 model::PixelScale scale_of(const checkpoint::TensorReader& checkpoint) {
   model::PixelScale scale;
   const auto found = checkpoint.metadata().find("flag.normalize");
@@ -45,8 +45,8 @@ std::string type_in(const std::string& config) {
                                                                                            : "";
 }
 
-/// Refuses a folder that holds a model of another type, or files of one that would stay beside those of this model; `own` names
-/// what is written.
+/// Refuses a folder that holds a model of another type, or files of one that would stay beside those of this model; `own` has the
+/// names of the files that are written.
 void require_no_other_model(const std::filesystem::path& folder, const model::Model& model, const std::set<std::string>& own) {
   static const std::set<std::string> names{"preprocessor_config.json",
                                            "tokens.tokenizer",

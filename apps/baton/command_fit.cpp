@@ -29,7 +29,7 @@ std::string split_flags(const job::JobSpec& spec) {
   return job::flags_of(spec, shell_word, [](const job::JobField& field) { return field.name == "devices" || is_of_split(field); });
 }
 
-/// True if the job asks for a split. How blocks are spread over stages (--balance) is none by itself.
+/// True if the job asks for a split. The balance of blocks over stages (--balance) is not a split by itself.
 bool is_split(const job::JobSpec& spec) {
   return !job::flags_of(spec, {}, [](const job::JobField& field) { return is_of_split(field) && field.name != "balance"; }).empty();
 }
@@ -88,7 +88,7 @@ void print_devices(const job::Fit& fit) {
   fmt::print("unshared: memory that cannot be shared because tasks run side by side, and gaps between buffers\n");
 }
 
-/// What the simulated program would take from the devices; printed only if its profile says how it allocates.
+/// Prints the memory that the simulated program would reserve on the devices, if its profile says how it allocates.
 void print_reserved(const job::Fit& fit) {
   std::vector<std::string> columns{"stage", "reserved"};
   for (const auto& [cause, bytes] : fit.reserved[0].causes) {
@@ -140,7 +140,7 @@ void print_rows(const std::vector<job::Fit>& list, std::size_t top) {
   fmt::print("{}", table.text());
 }
 
-/// What of the job's parameters an optimizer keeps beside them.
+/// The words for the parameters and an optimizer's states.
 std::string parameters_and_states(const std::string& optimizer) {
   return op::state_slots(op::optimizer_by_name(optimizer)) == 0 ? fmt::format("parameters alone ({} has no states)", optimizer)
                                                                 : fmt::format("parameters and the states of {} alone", optimizer);

@@ -31,7 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 using lab::Json;
 
-/// What is beside rows whose devices shared cores: the course's own kind of machine.
+/// The cluster that is simulated beside rows whose devices shared cores: the course's own kind of machine.
 constexpr const char* cluster_beside = "pcie-5";
 /// From this many pages on a document has contents.
 constexpr int pages_with_contents = 4;
@@ -48,7 +48,7 @@ struct HandinWords {
   bool resume = false;
 };
 
-/// Where results come from: experiments run on devices of this machine, or simulated on another.
+/// The source of results: experiments run on devices of this machine, or simulated on another.
 struct ResultSource {
   lab::Settings settings;
   sheet::ResultSet source;
@@ -127,7 +127,7 @@ ResultSource simulated_place(const HandinWords& words, const std::string& cluste
   return place;
 }
 
-/// Where the place has fewer devices than the sheet's counts, all that it has stand for the larger ones.
+/// If the place has fewer devices than the sheet's counts, all that it has stand for the larger ones.
 lab::AxisValues devices_that_exist(const ResultSource& place, const lab::Experiment& experiment) {
   lab::AxisValues values;
   for (const lab::Axis& axis : experiment.axes) {
@@ -248,7 +248,8 @@ class Runs {
     return point;
   }
 
-  /// What is measured for it. Simulating a job again costs nothing, and gives what an experiment asks of its own simulations.
+  /// The name of the job that is measured for it. Simulating a job again costs nothing, and an experiment may need
+  /// simulations of its own.
   static std::string job_name(const ResultSource& place, const Asking& one) {
     const std::string job = place.source.simulated ? "" : sheet::job_of(one.id, one.point);
     return job.empty() ? one.id + one.point.text() : job;
@@ -279,7 +280,7 @@ class Runs {
   const Interrupt& interrupt_;
 };
 
-/// In a hand-in's folder, what it is of: "hw1 C".
+/// The file in a hand-in's folder with the name of its sheet: "hw1 C".
 constexpr const char* sheet_file = "records/sheet.txt";
 
 std::string sheet_in(const fs::path& folder) {
@@ -398,13 +399,13 @@ std::string full_command(const HandinWords& words, const std::string& sheet, con
   return command;
 }
 
-/// The experiments of a sheet by where they run: `beside` has those that answer what the first place cannot show.
+/// The experiments of a sheet by where they run: `beside` has those for questions that the first place cannot answer.
 struct ExperimentIds {
   std::vector<std::string> first;
   std::vector<std::string> beside;
 };
 
-/// Those that are known before anything runs. A simulation has no losses and no noise.
+/// The experiments that are known before anything runs. A simulation has no losses and no noise.
 ExperimentIds experiments_of(const std::vector<sheet::Task>& tasks, bool simulates) {
   ExperimentIds ids;
   for (const sheet::Task& task : tasks) {
@@ -421,7 +422,7 @@ ExperimentIds experiments_of(const std::vector<sheet::Task>& tasks, bool simulat
   return ids;
 }
 
-/// Whether the first place leaves something of an experiment open that a second one can show.
+/// True if the first place leaves a question of an experiment open that a second one can answer.
 bool needs_second_place(const ResultSource& first, const std::string& id, const std::vector<sheet::Task>& tasks) {
   const auto found = first.source.results.find(id);
   if (found == first.source.results.end()) {
@@ -487,7 +488,7 @@ void hand_in(const HandinWords& words, int& exit_code) {
   const Interrupt interrupt;
   Runs runs(words, interrupt);
   runs.run(first, ids.first);
-  // What the first place cannot show: of a simulation losses, of devices that share cores what separate ones would do.
+  // The results that the first place cannot show: of a simulation losses, of devices that share cores those of separate ones.
   ResultSource beside = simulates ? measured_place(words, "cpu", lab::Preset::quick)
                                   : simulated_place(words, cluster_beside, lab::Preset::full);
   beside.records = folder / "records" / "beside";

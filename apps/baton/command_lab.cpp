@@ -53,7 +53,7 @@ struct LabWords {
 /// Timelines are kept of at most this many points of an experiment: a page with more of them could not be read.
 constexpr std::size_t most_timelines = 100;
 
-/// Of more points the limit on records is said before they are measured: of fewer, each may have more than any takes.
+/// Of more points the limit on records is said before they are measured: of fewer, each may have more than any record needs.
 constexpr std::int64_t many_points = 2000;
 
 /// The file's name without its ending; it must not be taken by an experiment of the course.
@@ -67,7 +67,7 @@ std::string spec_id(const std::string& path) {
   return id;
 }
 
-/// Leaves out what cannot be simulated, if something is left. Returns a line for each that was asked for by name.
+/// Leaves out experiments that cannot be simulated, if others are left. Returns a line for each that was asked for by name.
 std::string keep_simulated(std::vector<std::shared_ptr<const lab::Experiment>>& chosen, bool all) {
   std::string notes;
   for (const auto& experiment : chosen) {
@@ -109,7 +109,7 @@ lab::Preset preset_of(const LabWords& words) {
   return simulates(words) && !simulates_this_machine(words) ? lab::Preset::full : lab::Preset::quick;
 }
 
-/// What is simulated, as the heading of a report has it.
+/// The simulated machine, for the heading of a report.
 std::string simulated_on(const LabWords& words) {
   const std::string changes = words.what_if.empty() ? "" : ", what if " + words.what_if;
   if (simulates_this_machine(words)) {
@@ -190,8 +190,7 @@ std::string reproduce(const LabWords& words, const std::string& which, const std
   return command;
 }
 
-/// The latest run of this name, if all of its numbers depend on the same as those of this one; otherwise nothing, and `note` says
-/// why.
+/// The latest run of this name, if it has the same conditions as this one; otherwise nothing, and `note` says why.
 fs::path folder_to_resume(const std::string& out, const std::string& name, const lab::Settings& settings, std::string& note) {
   fs::path folder = lab::latest_run_folder(out, name);
   if (folder.empty()) {
@@ -214,7 +213,7 @@ fs::path folder_to_resume(const std::string& out, const std::string& name, const
   return folder;
 }
 
-/// What `--resume` takes from before of an experiment; `note` says what it leaves and why.
+/// The records of an earlier run of an experiment that `--resume` takes; `note` says which it leaves and why.
 std::map<std::string, lab::Record> known_records(const lab::Store& store, const std::string& id, const Json& conditions,
                                                  std::string& note) {
   const std::optional<lab::RunSpec> before = store.spec(id);
@@ -266,11 +265,11 @@ struct Planned {
   std::shared_ptr<const lab::Experiment> experiment;
   std::optional<std::string> toml = {};  // of an experiment that a user wrote
   std::vector<lab::Point> points = {};
-  Json conditions = {};                           // what its numbers depend on
+  Json conditions = {};                           // the conditions of its numbers
   std::map<std::string, lab::Record> known = {};  // records of an earlier run that are taken over
 };
 
-/// Those that are named, with the one of a spec; all if none is.
+/// The named experiments, with the one of a spec; all if none is named.
 std::vector<Planned> choose_experiments(const LabWords& words) {
   std::vector<Planned> chosen;
   for (const std::string& id : words.ids) {
@@ -304,7 +303,7 @@ lab::Settings settings_of(const LabWords& words) {
   return settings;
 }
 
-/// What is said before an experiment of this many points.
+/// The notes before an experiment of this many points.
 std::string notes_on_size(const std::string& id, std::size_t points) {
   std::string notes;
   if (points > most_timelines) {
@@ -438,7 +437,7 @@ class LabRun {
                : fmt::format("{} and {} more experiment{}", first, planned_.size() - 1, planned_.size() == 2 ? "" : "s");
   }
 
-  /// What a report of the experiment needs beside its records.
+  /// Keeps the facts that a report of the experiment needs beside its records.
   void keep_spec(const Planned& one) const {
     const lab::Experiment& experiment = *one.experiment;
     const std::optional<lab::RunSpec> before = words_.resume ? store_->spec(experiment.id) : std::nullopt;
@@ -496,7 +495,7 @@ class LabRun {
   std::vector<Planned> planned_;
   lab::AxisValues sets_;
   lab::Settings settings_;
-  std::string notes_;      // what is said before the first point
+  std::string notes_;      // printed before the first point
   std::size_t total_ = 0;  // points
   fs::path folder_;
   std::optional<lab::Store> store_;
@@ -520,7 +519,7 @@ void list_experiments() {
   fmt::print("{}", table.text());
 }
 
-/// One of them: its task, and what it varies in each preset.
+/// Shows one of them: its task, and the axes that it varies in each preset.
 void show_experiment(const std::string& id) {
   const lab::Experiment& experiment = lab::experiment_by_id(id);
   fmt::print("{} (part {})\n{}\n\n", experiment.title, experiment.part,

@@ -99,7 +99,7 @@ std::int64_t slots_of(const std::vector<Host>& hosts) {
   return sum;
 }
 
-/// What a flag is given, under the last of its spellings that the words hold: `--steps 9`, `--steps=9`, `-n 9` or `-n9`.
+/// The value of a flag, under the last of its spellings among the words: `--steps 9`, `--steps=9`, `-n 9` or `-n9`.
 std::optional<std::string> value_of(const std::vector<std::string>& words, std::initializer_list<std::string_view> flags) {
   std::optional<std::string> value;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -115,19 +115,19 @@ std::optional<std::string> value_of(const std::vector<std::string>& words, std::
   return value;
 }
 
-/// A signal that this process is told to hand on to the one it waits for.
+/// The process to which this one forwards its signals, while it waits for it.
 std::atomic<pid_t> child{0};
 std::atomic<int> told{0};
 void forward_signal(int number, siginfo_t* origin, void*) {
   told = number;
-  // What was typed has reached the child as well, which would take a second for a demand to end at once.
+  // A typed signal has reached the child as well, which would take a second one for a demand to end at once.
   const bool typed = origin->si_code > 0;
   if (const pid_t pid = child; pid > 0 && !typed) {
     kill(pid, number);
   }
 }
 
-/// While it lives, those signals are forwarded to the child.
+/// While it lives, these signals are forwarded to the child.
 class SignalForwarding {
  public:
   SignalForwarding() {
@@ -155,7 +155,7 @@ class SignalForwarding {
 };
 
 /// Runs a program and waits for its end: its exit code, or 128 and the signal that ended it. One with a limit is a group of its
-/// own, says nothing, and is killed with all that it has started when the limit is over.
+/// own, prints nothing, and is killed with all that it has started when the limit is over.
 int run(const std::vector<std::string>& words, std::optional<Nanoseconds> limit = {}) {
   std::vector<char*> arguments;
   for (const std::string& word : words) {
@@ -218,7 +218,7 @@ std::string own_program() {
 
 constexpr int interrupted_exit_code = 128 + SIGINT;
 
-/// What a run's exit code says: whether another attempt may end otherwise.
+/// The meaning of a run's exit code, and whether another attempt may end otherwise.
 struct End {
   std::string words;
   bool again = false;
@@ -390,7 +390,7 @@ class Supervisor {
     return found && found->archive->metadata().count("step") == 1 && found->archive->metadata().at("step") == steps;
   }
 
-  /// Hosts on which nothing can be started any more are gone; with them go their ranks.
+  /// Removes hosts on which nothing can be started any more, and their ranks.
   void leave_out_lost_hosts() {
     std::vector<Host> left;
     for (const Host& host : hosts_) {

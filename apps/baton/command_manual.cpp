@@ -11,7 +11,7 @@
 #include "baton/training/job.h"
 #include "commands.h"
 
-/// What is made from the program's own list of commands and flags: the manual page and the shells' completion.
+/// The texts made from the program's own list of commands and flags: the manual page and the shells' completion.
 namespace baton::app {
 namespace {
 
@@ -19,7 +19,7 @@ std::vector<const CLI::App*> subcommands(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
-/// Those that help shows.
+/// The options that help shows.
 std::vector<const CLI::Option*> options(const CLI::App& app) {
   return app.get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
 }
@@ -43,7 +43,7 @@ std::string names_of(const auto& list, auto name) {
   return words;
 }
 
-/// What may stand after a flag, where that is one of a few names.
+/// The values of flags that take one of a few names.
 std::map<std::string, std::string> values() {
   std::map<std::string, std::string> list{
       {"--preset", fmt::format("{} {}", to_text(lab::Preset::quick), to_text(lab::Preset::full))}};
@@ -55,7 +55,7 @@ std::map<std::string, std::string> values() {
   return list;
 }
 
-/// What may stand after a command, as `lab run`.
+/// The words that may follow a command, as `lab run`.
 std::string words_behind(const std::string& path) {
   if (path == "lab run" || path == "lab list") {
     return names_of(lab::experiments(), [](const auto& one) { return one.id; });
@@ -166,7 +166,7 @@ void add_command(const CLI::App& app, const std::string& path, std::string& text
   }
 }
 
-/// What the environment may say: to the program, and to the launcher of a clone.
+/// The variables of the environment: for the program, and for the launcher of a clone.
 constexpr std::pair<const char*, const char*> environment[] = {
     {"BATON_AMX", "off: do not use a CPU's AMX for bf16, emulate it; portable: compute AMX's bits without AMX, slowly"},
     {"BATON_CUDA_CACHE", "folder in which the fastest algorithms for a GPU are stored, or off (default: the user's cache folder)"},

@@ -81,7 +81,7 @@ std::string summary(const plan::Plan& plan, const plan::Verdict& verdict) {
                      collectives == 1 ? "" : "s", to_text(all.work.sent), to_text(all.work.flops));
 }
 
-/// The schedule: which device does what when, and what it leaves idle in theory.
+/// Prints the schedule: the actions of each device in time, and the idle share in theory.
 void show_grid(const training::Job& job, bool csv) {
   const std::string& strategy = job.request().strategy;
   const strategy::NamedLayout* layout = strategy::strategy_by_name(strategy).layout();

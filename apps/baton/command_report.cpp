@@ -61,7 +61,7 @@ void show_report(const std::string& folder, bool pdf, const std::string& playgro
   }
 }
 
-/// What was kept of an experiment, by point. A usage error if it is damaged.
+/// The kept records of an experiment, by point. A usage error if they are damaged.
 std::map<std::string, lab::Record> records_of(const lab::Store& store, const std::string& id) {
   const std::optional<lab::RunSpec> spec = store.spec(id);
   std::map<std::string, lab::Record> records = spec ? store.records(id, false, lab::conditions_name(spec->conditions))
@@ -82,7 +82,7 @@ bool is_timed(const lab::Record& record) {
   return time > 0 && time < 1e18;
 }
 
-/// In what two runs of an experiment differ beside their times: then a difference is one of that.
+/// The conditions in which two runs of an experiment differ: a difference of times may come from these.
 std::string not_alike(const lab::Store& a, const lab::Store& b, const std::string& id) {
   const Json before = a.spec(id)->conditions;
   const Json now = b.spec(id)->conditions;

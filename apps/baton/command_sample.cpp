@@ -31,7 +31,7 @@ struct SampleWords {
   std::string tokenizer;
 };
 
-/// Where weights come from, and the folder in which a tokenizer may lie.
+/// The source of weights, and the folder in which a tokenizer may be.
 struct Weights {
   std::unique_ptr<checkpoint::TensorReader> source;
   std::string model;

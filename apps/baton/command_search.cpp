@@ -49,7 +49,7 @@ Json to_json(const predict::RankedSplit& one, std::int64_t batch) {
   return json;
 }
 
-/// How other programs are told to split the work so.
+/// Prints the flags with which other programs split the work in the same way.
 void print_programs(const predict::RankedSplit& one, std::int64_t batch) {
   fmt::print("\nOther programs for {}\n", one.name);
   for (const job::ProgramFlags& program : job::flags_for_programs(one.choice, batch)) {
@@ -57,7 +57,7 @@ void print_programs(const predict::RankedSplit& one, std::int64_t batch) {
   }
 }
 
-/// How many splits there are, and what became of them.
+/// Prints the number of splits, and of those that were simulated or left out.
 void print_counts(const predict::SearchResult& result, const std::string& cluster) {
   fmt::print("{} splits over 1 to {} device{} of {} considered, {} of them compiled, verified and simulated\n", result.considered,
              result.devices, result.devices == 1 ? "" : "s", cluster, result.tried);

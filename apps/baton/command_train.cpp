@@ -16,7 +16,7 @@ namespace {
 
 constexpr double least_patience = 0.5;
 
-/// What stops this rank is told to the others, which would wait for it.
+/// Sends an error of this rank to the others, which would wait for it.
 void train_guarded(const TrainWords& words, int& exit_code) {
   if (words.patience > 0 && words.patience < least_patience) {
     throw usage_error(

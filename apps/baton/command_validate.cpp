@@ -81,7 +81,7 @@ void print_errors(const std::vector<predict::SourceErrors>& list) {
   fmt::print("{}", table.text());
 }
 
-/// What was not simulated: each reason once per source, with the number of rows and the first of them.
+/// Prints why rows were not simulated: each reason once per source, with the number of rows and the first of them.
 void print_refused(const std::vector<predict::ValidatedPoint>& points) {
   std::map<std::pair<std::string, std::string>, std::vector<std::size_t>> refused;
   for (const predict::ValidatedPoint& point : points) {
@@ -119,7 +119,7 @@ void print_memory(const std::vector<predict::ValidatedPoint>& points) {
   }
 }
 
-/// What a table leaves open and its rows are simulated with, once per table.
+/// Prints the assumptions on values that a table leaves open, once per table.
 void print_assumed(const std::vector<predict::PublishedCase>& cases) {
   std::vector<std::string> sources;
   std::map<std::string, std::vector<std::string>> assumed;

@@ -50,14 +50,15 @@ int complain(const char* sentence, int code) {
 
 std::unique_ptr<ranks::World> opened;
 
-/// How long a rank with an error waits for the errors of the other ranks.
+/// The time for which a rank with an error waits for the errors of the other ranks.
 constexpr Nanoseconds farewell(1'000'000'000);
-/// And one that a signal has stopped.
+/// And for a rank that a signal has stopped.
 constexpr Nanoseconds stopped_farewell(150'000'000);
 
-/// Says what each rank has to say at its end, if all of them end now; false if they do not. Of equal sentences rank 0 says one.
+/// Prints the sentences of all ranks at their end, if all of them end now; returns false if they do not. Rank 0 prints equal
+/// sentences once.
 bool end_together(const std::string& sentence, Nanoseconds patience) {
-  // A launcher ends the ranks that are left with a signal, as soon as the first has ended: all that is to be said is said here.
+  // A launcher ends the other ranks with a signal as soon as the first has ended, so all sentences are printed here.
   static const SaveGuard ending;
   const auto words = opened->gather_errors(sentence, patience);
   for (std::size_t r = 0; words && r < words->size() && opened->rank() == 0; ++r) {
@@ -123,7 +124,7 @@ void require_one_process(const std::string& command) {
 void let_last_count(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     option->disable_flag_override(option->get_expected_max() == 0);
-    if (option->get_expected_max() > 0 && !option->check_lname("prompt")) {  // which may be a text without words
+    if (option->get_expected_max() > 0 && !option->check_lname("prompt")) {  // a prompt may be a text without words
       // As a variable of the shell that is not set.
       option->check(CLI::Validator([](std::string& value) { return value.empty() ? "is given, but empty" : ""; }, ""));
     }

@@ -27,7 +27,7 @@ namespace {
 constexpr int grace_ms = 400;
 constexpr int end_ms = 900;
 constexpr int end_of_rank_ms = 600;
-/// How long a reader of a pipe may take for what is put together after a signal.
+/// The time that a reader of a pipe may take for the output after a signal.
 constexpr int reader_ms = 400;
 constexpr int poll_ms = 50;
 /// Two signals within this time count as one: timeout(1) signals both the process and its group.
@@ -50,7 +50,7 @@ void tell(int number) {
   errno = before;
 }
 
-/// The next signal; nothing if the time is over before.
+/// The next signal; nullopt if the time is over before.
 std::optional<int> next_signal(int limit_ms) {
   pollfd ready{signal_pipe[0], POLLIN, 0};
   unsigned char number = 0;

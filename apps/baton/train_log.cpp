@@ -31,8 +31,8 @@ namespace {
 using lab::Json;
 namespace key = lab::key;
 
-/// What was trained: the settings of a job but those of simulations, which `train` does not take. Their columns are named
-/// `trained_` like those of experiments, since some of them are also measured.
+/// The settings of a training: those of a job without the settings of simulations, which `train` does not take. Their columns are
+/// named `trained_` like those of experiments, since some of them are also measured.
 Json settings_of(const training::Job& job) {
   const Json all = job::settings_json(job.spec(), job.request().step.optimizer);
   Json settings;

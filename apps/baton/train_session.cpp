@@ -24,7 +24,7 @@
 namespace baton::app {
 namespace {
 
-/// The first step whose loss is not finite, counting those of this run; nothing if all are.
+/// The first step whose loss is not finite, counting those of this run; nullopt if all are.
 std::optional<std::size_t> first_broken(const std::vector<double>& losses) {
   for (std::size_t s = 0; s < losses.size(); ++s) {
     if (!std::isfinite(losses[s])) {
@@ -34,7 +34,7 @@ std::optional<std::size_t> first_broken(const std::vector<double>& losses) {
   return std::nullopt;
 }
 
-/// How to continue a run that ended early.
+/// The command that continues a run that ended early.
 std::string resume_hint(const TrainWords& words, const Saving& saving) {
   if (saving.last().empty()) {
     return "";
@@ -42,21 +42,20 @@ std::string resume_hint(const TrainWords& words, const Saving& saving) {
   return fmt::format("; continue with: {}{}", printable(command_line()), words.resume ? "" : " --resume");
 }
 
-/// What is kept of a run that ends in the middle of a step.
+/// The words on the checkpoint that is kept of a run that ends in the middle of a step.
 std::string what_is_saved(const TrainWords& words, const Saving& saving) {
   return saving.last().empty() ? "nothing is saved"
                                : fmt::format("the checkpoint of step {} is kept: {}{}", saving.saved_step(),
                                              printable(saving.last()), resume_hint(words, saving));
 }
 
-/// Which rank runs the device; empty if there is only one.
+/// The rank that runs the device; empty if there is only one.
 std::string describe_rank(const cluster::Device& device) {
   const ranks::RankHost& place = world().hosts()[static_cast<std::size_t>(device.rank)];
   return world().alone() ? "" : fmt::format(", rank {} on {}", device.rank, place.host);
 }
 
-/// Where values that are not finite came from, as far as a minute of training it again tells; empty if it
-/// does not.
+/// The origin of values that are not finite, if a minute of training again shows it; otherwise empty.
 std::string origin_of_divergence(const training::Training& run, const std::string& checkpoint, std::int64_t step) {
   fmt::print(stderr, "baton: values are not finite; training again on one device from {} to find where that started\n",
              checkpoint.empty() ? "the start" : checkpoint);
@@ -74,7 +73,7 @@ std::string origin_of_divergence(const training::Training& run, const std::strin
   }
 }
 
-/// Says that values are not finite, where that came from and what to do; `what` holds them at the step, counted from 0.
+/// Reports that values are not finite, where they came from and how to avoid them; `what` holds them at the step, counted from 0.
 void report_divergence(const training::Training& run, const std::string& what, std::int64_t step, const std::string& checkpoint) {
   fmt::print(stderr, "baton: {} at step {}{}: try a smaller --lr{}{}\n", what, step + 1,
              origin_of_divergence(run, checkpoint, step),
@@ -181,7 +180,7 @@ std::string classes_note(const training::Job& job) {
                            classes);
 }
 
-/// What rank 0 found, on every rank.
+/// Sends rank 0's finding to every rank.
 bool on_every_rank(bool found) {
   ranks::Blob answer = ranks::to_blob(found ? "yes" : "no");
   world().broadcast(answer, 0);
@@ -218,7 +217,7 @@ TrainSession::TrainSession(TrainWords words)
   left_ = length_.steps - run_.steps_before();
   lines_.emplace(run_, length_.steps, log_every_ > 0 ? log_every_ : usual_interval(length_.steps),
                  TrainLog::Files{.csv = words_.csv, .json_lines = words_.json_lines, .kept = saving_->log()}, speaks_);
-  // An evaluation that was interrupted is made first.
+  // An evaluation that was interrupted is done first.
   evaluates_first_ = evaluating_->due(run_.steps_before(), length_.steps) && on_every_rank(!lines_->evaluated_before());
   if (left_ < 1 && !evaluates_first_) {
     throw usage_error("{} is already at step {}: give a larger --steps", saving_->last(), run_.steps_before());
@@ -321,14 +320,14 @@ void TrainSession::print_devices() const {
   }
 }
 
-/// One that has to be read even if results go to standard output.
+/// Prints a note that must be read even if results go to standard output.
 void TrainSession::note(const std::string& text) const {
   if (speaks_) {
     fmt::print(to_stdout_ ? stdout : stderr, "note: {}\n", text);
   }
 }
 
-/// By what 16 bits are computed, so that nobody takes emulated times for those of hardware.
+/// Prints which unit computes 16-bit types, so that nobody takes emulated times for those of hardware.
 void TrainSession::print_arithmetic() const {
   const std::string products = run_.emulated_products();
   if (run_.arithmetic() == exec::bf16_by_portable) {

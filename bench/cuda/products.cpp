@@ -1,5 +1,5 @@
-/// What cuBLASLt offers for the products of large layers: each algorithm's time, and whether it gives the bits of the one that the
-/// library would take. Tells what asking for the same bits costs, and whether enough algorithms are asked for.
+/// The algorithms of cuBLASLt for the products of large layers: each one's time, and whether it gives the bits of the one that the
+/// library would take. Shows the cost of asking for the same bits, and whether enough algorithms are asked for.
 ///   build/release/bench/products [--candidates 32]
 
 #include <cublasLt.h>

@@ -8,13 +8,13 @@
 #include "baton/cluster/machine.h"
 #include "baton/training/job.h"
 
-/// What the Python package `baton` is made of on this side: the module `baton._core`. It checks what Python may get wrong where the
-/// library would take it for a bug, and it has no ideas of its own: those are in the package (python/baton) and in the library.
+/// The C++ side of the Python package `baton`: the module `baton._core`. It refuses wrong arguments of Python that the library
+/// would take for a bug, and only passes on the rest: all else is in the package (python/baton) and in the library.
 namespace baton::python {
 
 namespace py = pybind11;
 
-/// A job as Python gives it: the settings, and what no field names.
+/// A job as Python gives it: the settings, and values that are not fields.
 struct Setup {
   job::JobSpec spec;
   training::JobOverrides overrides;

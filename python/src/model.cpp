@@ -16,7 +16,7 @@ using model::Dims;
 using Index = std::size_t;
 using NamedExtent = std::pair<std::string, std::int64_t>;
 
-/// What the library would take for a bug is here an error of the user's graph.
+/// Runs the work, and reports a bug of the library as an error of the user's graph.
 template <typename Work>
 auto as_usage(const Work& work) {
   try {
@@ -64,7 +64,7 @@ std::vector<NamedExtent> named(const Dims& dims) {
 
 std::vector<std::int64_t> extents(const Shape& shape) { return {shape.extents().begin(), shape.extents().end()}; }
 
-/// A builder that knows which numbers it gave out, and refuses others.
+/// A builder that knows the numbers of its values, and refuses others.
 class Blocks {
  public:
   Blocks(std::string name, const std::vector<NamedExtent>& input, bool integers)
@@ -270,7 +270,7 @@ void bind_norms(py::class_<Blocks>& builder) {
           py::arg("x"), py::arg("name"), py::arg("epsilon") = 1e-6, "x / √(mean of x² + epsilon) · gain, over the last dimension.");
 }
 
-/// What enters the stream from block to block, and what is added to it.
+/// The start of the stream from block to block, and the terms that are added to it.
 void bind_stream(py::class_<Blocks>& builder) {
   builder
       .def(
@@ -314,7 +314,7 @@ void bind_stream(py::class_<Blocks>& builder) {
           py::arg("x"), py::arg("rate"), "Zeroes a share of about `rate` of the elements, and scales the others up.");
 }
 
-/// What reads images.
+/// Ops on images.
 void bind_images(py::class_<Blocks>& builder) {
   builder
       .def(

@@ -14,7 +14,7 @@
 namespace baton::python {
 namespace {
 
-/// The plan of a job, and what `verify` says of it.
+/// The plan of a job, and the verdict of `verify`.
 class CompiledPlan {
  public:
   explicit CompiledPlan(const Setup& setup)
@@ -48,7 +48,7 @@ py::list violations(const CompiledPlan& self) {
   return list;
 }
 
-/// By device: what it does in a step.
+/// The work of each device in a step.
 py::list devices(const CompiledPlan& self) {
   const std::vector<plan::Totals> totals = plan::totals_by_device(self.plan());
   py::list list;

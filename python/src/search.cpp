@@ -9,7 +9,7 @@ namespace {
 
 using lab::Json;
 
-/// What the search chose, by the names of the flags.
+/// The settings that the search chose, by the names of the flags.
 Json found_json(const predict::RankedSplit& one) {
   Json json = predict::to_record(one).json();
   Json settings;

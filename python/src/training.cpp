@@ -156,7 +156,7 @@ py::object evaluate(Run& self, const std::string& data) {
   return result;
 }
 
-/// Which samples stand in the batch of a step.
+/// The samples in the batch of a step.
 std::vector<std::int64_t> samples_at(const Run& self, std::int64_t step) {
   const training::JobData* data = self.training().job().data();
   if (data == nullptr || step < 0) {

@@ -20,7 +20,7 @@ constexpr std::size_t most_metadata = 1'000;
 constexpr std::size_t most_axes = 64;
 constexpr std::uint64_t most_elements = std::uint64_t{1} << 48;
 
-/// Where in the header the next event stands.
+/// The part of the header to which the next event belongs.
 enum class ParserState { before, top, metadata, entry, type, shape, offsets, ignored };
 
 class Reader : public nlohmann::json_sax<Json> {

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::string_view temporary_ending = ".tmp";
 
-/// Zero, or what went wrong.
+/// Returns zero, or the number of the error.
 int write_all(int file, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(file, bytes.data(), bytes.size());
@@ -103,7 +103,7 @@ std::string why_not_written(const std::filesystem::path& path, int error) {
   return error == ENXIO && is_pipe(path) ? "it is a pipe that nobody reads" : std::strerror(error);
 }
 
-/// The number of an open file of this process, of whose folder in /proc the path is an entry; -1 if it is none.
+/// The number of an open file of this process, of whose folder in /proc the path is an entry; -1 if it is not such an entry.
 int own_descriptor(const std::filesystem::path& folder, const std::string& name) {
   int number = -1;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
@@ -147,7 +147,7 @@ std::string read_file(const std::filesystem::path& path, std::string_view what, 
     throw too_large();
   }
   std::string text;
-  // What says no size of its own, as a pipe, is read piece by piece.
+  // A file without a known size, such as a pipe, is read piece by piece.
   std::size_t piece = S_ISREG(status.st_mode) ? static_cast<std::size_t>(status.st_size) + 1 : 4096;
   while (true) {
     const std::size_t known = text.size();
@@ -196,7 +196,7 @@ Destination destination_of(const std::filesystem::path& path) {
 
 WholeFile::WholeFile(const std::filesystem::path& path, std::string what) : to_(destination_of(path)), what_(std::move(what)) {
   if (to_.descriptor >= 0) {
-    std::fflush(stdout);  // what was printed before comes before
+    std::fflush(stdout);  // earlier output comes first
     file_ = Descriptor(::fcntl(to_.descriptor, F_DUPFD_CLOEXEC, 0));
   } else if (is_pipe(to_.path)) {
     file_ = held_or_opened(to_.path);
@@ -332,7 +332,7 @@ void append_line(const std::filesystem::path& path, std::string_view line) {
     const std::string text = fmt::format("{}{}\n", cut ? "\n" : "", line);
     error = write_all(file.get(), std::as_bytes(std::span(text)));
     if (error != 0 && ::ftruncate(file.get(), std::max<off_t>(size, 0)) != 0) {
-      // Then part of a line stays, which the next one ends and readers pass over.
+      // Then part of a line remains, which the next line ends and readers skip.
     }
     error = error == 0 ? file.close() : error;
   }
@@ -342,7 +342,7 @@ void append_line(const std::filesystem::path& path, std::string_view line) {
 }
 
 FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& taken) {
-  // The folder itself is locked, so that nothing is left behind. Where a file system cannot lock folders, a file in it is.
+  // The folder itself is locked, so that no file remains; if the file system cannot lock folders, a file in it is locked.
   const auto lock = [&](Descriptor file) {
     file_ = std::move(file);
     return file_.get() >= 0 && ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;

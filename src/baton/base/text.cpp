@@ -10,7 +10,7 @@
 namespace baton {
 namespace {
 
-/// How many letters must be put in, left out, replaced or swapped with their neighbour to make one word of the other.
+/// The number of letters to insert, delete, replace or swap with their neighbour until one word is the other.
 std::size_t edits(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) {
@@ -40,7 +40,7 @@ void for_each_setting(std::string_view text,
       throw usage_error("'{}' has {} twice: give it once", text, key);
     }
     visit(setting, key, equals == std::string_view::npos ? std::string_view() : setting.substr(equals + 1));
-    seen.insert(key);  // what nobody knows is refused by now, so that these stay few
+    seen.insert(key);  // unknown names are refused by now, so that these are few
   });
 }
 

@@ -29,13 +29,13 @@ using plan::Role;
 constexpr std::string_view prefix = "step-";
 constexpr std::string_view suffix = ".safetensors";
 
-/// What a buffer holds all or some of.
+/// The name of the tensor that a buffer holds, or holds a part of.
 struct Name {
   std::string set;  // in front of a tensor's name: nothing, or `optimizer.0.`
   std::string parameter;
   bool operator<(const Name& other) const { return std::tie(set, parameter) < std::tie(other.set, other.parameter); }
 };
-/// Nothing for buffers that a checkpoint does not hold.
+/// Returns nullopt for buffers that a checkpoint does not hold.
 std::optional<Name> name_of(const plan::Buffer& buffer) {
   const auto* part = std::get_if<ParameterPart>(&buffer.content);
   if (std::holds_alternative<plan::LossScaler>(buffer.content)) {
@@ -51,13 +51,13 @@ std::optional<Name> name_of(const plan::Buffer& buffer) {
                                               : std::nullopt;
 }
 
-/// The shape of what the buffer holds all or some of.
+/// The shape of the whole parameter, of which the buffer may hold a part.
 Shape whole_of(const plan::Buffer& buffer) {
   const auto* part = std::get_if<ParameterPart>(&buffer.content);
   return part == nullptr ? buffer.shape : part->whole;
 }
 
-/// A buffer, and which part of a tensor it holds all or some of.
+/// A buffer, and the part of a tensor that it holds, or holds a piece of.
 struct Holder {
   BufferId id;
   std::size_t part;
@@ -68,7 +68,7 @@ struct Kept {
   std::vector<Holder> parts;  // which together hold it: of copies, the first
   std::vector<Holder> all;    // the copies among them, also those of 16 bits
 };
-/// By name, which buffers hold a tensor.
+/// The buffers that hold each tensor, by its name.
 std::map<std::string, Kept> kept_by(const plan::Plan& plan) {
   std::map<Name, std::vector<BufferId>> buffers;
   std::map<std::string, std::map<std::string, Shape>> sets;
@@ -111,7 +111,7 @@ std::map<std::string, Kept> kept_by(const plan::Plan& plan) {
   return list;
 }
 
-/// Of a buffer's memory, in runs of a bounded size: visit(begin, run, elements), where `begin` counts bytes, `run` is room for
+/// Visits a buffer's memory in runs of a bounded size: visit(begin, run, elements), where `begin` counts bytes, `run` is room for
 /// them, and elements(each) calls each(address in the run, place in the tensor, in elements).
 template <typename Visit>
 void for_each_run(const plan::Buffer& buffer, exec::MemoryLayouts layouts, const model::StoredTensor& stored, std::size_t part,
@@ -134,7 +134,7 @@ void for_each_run(const plan::Buffer& buffer, exec::MemoryLayouts layouts, const
   }
 }
 
-/// Puts a tensor together from what devices hold of it.
+/// Assembles a tensor from the parts on the devices.
 void gather(const plan::Plan& plan, const exec::Executor& executor, const Kept& kept, std::span<std::byte> tensor) {
   const std::int64_t size = size_of(kept.info.dtype);
   for (const Holder& holder : kept.parts) {
@@ -154,7 +154,7 @@ void round_to(DType type, const std::byte* from, std::byte* to) {
   std::memcpy(to, &bits, sizeof bits);
 }
 
-/// Gives each device what it holds of a tensor, to copies of 16 bits its rounding.
+/// Copies to each device its parts of a tensor, rounded for 16-bit copies.
 void scatter(const plan::Plan& plan, exec::Executor& executor, const Kept& kept, std::span<const std::byte> tensor) {
   const std::int64_t size = size_of(kept.info.dtype);
   for (const Holder& holder : kept.all) {
@@ -174,7 +174,7 @@ void scatter(const plan::Plan& plan, exec::Executor& executor, const Kept& kept,
   }
 }
 
-/// A usage error if a tensor that is wanted is missing, or of another shape; `whose` says of what.
+/// A usage error if a wanted tensor is missing, or of another shape; `whose` names the owner of those that are there.
 void require_tensors(const std::map<std::string, Kept>& wanted, const Tensors& there, const std::string& whose) {
   for (const auto& [name, kept] : wanted) {
     const auto found = there.find(name);

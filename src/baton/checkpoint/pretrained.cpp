@@ -77,7 +77,7 @@ double load(archive::ElementType type, const std::byte* at) {
   return type == DType::i32 ? load<std::int32_t>(at) : load<std::int64_t>(at);
 }
 
-/// Writes one element as what a checkpoint has.
+/// Writes one element in the type of a checkpoint.
 void store(archive::ElementType type, std::byte* at, double value) {
   if (type == DType::i32) {
     const auto count = static_cast<std::int32_t>(std::clamp(value, 0.0, 2147483647.0));

@@ -28,7 +28,7 @@ class Section {
   bool given() const { return table_ != nullptr; }
   const toml::table& table() const { return *table_; }
 
-  /// What `parse` makes of the text; `otherwise` where the key is not given.
+  /// Returns the value that `parse` reads from the text; `otherwise` if the key is not given.
   template <typename Value, typename Parse>
   Value get(const std::string& key, Value otherwise, Parse parse) {
     known_.push_back(key);
@@ -200,7 +200,7 @@ Device read_device(const toml::table& root, const std::string& name, std::int64_
 
 bool is_path(std::string_view text) { return text.find('/') != std::string_view::npos || text.ends_with(".toml"); }
 
-/// A cluster, or a network where one is to join its nodes.
+/// A cluster; or, if `network`, a network that joins its nodes.
 Blueprint find(std::string_view text, bool network) {
   if (is_path(text)) {
     return read(std::filesystem::path(text));

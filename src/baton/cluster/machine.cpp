@@ -50,7 +50,7 @@ std::string processor_name(hwloc_topology_t topology) {
   return "unknown processor";
 }
 
-/// What the system has, or what the process's control group may use of it. (The sum over memory nodes is less where a
+/// The memory of the system, or the limit of the process's control group if that is less. (The sum over memory nodes is less if a
 /// virtual machine's memory grows as it is used.)
 Bytes physical_memory() {
   Bytes memory(static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE));

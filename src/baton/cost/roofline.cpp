@@ -136,7 +136,7 @@ double Roofline::attention_time(const cluster::Device& device, const op::Attenti
   return std::max(over(flops, rate * reached), over(bytes, memory));
 }
 
-/// What a task reads and writes: a stream that the plan keeps in float32 counts half if the program keeps it in 16 bits.
+/// The bytes that a task reads and writes: a stream that the plan keeps in float32 counts half if the program keeps it in 16 bits.
 double Roofline::bytes_moved(const plan::Plan& plan, const plan::Task& task) const {
   double sum = 0;
   for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {

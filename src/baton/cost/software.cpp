@@ -132,7 +132,7 @@ void read_host(const Profile& profile, Software& software) {
   host.done();
 }
 
-/// Those of all devices, then what [kernels.DEVICE] says of one.
+/// Reads the settings of all devices, then those of [kernels.DEVICE] for one.
 void read_kernels(const Profile& profile, Software& software) {
   const toml::table* kernels = profile.table("kernels");
   read_kernels(kernels, profile.where("kernels"), software.kernels);

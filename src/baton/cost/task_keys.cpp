@@ -35,10 +35,10 @@ std::string shapes_text(const plan::Plan& plan, std::span<const BufferId> ids) {
   return text;
 }
 
-constexpr std::int64_t nearest_distance = std::int64_t{256} << 10;  // what is no farther away is in a core's own cache
+constexpr std::int64_t nearest_distance = std::int64_t{256} << 10;  // nearer bytes are in a core's own cache
 constexpr std::int64_t small_operand = std::int64_t{16} << 10;      // whose distance no time depends on
 
-/// When a device last touched each block of its arena, in bytes that it had touched until then.
+/// The time of a device's last access to each block of its arena, measured in the bytes that it had accessed until then.
 class Touches {
  public:
   Touches(Bytes arena, std::int64_t farthest)

@@ -4,7 +4,7 @@
 #include "baton/cuda/attention_tiles.cuh"
 #include "baton/cuda/programmatic.cuh"
 
-/// Attention by plain products, for heads and types that tensor cores do not take, and what both ways share.
+/// Attention by plain products, for heads and types that tensor cores do not take, and functions that both ways share.
 namespace baton::cuda {
 namespace {
 

@@ -6,8 +6,8 @@
 #include "baton/cuda/attention_tiles.cuh"
 #include "baton/cuda/warp_group.cuh"
 
-/// What attention by warp groups is made of. A head has one or two halves of 64 elements, whose rows are the 128 bytes that the
-/// tensor cores read at once; a tile has its halves after each other. Boxes of 64 rows are copied by hardware.
+/// The parts of attention by warp groups. A head has one or two halves of 64 elements, whose rows are the 128 bytes that the tensor
+/// cores read at once; a tile has its halves after each other. Boxes of 64 rows are copied by hardware.
 namespace baton::cuda {
 
 constexpr int half_size = 64;  // of a head
@@ -35,7 +35,7 @@ inline __device__ std::uint64_t over_rows(std::uint32_t tile, int step) {
 using Sums = float[sum_tiles][4];  // 64 × 64 of a warp group, as `multiply_fragments` has 16 × 8 of a warp
 using Fragments = std::uint32_t[steps][4];
 
-/// After products that wrote the sums: keeps the compiler from moving what reads them to before the wait.
+/// After products that wrote the sums: keeps the compiler from moving reads of them before the wait.
 inline __device__ void settle(Sums& s) {
 #pragma unroll
   for (int n = 0; n < sum_tiles; ++n) {
@@ -81,7 +81,7 @@ inline __device__ void finish_first(const Sums& sums) {
     BATON_MULTIPLY("bf16.bf16", operands, __VA_ARGS__) \
   }
 
-/// Adds to the sums that are there, or not. `Turned`: the right operand is `over_rows`.
+/// `Add`: adds to the old sums, otherwise replaces them. `Turned`: the right operand is `over_rows`.
 template <typename Element, bool Add, bool Turned>
 __device__ void multiply_group(Sums& s, const std::uint32_t (&left)[4], std::uint64_t right) {
   BATON_MULTIPLY_TYPED("{%32,%33,%34,%35}, %36, %37, 1, 1, %38", "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right),
@@ -192,7 +192,7 @@ struct Tensors {
   CUtensorMap result;  // of the backward alone
 };
 
-/// In which order blocks of rows are taken: of some heads at a time first all blocks with one number, then all with the next.
+/// The order in which blocks of rows are taken: of some heads at a time first all blocks with one number, then all with the next.
 struct Order {
   int heads;
   int heads_at_once;
@@ -207,8 +207,8 @@ struct Order {
     row_block = item % items_at_once / there;
   }
 };
-/// As many heads at a time as leave what goes by in the second-level cache. Where blocks differ in length and are few, all heads,
-/// so that the last ones are the shortest of all. `sharing` heads use the same of what goes by.
+/// As many heads at a time as leave the tensors that go by in the second-level cache. If blocks differ in length and are few, all
+/// heads, so that the last ones are the shortest of all. `sharing` heads use the same tensors.
 inline Order order_of(const AttentionShape& shape, std::int64_t heads, std::int64_t sharing, int processors) {
   constexpr std::int64_t few_turns = 32;                                    // of blocks on a processor
   constexpr std::int64_t cached_bytes = std::int64_t{16} << 20;             // a third of an H200's cache

@@ -40,7 +40,7 @@ struct Memory {
   __device__ std::uint32_t own_emptied() const { return barrier(2 * stages + 1); }
 };
 
-/// What a block does with one tile of rows.
+/// The work of a block on one tile of rows.
 struct Item {
   int row;         // the first one
   int head;        // of keys in the pass over keys, otherwise of queries
@@ -147,7 +147,7 @@ struct Passing {
   int needed_first = 0;
   int needed_last = 0;
 
-  /// Goes on to the first tile that is needed, from here. False if there is none.
+  /// Moves on to the first tile that is needed, from here. Returns false if there is none.
   __device__ bool seek(const Item& item, int heads) {
     while (head < heads && (tile < needed_first || tile >= needed_last)) {
       await_phase(memory.filled(place.stage), place.parity);
@@ -171,7 +171,7 @@ struct Passing {
   }
 };
 
-/// Adds Σ dy · o to what belongs to the rows of a warp.
+/// Adds Σ dy · o to the sums of a warp's rows.
 template <typename Element, int Halves>
 __device__ void add_product(float2 (&of_rows)[2], const GroupRows<Element, Halves, true>& dy, std::uint32_t result_tile) {
 #pragma unroll
@@ -256,7 +256,7 @@ __device__ void multiply_all(const AttentionGradients& given, float2* row_sums, 
     Sums slopes;                                      // first the gradient of the shares, then that of the scores
     Fragments share;
     Fragments slope;
-    /// After products of the rows are done: a load of fragments is over for certain only when something has used them.
+    /// After products of the rows are done: a load of fragments is certain to be over only after its first use.
     const auto release_own = [&] {
       __syncwarp();
       if (lane == 0) {

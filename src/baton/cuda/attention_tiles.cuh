@@ -6,10 +6,10 @@
 #include "baton/cuda/element.cuh"
 #include "baton/cuda/fragments.cuh"
 
-/// What attention on tensor cores is made of: tiles of heads in shared memory.
+/// The parts of attention on tensor cores: tiles of heads in shared memory.
 namespace baton::cuda {
 
-/// How a head's rows lie in memory.
+/// The strides of a head's rows in memory.
 struct Strides {
   std::int64_t queries;  // elements from one position to the next
   std::int64_t keys;
@@ -36,7 +36,7 @@ struct HeadTile {
     return tile + static_cast<std::uint32_t>(row * row_bytes + ((column ^ (row & 7)) << 4));
   }
 
-  /// Copies `Rows` rows from position `first` on. Rows from `positions` on, and what a shorter head lacks, become zero.
+  /// Copies `Rows` rows from position `first` on. Rows from `positions` on, and elements that a shorter head lacks, become zero.
   template <int Rows, int Threads>
   static __device__ void fetch(std::uint32_t tile, const Element* head, std::int64_t stride, int first, int positions, int size) {
 #pragma unroll
@@ -82,7 +82,7 @@ __device__ void load_turned(std::uint32_t (&fragments)[4], std::uint32_t tile, i
   }
 }
 
-/// How many steps the product over `Columns` columns of sums takes.
+/// The number of steps of the product over `Columns` columns of sums.
 template <typename Element>
 __host__ __device__ constexpr int steps_over(int columns) {
   return columns / (32 / static_cast<int>(sizeof(Element)));

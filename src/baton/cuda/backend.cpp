@@ -21,14 +21,14 @@
 namespace baton::cuda {
 namespace {
 
-/// CUDA's count, which starts CUDA.
+/// CUDA's count, which initializes CUDA.
 cudaError_t ask_for_gpus(int& count) {
-  // By default eight queues serve all streams, and what shares a queue waits for each other. Read when CUDA starts.
+  // By default eight queues serve all streams, and streams that share a queue wait for each other. Read when CUDA starts.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   return cudaGetDeviceCount(&count);
 }
 
-/// How many GPUs there are; a usage error if there is none.
+/// The number of GPUs; a usage error if there is none.
 int count_gpus() {
   int count = 0;
   const cudaError_t status = ask_for_gpus(count);
@@ -47,7 +47,7 @@ int count_gpus() {
   return count;
 }
 
-/// Which code a GPU runs; asked of one only of those that are alike, since asking opens it.
+/// The version of the code that a GPU runs; only one of several equal GPUs is asked, since that opens it.
 int code_of(int ordinal, int major, int minor) {
   static std::mutex mutex;
   static std::map<std::pair<int, int>, int> known;
@@ -78,7 +78,7 @@ Error no_code(int ordinal) {
       ordinal, properties.name, properties.major, properties.minor, cuda::built_for(), properties.major, properties.minor);
 }
 
-/// What all of the GPUs can do; a usage error where one cannot run this build.
+/// The capability that all of the GPUs have; a usage error if one of them cannot run this build.
 cuda::Capability common_capability(const std::set<int>& ordinals) {
   cuda::Capability least{.code = std::numeric_limits<int>::max(), .shared_bytes = std::numeric_limits<int>::max()};
   for (const int ordinal : ordinals) {
@@ -91,7 +91,7 @@ cuda::Capability common_capability(const std::set<int>& ordinals) {
   return least;
 }
 
-/// The GPUs that run this build; a usage error where none does.
+/// The GPUs that run this build; a usage error if there is none.
 std::set<int> usable_gpus() {
   std::set<int> usable;
   for (int ordinal = 0, count = count_gpus(); ordinal < count; ++ordinal) {

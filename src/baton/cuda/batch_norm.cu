@@ -3,7 +3,7 @@
 #include "baton/cuda/convolution.h"
 #include "baton/cuda/map.cuh"
 
-/// Norms over the samples and pixels of a channel. A unit is what one mean is taken of: a channel of a group of samples. Its sums
+/// Norms over the samples and pixels of a channel. A unit is a channel of a group of samples, of which one mean is taken. Its sums
 /// are taken in parts, and the parts added up in order, in double precision.
 namespace baton::cuda {
 namespace {
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// One thread per unit: the means of what slope_sums_kernel summed.
+/// One thread per unit: the means of the sums of slope_sums_kernel.
 __global__ void __launch_bounds__(threads) slope_means_kernel(const double2* sums, float2* means, Units units, int count) {
   allow_next();
   await_previous();

@@ -112,7 +112,7 @@ Norm norm_of(const BatchNormShape& shape) {
   return norm;
 }
 
-/// Where a thread of a block (tile, group, part) works.
+/// The part of a thread of a block (tile, group, part).
 struct At {
   int channel;  // the first of eight
   int group;
@@ -129,7 +129,7 @@ struct At {
   __device__ int unit(const Norm& norm) const { return group * norm.channels + channel; }
 };
 
-/// Adds up what the threads of a block have of each channel, and writes sums[part][unit].
+/// Adds up the sums of a block's threads for each channel, and writes sums[part][unit].
 __device__ void add_up(const Norm& norm, const At& at, const float (&first)[chunk], const float (&second)[chunk], double2* sums) {
   __shared__ float2 shared[lanes][tile_channels];
   const int lane = static_cast<int>(threadIdx.x) / columns;
@@ -461,8 +461,8 @@ Window window_of(const PoolShape& shape, std::int64_t channels) {
           number(shape.padding), number(shape.out_height()), number(shape.out_width()), number(channels / chunk)};
 }
 
-/// Where in an image the first of the largest elements of a window is, of each of eight channels, and what it is. A NaN is larger
-/// than all, and the last of them counts.
+/// For each of eight channels, the first of the largest elements of a window: its place in the image, and its value. A NaN is
+/// larger than all, and the last of them counts.
 template <typename Element>
 struct Largest {
   int place[chunk];
@@ -512,7 +512,7 @@ __global__ void __launch_bounds__(threads) max_pool_kernel(const Pack<Element>* 
       [](std::int64_t) {});
 }
 
-/// Where in its window the first of the largest elements is, of each of eight channels: a byte each.
+/// For each of eight channels, the place in its window of the first of the largest elements: a byte each.
 struct alignas(chunk) Places {
   unsigned char in_window[chunk];
 };
@@ -545,7 +545,7 @@ __global__ void __launch_bounds__(threads)
       [](std::int64_t) {});
 }
 
-/// One thread per pack of dx, which looks into all windows that hold it, in their order.
+/// One thread per pack of dx, which adds from all windows that hold it, in their order.
 template <typename Element>
 __global__ void __launch_bounds__(threads)
     max_pool_backward_kernel(const Pack<Element>* dy, const Places* places, Pack<Element>* dx, std::int64_t count, Window w) {

@@ -12,7 +12,7 @@
 namespace baton::cuda {
 namespace {
 
-/// What one index of the sum says to both operands; there is none if `left` is negative.
+/// An index of the sum, as both operands need it; there is none if `left` is negative.
 struct alignas(16) Entry {
   int left;
   int right;
@@ -367,7 +367,7 @@ void run(const Task& task, const Store& store, bool tensor_cores, int parts, cud
   }
 }
 
-/// Into how many parts the depth of the weights' gradient is divided, so that there is work for the whole GPU.
+/// The number of parts of the depth of the weights' gradient, so that there is work for the whole GPU.
 int parts_of(DType type, const ConvolutionShape& shape) {
   constexpr std::int64_t enough_blocks = 264;
   constexpr std::int64_t least_steps = 8;

@@ -97,7 +97,7 @@ struct BackwardWeight : Operands<Element> {
   static constexpr bool turned = true;
   using Base = Operands<Element>;
 
-  /// What is under the window's place that a chunk of columns stands for, at a pixel.
+  /// Copies the elements under the window's place that a chunk of columns stands for, at a pixel.
   __device__ void copy(std::uint32_t to, int pixel, int row, int column, int in_channels) const {
     const Geometry& g = Base::g;
     const int sample = pixel / g.pixels();
@@ -402,7 +402,7 @@ std::int64_t image_bytes(std::int64_t samples, std::int64_t channels, std::int64
   return aligned(samples * padded(channels) * pixels * 2);
 }
 
-/// The images themselves where they are in that order, else a copy at `to`.
+/// The images themselves if they are in that order, else a copy at `to`.
 template <typename Element>
 const Element* channels_last_of(const Element* x, bool already, void* to, std::int64_t samples, std::int64_t channels,
                                 std::int64_t pixels, cudaStream_t stream) {
@@ -413,7 +413,7 @@ const Element* channels_last_of(const Element* x, bool already, void* to, std::i
   return static_cast<const Element*>(to);
 }
 
-/// Into how many parts the depth of dW is divided.
+/// The number of parts into which the depth of dW is divided.
 int parts_of(const ConvolutionShape& shape) {
   constexpr std::int64_t enough_blocks = 264;
   constexpr std::int64_t least_steps = 8;

@@ -7,7 +7,7 @@
 #include "baton/cuda/convolution.h"
 #include "baton/cuda/element.cuh"
 
-/// What both ways of computing a convolution share.
+/// Declarations that both ways of computing a convolution share.
 namespace baton::cuda {
 
 struct Geometry {

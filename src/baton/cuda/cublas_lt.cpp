@@ -81,7 +81,7 @@ cudaDataType_t type_of(DType type) {
   return type == DType::bf16 ? CUDA_R_16BF : type == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-/// Gives back what the library made.
+/// Destroys an object of the library.
 struct Forget {
   void operator()(cublasLtMatmulDesc_t product) const { library().MatmulDescDestroy(product); }
   void operator()(cublasLtMatrixLayout_t layout) const { library().MatrixLayoutDestroy(layout); }
@@ -90,7 +90,7 @@ struct Forget {
 template <typename Handle>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Forget>;
 
-/// What describes a product to the library.
+/// The library's description of a product.
 class Description {
  public:
   Description(const ProductShape& shape, const ProductOperands& operands, int multiprocessors)
@@ -145,7 +145,7 @@ class Description {
   Owned<cublasLtMatrixLayout_t> d_;
 };
 
-/// The library wants its workspace so; the plan's memory is aligned less, and what it gives has room for moving up to this.
+/// The library wants its workspace so; the plan's memory is aligned less, but has room for moving up to this.
 constexpr std::int64_t workspace_alignment = 256;
 
 class LtProduct final : public Product {
@@ -172,7 +172,7 @@ class LtProduct final : public Product {
 
   void run(cudaStream_t stream) const override { require_lt(multiply(algorithm_, shape_.beta, stream), "a product"); }
 
-  /// By any algorithm, and with another factor of what was there.
+  /// By any algorithm, and with another factor of the old result.
   cublasStatus_t multiply(const cublasLtMatmulAlgo_t& algorithm, float beta, cudaStream_t stream) const {
     if (turned_ != nullptr) {
       transpose(DType::f32, DType::f32, turned_from_, turned_, 1, shape_.n, shape_.k, stream);
@@ -206,7 +206,7 @@ std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, const LtPr
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(product.workspace_bytes()));
   if (is_narrow(result)) {
-    // Parts of a sum are added up in float32: what has 16 bits is rounded once.
+    // Parts of a sum are added up in float32, so that a 16-bit result is rounded once.
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   }
   std::array<cublasLtMatmulHeuristicResult_t, most_candidates> found{};
@@ -225,7 +225,7 @@ std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, const LtPr
   return list;
 }
 
-/// Digests of what algorithms give.
+/// Digests of the results of algorithms.
 class Digests {
  public:
   std::uint64_t of(const void* memory, std::int64_t bytes, cudaStream_t stream) {
@@ -285,11 +285,11 @@ KeptChoices& choices_for(const GpuPlace& place) {
   return kept.try_emplace({folder, kind}, folder, kind).first->second;
 }
 
-/// Products that take this long may run at the GPU's power limit, and which algorithm is the fastest is another question there.
+/// Products that take this long may run at the GPU's power limit, where another algorithm may be the fastest.
 constexpr float long_milliseconds = 1;
-/// Those that take this long have warmed it already.
+/// Products that take this long have warmed it already.
 constexpr float very_long_milliseconds = 100;
-/// How much slower than the fastest one an algorithm may be at first to be timed again, and how many are at most.
+/// An algorithm is timed again if its first time is at most this multiple of the fastest one's; and this many are at most.
 constexpr float nearly_as_fast = 1.15F;
 constexpr std::size_t most_finalists = 4;
 /// Finalists run in turns, each for this long; the first rounds only warm the GPU.
@@ -297,7 +297,7 @@ constexpr float turn_milliseconds = 30;
 constexpr int warming_rounds = 3;
 constexpr int timed_rounds = 5;
 
-/// Times algorithms on a product's operands. The first that runs says which bits are wanted.
+/// Times algorithms on a product's operands. The bits of the first that runs are wanted of all.
 class Race {
  public:
   Race(cublasLtHandle_t handle, const ProductShape& shape, const ProductOperands& operands, cudaStream_t stream)
@@ -337,7 +337,7 @@ class Race {
     std::stable_sort(runners_.begin(), runners_.end(), [](const Runner& a, const Runner& b) { return a.time < b.time; });
   }
 
-  /// Leaves the fastest ones, in the order of the time that they take when the GPU is kept busy.
+  /// Keeps the fastest ones, in the order of their times when the GPU is kept busy.
   void run_finals() {
     std::erase_if(runners_,
                   [slowest = runners_.front().time * nearly_as_fast](const Runner& runner) { return runner.time > slowest; });
@@ -356,8 +356,8 @@ class Race {
     sort();
   }
 
-  /// A digest of what an algorithm gives, or none if it does not run. A result of 16 bits hides most roundings on the way, which
-  /// differ between algorithms that add up in another order: so there, it is also taken of sums that cancel.
+  /// A digest of an algorithm's result, or none if it does not run. A result of 16 bits hides most roundings on the way, which
+  /// differ between algorithms that add up in another order: there it is also taken of sums that cancel.
   std::optional<std::uint64_t> bits(const LtProduct& product, const cublasLtMatmulAlgo_t& algorithm) {
     std::uint64_t seen = 0;
     for (const bool cancelling : {true, false}) {  // the last are numbers to take the time on
@@ -374,7 +374,7 @@ class Race {
     return seen;
   }
 
-  /// Numbers of the operands' own type, so that what is compared is finite.
+  /// Fills the operands with numbers of their own type, so that the compared results are finite.
   void fill(bool cancelling) {
     auto* a = const_cast<void*>(operands_.a);
     auto* b = const_cast<void*>(operands_.b);
@@ -385,7 +385,7 @@ class Race {
       noise(shape_.operands, a, shape_.m * shape_.k, stream_);
       noise(shape_.operands, b, shape_.k * shape_.n, stream_);
     }
-    const auto other = [&](void* memory, std::int64_t count) {  // what is added to the sums
+    const auto other = [&](void* memory, std::int64_t count) {  // the operand that is added to the sums
       if (cancelling) {
         require(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(count * size_of(shape_.result)), stream_),
                 "comparing products");

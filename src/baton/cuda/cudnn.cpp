@@ -100,7 +100,7 @@ class Descriptor {
     set(name, type, std::array<Value, 1>{value});
   }
   void set(cudnnBackendAttributeName_t name, const Descriptor& other) { set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, other.get()); }
-  /// False where the library does not know such an attribute, or refuses the value.
+  /// Returns false if the library does not know such an attribute, or refuses the value.
   template <typename Value>
   bool try_to_set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const Value& value) {
     return library().BackendSetAttribute(descriptor_, name, type, 1, &value) == CUDNN_STATUS_SUCCESS;
@@ -206,7 +206,7 @@ ConvolutionGraph graph_of(cudnnHandle_t handle, ConvolutionPart part, DType type
   return made;
 }
 
-/// What the library would take, the likeliest first.
+/// The configurations that the library proposes, the likeliest first.
 std::vector<Descriptor> configurations(const ConvolutionGraph& convolution, cudnnBackendHeurMode_t mode, int multiprocessors) {
   constexpr std::size_t most = 24;
   Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);

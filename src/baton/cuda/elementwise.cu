@@ -576,7 +576,7 @@ void mean_squared_error(DType type, const void* y, const void* target, const flo
 /// Large blocks for long rows, so that the rows at work stay in the cache until they are read again.
 constexpr std::int64_t long_row = 8192;
 
-/// How much shared memory a block of this GPU can have.
+/// The most shared memory that a block of this GPU can have.
 std::int64_t most_shared_bytes() {
   int device = 0;
   int bytes = 0;

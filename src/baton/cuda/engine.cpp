@@ -27,15 +27,15 @@ namespace {
 using plan::Lane;
 using plan::Task;
 
-/// Steps that may be under way at once, so that the GPU waits for none; where one takes longer than this, only one: what is
-/// enqueued runs to its end, and the caller that asks the run to end waits for it.
+/// Steps that may be under way at once, so that the GPU waits for none; if one takes longer than this, only one: enqueued work runs
+/// to its end, and the caller that asks the run to end waits for it.
 constexpr std::size_t depth = 4;
 /// One more is kept, to tell how long the GPU waited between two.
 constexpr std::size_t slot_count = depth + 1;
 constexpr Nanoseconds long_step(50'000'000);
 
-/// A graph is launched in one go, but where it spans several places, kernels that have nothing to do with each other wait for each
-/// other in it. Tasks longer than this on average (about ten microseconds) hide what it takes to enqueue them one by one.
+/// A graph is launched in one go, but if it spans several places, independent kernels wait for each other in it. Tasks longer than
+/// this on average (about ten microseconds) hide the time of enqueuing them one by one.
 constexpr double long_task = 1e9;  // operations
 
 double mean_work(const plan::Plan& plan) {
@@ -46,7 +46,7 @@ double mean_work(const plan::Plan& plan) {
   return flops / static_cast<double>(std::max<std::size_t>(1, plan.tasks().size()));
 }
 
-/// True if every step's tasks are enqueued one by one: where it pays, or as the environment wants it.
+/// True if every step's tasks are enqueued one by one: if that is faster, or if the environment asks for it.
 bool enqueues_tasks(const plan::Plan& plan, std::size_t places) {
   const char* word = std::getenv("BATON_CUDA_ENQUEUE");
   if (word == nullptr || *word == '\0') {
@@ -147,7 +147,7 @@ class CudaEngine final : public exec::Engine {
   }
 
  private:
-  /// What one of the steps under way needs on the host.
+  /// The events and the pinned memory of one of the steps under way.
   struct Slot {
     Event start{Event::Purpose::timed};
     Event end{Event::Purpose::timed};
@@ -167,14 +167,14 @@ class CudaEngine final : public exec::Engine {
     Nanoseconds sampled = now();
     std::vector<Monitor> monitors{};
 
-    /// How many steps may be under way.
+    /// The number of steps that may be under way.
     std::int64_t ahead() const {
       const bool is_short = collected > 0 && result.step_times[static_cast<std::size_t>(collected - 1)] < long_step;
       return is_short ? static_cast<std::int64_t>(depth) : 1;
     }
   };
 
-  /// Where a step begins and ends: the others fork from it and join it.
+  /// The stream in which a step begins and ends: the others fork from it and join it.
   cudaStream_t origin() const { return slice_.first_place().stream(Lane::compute); }
   void enter_origin() const { slice_.first_place().enter(); }
   void enter(DeviceId device) const { slice_.place(device).enter(); }
@@ -288,7 +288,7 @@ class CudaEngine final : public exec::Engine {
   /// Draws a step's data on the host, while others are under way.
   void load(std::int64_t step) { fill(data_.loaded, slot(step).inputs, steps_before_ + step); }
 
-  /// Puts a step after those under way: its data, its tasks, its loss.
+  /// Enqueues a step after those under way: its data, its tasks, its loss.
   void enqueue(std::int64_t step, bool traced) {
     Slot& one = slot(step);
     copy_filled(data_.loaded, one.inputs);
@@ -316,7 +316,8 @@ class CudaEngine final : public exec::Engine {
     copy_filled(data_.ahead, one.inputs);
   }
 
-  /// What is loaded ahead, of a step of this run. If the state is wanted, rows that cannot be read end the run before that step.
+  /// Loads the rows that a step of this run needs ahead. If the state is wanted, rows that cannot be read end the run before that
+  /// step.
   void fill_next(std::int64_t offset, std::int64_t step) {
     try {
       fill(data_.ahead, offset, steps_before_ + step);
@@ -328,7 +329,7 @@ class CudaEngine final : public exec::Engine {
     }
   }
 
-  /// Puts the rows of a step into pinned memory, from `offset` on; and from there to the GPUs, after what is under way.
+  /// Copies the rows of a step into pinned memory, from `offset` on; and from there to the GPUs, after the steps under way.
   void fill(const std::vector<BufferId>& buffers, std::int64_t offset, std::int64_t step) const {
     for (const BufferId id : buffers) {
       data_.fill(plan_[id], host_inputs_->at(offset), step);
@@ -345,7 +346,7 @@ class CudaEngine final : public exec::Engine {
     }
   }
 
-  /// What is loaded ahead is there for the first step of a run, too.
+  /// Loads ahead for the first step of a run, unless its rows are there.
   void load_first() {
     if (data_.ahead.empty() || std::exchange(loaded_for_, -1) == steps_before_) {
       return;
@@ -363,7 +364,7 @@ class CudaEngine final : public exec::Engine {
     }
   }
 
-  /// Takes in what the steps before `until` left.
+  /// Collects the results of the steps before `until`.
   void collect(Run& run, std::int64_t until) {
     for (; run.collected < until && !run.broken; ++run.collected) {
       Slot& one = slot(run.collected);
@@ -403,7 +404,7 @@ class CudaEngine final : public exec::Engine {
     for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
       const plan::TaskWork work = plan::work(plan_, TaskId(t));
       const Event& origin = start_on(slice_.place(plan_.tasks()[t].device).ordinal(), step);
-      const bool loads = std::holds_alternative<plan::Load>(plan_.tasks()[t].action);  // which the host does
+      const bool loads = std::holds_alternative<plan::Load>(plan_.tasks()[t].action);  // done by the host
       const Nanoseconds start = std::clamp(loads ? loading_.start : walk_[TaskId(t)].start->since(origin), Nanoseconds(0),
                                            result.duration);
       const Nanoseconds end = std::clamp(loads ? loading_.end : walk_[TaskId(t)].end->since(origin), start, result.duration);
@@ -464,7 +465,7 @@ class CudaEngine final : public exec::Engine {
   std::int64_t steps_before_ = 0;
   std::int64_t loaded_for_ = -1;  // the step whose rows are there
   bool keep_result_ = false;      // of the run under way
-  std::exception_ptr unread_;     // what the feed threw for the rows of the next step
+  std::exception_ptr unread_;     // the feed's error for the rows of the next step
   struct {
     Nanoseconds start;
     Nanoseconds end;

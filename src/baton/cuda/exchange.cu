@@ -23,7 +23,7 @@ __device__ void hold(std::int64_t start, std::int64_t duration) {
   }
 }
 
-/// What an emulated link takes, counted by one thread from when the kernel starts.
+/// The duration of an emulated link, counted by one thread from the start of the kernel.
 struct MinDuration {
   std::int64_t min_duration;
   std::int64_t start;
@@ -40,7 +40,7 @@ __global__ void delay_kernel(std::int64_t nanoseconds) {
   hold(clock_now(), nanoseconds);
 }
 
-/// Moves the whole `Word`s of a chunk, and returns how many bytes these are.
+/// Moves the whole `Word`s of a chunk, and returns the number of their bytes.
 template <typename Word>
 __device__ std::int64_t copy_words(const CopyChunk& chunk) {
   const std::int64_t count = chunk.bytes / static_cast<std::int64_t>(sizeof(Word));

@@ -30,7 +30,7 @@ struct TensorSums {
   using Position = WarpPlace<Columns>;
   static constexpr int tiles = Position::columns / 8;
   float sums[2][tiles][4] = {};
-  // Where a lane reads, in bytes or floats from the start of a tile.
+  // The addresses that a lane reads, in bytes or floats from the start of a tile.
   std::uint32_t left;
   std::uint32_t right_deep;
   int right_wide;
@@ -164,7 +164,7 @@ struct PlainSums {
     }
   }
 
-  /// Leaves what all groups have in one tile.
+  /// Leaves the sums of all groups in one tile.
   __device__ void store(float* tile, const WarpPlace<Columns>&) const {
     constexpr int tile_floats = tile_rows * wide_pitch<Columns>;
     float* own = tile + group * tile_floats;
@@ -204,7 +204,7 @@ struct SumsOf<Forward, false, Columns> {
   using Type = PlainSums<Forward, Columns>;
 };
 
-/// What both directions share: the batch's operand (x or dy), the weights, and what is added or masks.
+/// The arguments of both directions: the batch's operand (x or dy), the weights, and the tensor that is added or masks.
 struct Arguments {
   const float* batch;
   const float* weight;
@@ -221,8 +221,8 @@ constexpr int batch_floats = tile_rows * deep_pitch;
 template <bool Forward, int Columns>
 constexpr int stage_floats = batch_floats + (Forward ? Columns * deep_pitch : depth * wide_pitch<Columns>);
 
-/// Sums of 64 rows × Columns. The blocks of a cluster share the depth, a step each in turn, so that what they read at one
-/// time lies close together.
+/// Sums of 64 rows × Columns. The blocks of a cluster share the depth, a step each in turn, so that their reads at one time are
+/// close together.
 template <bool Forward, bool Tf32, int Columns>
 __global__ void __launch_bounds__(threads, 1) sums_kernel(const Arguments args) {
 #if __CUDA_ARCH__ >= 900
@@ -319,7 +319,7 @@ __global__ void __launch_bounds__(threads, 1) sums_kernel(const Arguments args) 
 #endif
 }
 
-/// How a product is cut: columns a block, and blocks of a cluster that share the depth.
+/// The division of a product: columns per block, and blocks of a cluster that share the depth.
 struct Cut {
   int columns = 64;
   int blocks = 1;
@@ -327,7 +327,7 @@ struct Cut {
 
 constexpr int most_blocks = 8;
 static_assert(4 * stages * std::max(stage_floats<true, 128>, stage_floats<false, 128>) <= FewRows::most_shared_bytes);
-/// Where a block takes more than half of a multiprocessor's memory, no two share one: they would hold up the rest.
+/// A block that takes more than half of a multiprocessor's memory shares it with no other: two would hold up the rest.
 constexpr int alone = 116 * 1024;
 
 int shared_bytes(bool forward, bool tf32, const Cut& cut, int depth_total) {
@@ -339,7 +339,7 @@ int shared_bytes(bool forward, bool tf32, const Cut& cut, int depth_total) {
   return steps > stages ? std::max(bytes, alone) : bytes;
 }
 
-/// How many blocks run at a time.
+/// The number of blocks that run at a time.
 int at_a_time(const Cut& cut, bool tf32, int bytes, int multiprocessors) {
   const int each = bytes >= alone || !tf32 ? 1 : 2;  // in float32 a block takes more than half of the registers
   // Clusters lie within a group of multiprocessors, whose last ones stay free: shares of all, as seen on an H200.
@@ -347,7 +347,7 @@ int at_a_time(const Cut& cut, bool tf32, int bytes, int multiprocessors) {
   return std::max(cut.blocks, static_cast<int>(each * multiprocessors * usable[cut.blocks]));
 }
 
-/// What fills the multiprocessors with as little traffic as possible: a block reads its part of the weights and all rows of
+/// The cut that fills the multiprocessors with as little traffic as possible: a block reads its part of the weights and all rows of
 /// the batch beside it.
 Cut choose_cut(bool forward, bool tf32, int columns, int depth_total, int multiprocessors) {
   Cut best;
@@ -359,7 +359,7 @@ Cut choose_cut(bool forward, bool tf32, int columns, int depth_total, int multip
       const int tiles = (columns + wide - 1) / wide;
       const int together = at_a_time(cut, tf32, shared_bytes(forward, tf32, cut, depth_total), multiprocessors);
       const int waves = (tiles * blocks + together - 1) / together;
-      // In bytes of traffic: of the steps, of what beginning costs, and of adding up.
+      // In bytes of traffic: of the steps, of beginning, and of adding up.
       const double cost = waves * (30e3 + 4.0 * steps * depth * (wide + tile_rows)) + (blocks > 1 ? 20e3 + 2e3 * blocks : 0);
       if (least == 0 || cost < least) {
         least = cost;

@@ -5,9 +5,9 @@
 
 #include "baton/cuda/element.cuh"
 
-/// Products on tensor cores. A fragment is what a warp's lanes hold of a matrix: of the left operand 16 rows of 32 bytes, of the
-/// right one 8 columns of 32 bytes. So a step of a product spans 32 bytes: 16 elements of 16 bits, or 8 of float32, of which the
-/// hardware reads ten bits.
+/// Products on tensor cores. A fragment is the part of a matrix that a warp's lanes hold: of the left operand 16 rows of 32 bytes,
+/// of the right one 8 columns of 32 bytes. So a step of a product spans 32 bytes: 16 elements of 16 bits, or 8 of float32, of which
+/// the hardware reads ten bits.
 namespace baton::cuda {
 
 inline __device__ std::uint32_t shared_address_of(const void* shared) {

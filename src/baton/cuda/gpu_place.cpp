@@ -25,7 +25,7 @@ CUdevice device_of(int ordinal) {
   return device;
 }
 
-/// Equal parts of a GPU, each until a place takes it, and what is left over of it (null if nothing is).
+/// Equal parts of a GPU, each until a place takes it, and the rest of it (null if there is none).
 struct Parts {
   std::vector<std::unique_ptr<Partition>> parts;
   std::shared_ptr<const Partition> carrier;

@@ -36,7 +36,7 @@ std::string line_of(const ChoiceKey& key, const Choice& choice) {
   return line;
 }
 
-/// Reads the words of a line one after the other; `good` is false from the first on that is not what it should be.
+/// Reads the words of a line one after the other; `good` is false from the first wrong word on.
 class Words {
  public:
   explicit Words(std::string_view line) : words_(split(line, ' ')) {}
@@ -100,7 +100,7 @@ bool add_line(std::string_view line, Choices& choices) {
   return words.done() && choices.emplace(key, choice).second;
 }
 
-/// What a whole file ends with.
+/// The last line of a complete file.
 std::string last_line(std::string_view before) { return fmt::format("end {:016x}\n", Hash(before).value()); }
 
 }  // namespace

@@ -122,7 +122,7 @@ class Meetings::Impl {
     Meeting& meeting = meetings_[id.index()];
     std::vector<Launch> afterwards;
     const bool reach = !setup.several_gpus || enable_peers(setup.ordinals());
-    if (setup.collective == nullptr) {  // where one GPU cannot reach the other, the driver stages the copy
+    if (setup.collective == nullptr) {  // if one GPU cannot reach the other, the driver stages the copy
       by_rank[1] = copy_part(setup, setup.at[0]->reads, setup.at[1]->writes, plan_[setup.tasks[0]->reads[0]].size().count);
     } else if (setup.several_gpus && by_nccl(setup, reach)) {
       meeting.nccl = true;
@@ -140,7 +140,7 @@ class Meetings::Impl {
     }
   }
 
-  /// NCCL refuses two members on one GPU. What is dealt in pieces goes by kernels of ours where they reach all members.
+  /// NCCL refuses two members on one GPU. Collectives on pieces use kernels of ours if these reach all members.
   static bool by_nccl(const MeetingSetup& setup, bool reach) {
     const plan::MoveRule& rule = plan::rule_of(setup.collective->kind);
     const std::vector<int> ordinals = setup.ordinals();
@@ -208,7 +208,7 @@ class Meetings::Impl {
     }
   }
 
-  /// What falls to a rank goes from it into the whole buffers of all.
+  /// Copies the piece of one rank into the whole buffers of all.
   Launch gather(const MeetingSetup& setup, std::size_t rank) {
     std::vector<CopyChunk> chunks;
     const std::vector<BufferId>& whole = setup.tasks[rank]->writes;
@@ -228,7 +228,7 @@ class Meetings::Impl {
     return copies(chunks, *setup.places[rank], setup.min_duration);
   }
 
-  /// A rank's share of a sum: every so-many-th run of elements, all of them at the root, or the pieces that fall to it.
+  /// A rank's share of a sum: every n-th run of elements, all of them at the root, or its own pieces.
   Launch sum(const MeetingSetup& setup, std::size_t rank) {
     const Collective& collective = *setup.collective;
     const std::span<const BufferId> buffers = plan::payload(*setup.tasks[rank]);

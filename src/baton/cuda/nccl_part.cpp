@@ -49,8 +49,8 @@ void call(const nccl::Communicator& communicator, const exec::NcclCall& one, DTy
   throw BugError("a call of no kind");
 }
 
-/// What becomes of sums that are not just kept: they are applied to parameters, or added to the pieces, in whose place `at` then
-/// has memory for them.
+/// Prepares the use of sums that are not just kept: they are applied to parameters, or added to the pieces. Then `at` has other
+/// memory for them in place of the pieces.
 Launch prepare_sums(const plan::Plan& plan, const plan::Task& task, exec::Addresses& at, const GpuPlace& place) {
   const auto* collective = std::get_if<plan::Collective>(&task.action);
   const std::span<const BufferId> payload = plan::payload(task);

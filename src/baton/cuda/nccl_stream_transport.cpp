@@ -20,7 +20,7 @@ class NcclStreamTransport;
 /// this process; only if nobody does so within this time the error is this rank's own.
 constexpr Nanoseconds until_named(3'000'000'000);
 
-/// What this rank's members of one meeting share.
+/// The state that this rank's members of one meeting share.
 struct NcclMeeting {
   struct Member {
     const GpuPlace* place;
@@ -113,7 +113,7 @@ class NcclStreamTransport final : public StreamTransport, private exec::Communic
     }
   }
 
-  /// Enqueues the meeting when its turn has come and all members of this rank have; whether it is enqueued.
+  /// Enqueues the meeting when its turn has come and all members of this rank have; returns whether it is enqueued.
   bool pass(NcclMeeting& meeting) {
     if (meeting.position == turn_ && meeting.begun == meeting.members.size() && !failed_) {
       try {
@@ -169,7 +169,7 @@ class NcclStreamTransport final : public StreamTransport, private exec::Communic
 
   void fail(const nccl::Disconnected& error) { failed_ = Failure{error, now()}; }
 
-  /// False where this rank runs none of its members.
+  /// Returns false if this rank runs none of its members.
   bool open(MeetingId id, std::size_t group) {
     NcclMeeting meeting;
     const std::int64_t min_duration = link_ ? cost::link_time(plan_, id, *link_).count : 0;

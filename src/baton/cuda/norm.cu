@@ -49,8 +49,8 @@ struct alignas(Width * sizeof(Element)) Group {
   Element elements[Width];
 };
 
-/// What a thread has of a row: groups of `Width` elements, `Threads` groups apart. `Held` of them are kept in registers; with none,
-/// they are read whenever they are asked for.
+/// A thread's part of a row: groups of `Width` elements, `Threads` groups apart. `Held` of them are kept in registers; if `Held` is
+/// zero, they are read at each use.
 template <typename Element, int Threads, int Width, int Held>
 struct RowPart {
   using G = Group<Element, Width>;
@@ -518,7 +518,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// How rows of a width are worked on: the first two hold the row in registers.
+/// The ways to work on rows of a width: the first two hold the row in registers.
 enum class Way { warp_per_row, block_per_row, streamed };
 
 template <typename Element>
@@ -597,7 +597,7 @@ void norm(DType type, const NormInput& x, const void* gain, const void* bias, vo
   });
 }
 
-/// Into how many parts the sums over the rows are divided, and those of rows that warps hold.
+/// The numbers of parts into which the sums over the rows are divided, and those over rows that warps hold.
 std::int64_t parts_of(std::int64_t rows) { return std::clamp<std::int64_t>((rows + 31) / 32, 1, 264); }
 std::int64_t held_parts_of(std::int64_t rows) { return std::clamp<std::int64_t>((rows + 15) / 16, 1, 396); }
 

@@ -22,7 +22,7 @@ Window window_of(const PoolShape& shape) {
           number(shape.padding), number(shape.out_height()), number(shape.out_width())};
 }
 
-/// Where in an image the first of the largest elements of a window is. A NaN is larger than all, and the last of them counts.
+/// The place in an image of the first of the largest elements of a window. A NaN is larger than all, and the last of them counts.
 template <typename Element>
 __device__ int place_of_largest(const Element* image, const Window& w, int out_y, int out_x) {
   int best = -1;
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(threads) max_pool_kernel(const Element* x, Ele
       [](std::int64_t) {});
 }
 
-/// One thread per element of dx, which looks into all windows that hold it, in their order.
+/// One thread per element of dx, which adds from all windows that hold it, in their order.
 template <typename Element>
 __global__ void __launch_bounds__(threads)
     max_pool_backward_kernel(const Element* dy, const Element* x, Element* dx, std::int64_t count, Window w) {
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(threads)
       [](std::int64_t) {});
 }
 
-/// One block per image. Where in each window the largest element is, is found once and kept in shared memory, a byte per window.
+/// One block per image. The place of the largest element of each window is found once and kept in shared memory, a byte per window.
 template <typename Element>
 __global__ void __launch_bounds__(threads)
     max_pool_backward_of_images_kernel(const Element* dy, const Element* x, Element* dx, Window w) {
@@ -176,7 +176,7 @@ void max_pool(DType type, const PoolShape& shape, const void* x, void* y, cudaSt
 void max_pool_backward(DType type, const PoolShape& shape, const void* dy, const void* x, void* dx, cudaStream_t stream) {
   const std::int64_t count = shape.images * shape.height * shape.width;
   const std::int64_t windows = shape.out_height() * shape.out_width();
-  constexpr std::int64_t most_windows = 48 * 1024;  // what shared memory holds
+  constexpr std::int64_t most_windows = 48 * 1024;  // as many as shared memory holds
   const bool by_image = windows <= most_windows && shape.window < 16;
   with_element(type, [&](auto element) {
     using Element = decltype(element);

@@ -3,7 +3,7 @@
 #include "baton/cuda/kernels.h"
 #include "baton/cuda/map.cuh"
 
-/// What depends on where in the sequence an element stands.
+/// Kernels of ops that depend on an element's position in the sequence.
 namespace baton::cuda {
 namespace {
 

@@ -33,7 +33,7 @@ using plan::Task;
 
 constexpr int health_every = 1000;  // idle rounds
 
-/// A lane of one of this rank's devices, and how far it is in the step.
+/// A lane of one of this rank's devices, and its progress in the step.
 struct LaneWalk {
   DeviceId device;
   Lane lane;
@@ -45,8 +45,8 @@ struct LaneWalk {
   bool started = false;        // the next one is under way, as far as those who watch are told
 };
 
-/// What NCCL carries between the ranks, which all agree on. NCCL reads its own variables when it is first used, so they are set
-/// here, and only if every rank is to be a host to it.
+/// The ranks between which NCCL carries data, on which all agree. NCCL reads its own variables when it is first used, so they are
+/// set here, and only if every rank is to be a host to it.
 exec::NcclReach agreed_reach(ranks::World& world) {
   const exec::NcclReach reach = exec::agree_on(world, exec::wanted_reach(std::getenv("BATON_CUDA_RANKS"), nccl::is_available()));
   if (reach == exec::NcclReach::all_ranks) {
@@ -121,7 +121,7 @@ class RankEngine final : public exec::Engine {
   }
 
  private:
-  /// What a run has found so far.
+  /// The results of a run so far.
   struct Run {
     exec::RunResult result;
     TracedSteps traced;
@@ -296,7 +296,7 @@ class RankEngine final : public exec::Engine {
   }
   const double* rows(BufferId id) const { return reinterpret_cast<const double*>(host_->at(host_offset_.at(id))); }
 
-  /// What all ranks do together between steps.
+  /// Runs a function together with all ranks, between steps.
   template <typename Together>
   void gather(Together together) {
     world_.progress()->arrive();
@@ -313,7 +313,7 @@ class RankEngine final : public exec::Engine {
     gather([this] { world_.barrier(); });
   }
 
-  /// Puts the rows of a step into pinned memory, and from there to the GPUs.
+  /// Copies the rows of a step into pinned memory, and from there to the GPUs.
   void fill(const std::vector<BufferId>& buffers, std::int64_t step) const {
     for (const BufferId id : buffers) {
       if (slice_.is_here(plan_[id].device)) {
@@ -348,7 +348,7 @@ class RankEngine final : public exec::Engine {
 
   // ---- one step
 
-  /// Ends what this rank's devices wait for of others; what is in their streams comes to its end.
+  /// Ends the waits of this rank's devices for others; the work in their streams runs to its end.
   void leave_step() {
     for (StreamTransport* way : {staged_.get(), nccl_.get()}) {
       if (way != nullptr) {
@@ -358,7 +358,7 @@ class RankEngine final : public exec::Engine {
     slice_.synchronize();
   }
 
-  /// False if it was given up before all its tasks were done.
+  /// Returns false if it was given up before all its tasks were done.
   bool walk(bool traced) {
     traced_ = traced;
     changed_ = false;
@@ -410,7 +410,7 @@ class RankEngine final : public exec::Engine {
     }
   }
 
-  /// True if of each lane of the device as much is `counted` as must be done before the task starts.
+  /// True if the device's lanes have `counted` all that must be done before the task starts.
   bool follows(std::size_t lane, TaskId id, std::uint32_t LaneWalk::*counted) const {
     const plan::VectorClock& needed = ordering_.start[id.index()];
     for (std::size_t other = 0; other < plan::lane_count; ++other) {
@@ -470,14 +470,14 @@ class RankEngine final : public exec::Engine {
     stream_walk_.arrive(id, [this](TaskId member) { finish(lanes_[lane_of_[member.index()]], member); });
   }
 
-  /// All that the task does is in the stream.
+  /// All work of the task is in the stream.
   void finish(LaneWalk& walk, TaskId id) {
     stream_walk_.finish(id, times());
     walk.begun = false;
     ++walk.enqueued;
   }
 
-  /// Says of the lane's tasks which are under way and which are done; whether something has changed.
+  /// Notes which of the lane's tasks are under way and which are done; returns whether that has changed.
   bool retire(std::size_t lane) {
     LaneWalk& walk = lanes_[lane];
     bool moved = false;
@@ -519,7 +519,7 @@ class RankEngine final : public exec::Engine {
       place.enter();
       if (!start.event) {
         start.event = std::make_unique<Event>(Event::Purpose::timed);
-        start.event->record(place.stream(Lane::compute));  // what comes first may wait until it is set up
+        start.event->record(place.stream(Lane::compute));  // the first record may wait until it is set up
         start.event->synchronize();
       }
       for (const TaskId id : walk.tasks) {

@@ -76,7 +76,7 @@ void Slice::open_counters() {
   }
 }
 
-/// Decides in which order images are kept, and takes memory for what norms keep: first the scratch, then each norm's.
+/// Decides in which order images are kept, and allocates the memory of norms: first the scratch, then each norm's kept values.
 void Slice::open_norms(const Capability& capability, const plan::Ordering& ordering) {
   const bool can = fastest_convolution(DType::bf16, capability.code) == ConvolutionWay::warp_groups;
   channels_last_ = can ? channels_last(plan_) : std::vector<bool>(plan_.buffers().size(), false);

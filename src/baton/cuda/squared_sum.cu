@@ -11,7 +11,7 @@ constexpr int threads = 256;
 constexpr std::int64_t elements_per_block = 64 * threads;
 constexpr std::int64_t most_blocks = 1024;  // per tensor
 
-/// Which blocks a tensor has follows from its size alone, so that sums are taken in the same order on every GPU.
+/// The number of blocks of a tensor: it depends on the tensor's size alone, so that sums are taken in the same order on every GPU.
 std::int64_t blocks_of(const CheckedTensor& tensor) {
   return std::clamp<std::int64_t>((tensor.count + elements_per_block - 1) / elements_per_block, 1, most_blocks);
 }
@@ -23,7 +23,7 @@ struct SummedTensors {
   unsigned count;
 };
 
-/// The sum of what all threads of the block have, in thread 0.
+/// The sum of the values of all threads of the block, in thread 0.
 __device__ double block_sum(double own) {
   __shared__ double sums[threads];
   sums[threadIdx.x] = own;
@@ -37,7 +37,7 @@ __device__ double block_sum(double own) {
   return sums[0];
 }
 
-/// Of a tensor's elements, the squares that fall to one thread: packs of sixteen bytes, and after them the elements that are left.
+/// The squares of one thread's share of a tensor's elements: packs of sixteen bytes, and after them the elements that are left.
 template <typename Element>
 __device__ double own_squares(const CheckedTensor& tensor, unsigned block, unsigned blocks) {
   using P = Pack<Element>;

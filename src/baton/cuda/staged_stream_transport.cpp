@@ -166,7 +166,7 @@ class StagedStreamTransport final : public StreamTransport {
     }
   }
 
-  /// Where a task's buffers lie in that place, each once.
+  /// The offsets of a task's buffers in that place, each buffer once.
   std::map<BufferId, std::int64_t> offsets(TaskId id) const {
     constexpr std::int64_t alignment = 64;
     std::map<BufferId, std::int64_t> list;

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-/// What the kernels for few rows are made of: tiles that are copied ahead of their use, and products of tiles.
+/// The parts of the kernels for few rows: tiles that are copied ahead of their use, and products of tiles.
 namespace baton::cuda {
 
 constexpr int tile_rows = 64;  // of the batch
@@ -13,7 +13,7 @@ __device__ inline std::uint32_t shared_address(const float* shared) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-/// Sixteen bytes, or as many zeros where they are not valid.
+/// Copies sixteen bytes, or writes as many zeros if they are not valid.
 __device__ inline void copy_async(std::uint32_t shared, const float* global, bool valid = true) {
   const int bytes = valid ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes));
@@ -80,7 +80,7 @@ __device__ inline void load_matrices(std::uint32_t (&fragment)[4], std::uint32_t
 
 __device__ inline std::uint32_t bits(float value) { return __float_as_uint(value); }
 
-/// A contiguous part of `total` things that falls to one of several.
+/// One of several contiguous parts of `total` things.
 struct Portion {
   int first;
   int last;
@@ -89,8 +89,8 @@ struct Portion {
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-/// Adds up what the blocks of a cluster have in their tiles, in order of rank, and calls `write(row, column, sum)` for four
-/// columns at a time. Each block does its share of the rows. Before: the block's own tile is written.
+/// Adds up the tiles of the blocks of a cluster, in order of rank, and calls `write(row, column, sum)` for four columns at a time.
+/// Each block does its share of the rows. Before: the block's own tile is written.
 template <int Columns, int Pitch, int Threads, typename Write>
 __device__ void reduce_in_cluster(float* tile, Write write) {
   cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();

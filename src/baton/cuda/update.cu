@@ -32,7 +32,7 @@ __device__ void write_copy(void* copy, std::int64_t i, const float4& w) {
                                           rounded<Element>(w.w)};
 }
 
-/// Which of the tensors is the block's.
+/// The number of the block's tensor.
 __device__ unsigned own_tensor(const Tensors& tensors) {
   unsigned first = 0;
   unsigned last = tensors.count;
@@ -94,7 +94,7 @@ __device__ std::int64_t update_number(const Scaling& scaling, const std::int64_t
   return scaling.state == nullptr ? *step : static_cast<std::int64_t>(scaling.state[3] - scaling.state[2]) + 1;
 }
 
-/// What gradients are multiplied by: it takes back the loss scale, and clips.
+/// The factor of gradients: it takes back the loss scale, and clips.
 __device__ float gradient_factor(const Scaling& scaling) {
   const float scale = scaling.state == nullptr ? 1.0F : *scaling.state;
   if (scaling.squares == nullptr) {

@@ -29,7 +29,7 @@ template <int Pending>
 __device__ void await_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
-/// What was copied to shared memory is seen by products after the next barrier.
+/// Makes copies to shared memory visible to products after the next barrier.
 inline __device__ void show_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /// A thread that needs few registers leaves the others of its block more, and takes them. Whole warp groups call these.
@@ -66,8 +66,8 @@ inline __device__ void await_phase(std::uint32_t barrier, std::uint32_t parity) 
       : "memory");
 }
 
-/// Copies a box of a tensor to a tile, by hardware: rows of 128 bytes, whose chunks are permuted. What is outside becomes zero. All
-/// its bytes count at the barrier.
+/// Copies a box of a tensor to a tile, by hardware: rows of 128 bytes, whose chunks are permuted. Elements outside of the tensor
+/// become zero. All its bytes count at the barrier.
 inline __device__ void copy_box(std::uint32_t tile, const CUtensorMap& tensor, int column, int head, int position,
                                 std::uint32_t barrier) {
   asm volatile(

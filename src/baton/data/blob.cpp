@@ -98,7 +98,7 @@ class Unzipper {
 
   std::uint64_t packed_size() const { return file_->size(); }
 
-  /// How many bytes there were; fewer than asked for at the end.
+  /// Returns the number of bytes read; fewer than asked for at the end.
   std::size_t read(std::span<std::byte> into) {
     std::size_t got = 0;
     while (got < into.size() && !ended_) {

@@ -78,7 +78,7 @@ void Bpe::merge_short(std::vector<std::int32_t>& symbols) const {
   }
 }
 
-/// The same in n log n: the pairs lie in a queue, and what has changed since they were put there is passed over.
+/// The same in n log n: the pairs lie in a queue, and pairs that have changed since they were put there are skipped.
 void Bpe::merge_long(std::vector<std::int32_t>& symbols) const {
   struct Candidate {
     std::int32_t rank;
@@ -180,7 +180,7 @@ void Bpe::encode(std::string_view text, std::vector<std::int32_t>& out) const {
 }
 
 void Bpe::encode_between(std::string_view text, std::vector<std::int32_t>& out) const {
-  // Words come again and again: what a pre-token becomes is remembered, as a place in `out`.
+  // Words are repeated often, so the tokens of a pre-token are kept, as a place in `out`.
   struct TokenRun {
     std::size_t begin;
     std::size_t count;

@@ -21,7 +21,7 @@ struct CifarFile {
   std::vector<std::uint8_t> labels;
 };
 
-/// What is wrong with it; empty: nothing.
+/// Returns the file's error; empty if there is none.
 std::string read_cifar(const std::string& path, const CifarFormat& format, CifarFile& file) {
   const auto record = static_cast<std::uint64_t>(format.label_bytes + cifar_pixels);
   file.bytes = file_blob(path);

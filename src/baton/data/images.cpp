@@ -15,7 +15,7 @@
 namespace baton::data {
 namespace {
 
-/// What each pixel of a resized row or column is the weighted sum of.
+/// The pixels of the source, and their weights, of which one pixel of a resized row or column is the sum.
 struct Taps {
   std::int64_t first = 0;
   std::vector<float> weights;

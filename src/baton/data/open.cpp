@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where there are both a validation and a test part, the validation part is evaluated on.
+/// The part of a data set. If there are both a validation and a test part, the validation part is evaluated on.
 enum class DataPart : std::uint8_t { train, test, validation };
 using Paths = std::vector<fs::path>;
 
@@ -48,7 +48,7 @@ std::vector<std::string> words_in(std::string_view name) {
   return words;
 }
 
-/// What a name says, as in `train-images-idx3-ubyte`, `x_test.npy`, `fineweb_val_000000.bin`; nullopt if it says nothing.
+/// The part that a name says, as in `train-images-idx3-ubyte`, `x_test.npy`, `fineweb_val_000000.bin`; nullopt if it says none.
 std::optional<DataPart> part_in(std::string_view name) {
   struct Known {
     std::string_view word;
@@ -74,17 +74,17 @@ std::optional<DataPart> part_in(std::string_view name) {
   }
   return std::nullopt;
 }
-/// What says nothing is for training.
+/// A name that says no part is for training.
 DataPart part_named(std::string_view name) { return part_in(name).value_or(DataPart::train); }
 DataPart part_of(const fs::path& path) { return part_named(path.filename().string()); }
 
-/// What a folder holds, in the order of the names, without hidden files.
+/// The entries of a folder, in the order of the names, without hidden files.
 struct Listing {
   fs::path folder;
   Paths files;
   Paths folders;
 
-  /// The files whose names end so.
+  /// The files whose names end with `end`.
   Paths ending(std::string_view end) const {
     Paths list;
     for (const fs::path& file : files) {
@@ -245,7 +245,7 @@ bool is_named(std::string_view name, const Names& names) {
   });
 }
 
-/// A tensor, with what its name says.
+/// A tensor, with the name and the part that its name says.
 struct NamedArray {
   std::string name;  // of the tensor, or of its file
   DataPart part = DataPart::train;
@@ -362,7 +362,7 @@ Parts open_picture_folders(const fs::path& folder, const Listing& listing) {
 
 // ---- files and folders
 
-/// What users have and what is not read, with what to do instead.
+/// Advice on formats that users have and that are not read; empty for any other name.
 std::string advice_on(const std::string& name) {
   struct Known {
     std::string_view ending;

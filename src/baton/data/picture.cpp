@@ -49,7 +49,7 @@ void require_plausible(std::uint64_t width, std::uint64_t height, std::uint64_t 
 }
 
 #ifdef BATON_PNG
-/// What the library jumps back to from an error, and what is left to read.
+/// The place to which the library jumps back after an error, its message, and the bytes that are left to read.
 struct PngState {
   std::jmp_buf back;
   std::array<char, 128> message{};

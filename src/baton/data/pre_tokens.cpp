@@ -9,7 +9,7 @@ namespace {
 
 enum class Class : std::uint8_t { letter, number, space, other, end };
 
-/// A place in a text, with what is there.
+/// A place in a text, with the character there.
 class Cursor {
  public:
   Cursor(std::string_view text, std::size_t at) : text_(text), at_(at) { look(); }

@@ -147,7 +147,7 @@ const std::map<char32_t, char>& byte_characters() {
   return made;
 }
 
-/// Nullopt if some character stands for no byte.
+/// Returns nullopt if some character stands for no byte.
 std::optional<std::string> bytes_of(std::string_view characters) {
   std::string bytes;
   for (std::size_t at = 0; at < characters.size();) {
@@ -162,7 +162,7 @@ std::optional<std::string> bytes_of(std::string_view characters) {
   return bytes;
 }
 
-/// What vocab.json and merges.txt, or tokenizer.json, say.
+/// The tokenizer of vocab.json and merges.txt, or of tokenizer.json.
 std::shared_ptr<const Tokenizer> from_listing(const fs::path& path, const TokenizerListing& listing) {
   std::vector<std::pair<std::int64_t, std::string>> numbered;
   std::map<std::string, std::int32_t, std::less<>> by_text;
@@ -251,7 +251,7 @@ std::shared_ptr<const Tokenizer> read_tokenizer_json(const fs::path& path) {
   return from_listing(path, listing);
 }
 
-/// How the published rank files cut texts is not in them: it goes by how many tokens they have.
+/// The way a published rank file splits texts. The file does not say it: it is recognised by the number of tokens.
 Splitting splitting_of_ranks(const fs::path& path, std::size_t tokens) {
   constexpr std::size_t cl100k_tokens = 100'256;
   constexpr std::size_t llama3_tokens = 128'000;
@@ -294,7 +294,7 @@ std::vector<std::string_view> words_of(std::string_view line) { return split(lin
 
 constexpr std::array<std::string_view, 3> splitting_names{"gpt2", "cl100k", "qwen2"};
 
-/// What `Bpe::serialized` writes.
+/// Reads the format that `Bpe::serialized` writes.
 std::shared_ptr<const Tokenizer> read_own_bpe(const fs::path& path, std::string_view text) {
   BpeParts parts;
   std::vector<std::pair<std::int64_t, std::string>> numbered;

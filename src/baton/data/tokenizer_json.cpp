@@ -110,7 +110,7 @@ class VocabularyReader final : public Walker {
   TokenizerListing& listing_;
 };
 
-/// One step of what cuts a text into pieces.
+/// One step of splitting a text into pieces.
 struct Cutting {
   std::string type;
   std::string pattern;
@@ -120,7 +120,7 @@ struct Cutting {
   bool by_its_rule = true;  // ByteLevel's own, which is GPT-2's
 };
 
-/// One step of what adds tokens to those of a text.
+/// One step of adding tokens to those of a text.
 struct Adding {
   std::string type;
   std::vector<std::string> before;  // names of tokens
@@ -128,7 +128,7 @@ struct Adding {
   bool has_text = false;
 };
 
-/// The ways to cut a text that are known, as tokenizer.json has them: LLaMA 3's and Qwen 2's.
+/// The patterns that are known for splitting a text, as tokenizer.json has them: LLaMA 3's and Qwen 2's.
 struct KnownPattern {
   std::string_view pattern;
   Splitting splitting;
@@ -144,7 +144,7 @@ class TokenizerReader final : public Walker {
  public:
   explicit TokenizerReader(TokenizerListing& listing) : listing_(listing) {}
 
-  /// After the end: what it asks for and is not supported.
+  /// Called at the end: returns the setting that is not supported; empty if there is none.
   std::string settle() {
     if (!model_type_.empty() && model_type_ != "BPE") {
       return fmt::format("its model is {}, and only BPE is known", model_type_);
@@ -185,7 +185,7 @@ class TokenizerReader final : public Walker {
     if (where == "/pre_tokenizer" || where == "/pre_tokenizer/pretokenizers/#") {
       cuttings_.emplace_back();
     } else if (where == "/pre_tokenizer/pretokenizers") {
-      cuttings_.clear();  // what holds the steps is none
+      cuttings_.clear();  // the list of steps is not a step itself
     } else if (where == "/normalizer") {
       normalizer_ = "in a way that it does not name";
     } else if (where == "/model/merges/#") {
@@ -322,10 +322,10 @@ class TokenizerReader final : public Walker {
     return true;
   }
 
-  /// What is added to a text and is not supported; what is put before one is.
+  /// Notes the tokens before a text; returns the addition that is not supported, empty if there is none.
   std::string settle_addings() {
     for (const Adding& step : addings_) {
-      if (step.type.empty() || step.type == "ByteLevel") {  // which changes places in the text, not tokens
+      if (step.type.empty() || step.type == "ByteLevel") {  // it changes places in the text, not tokens
         continue;
       }
       if (step.type != "TemplateProcessing") {

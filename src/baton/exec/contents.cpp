@@ -23,7 +23,7 @@ std::int64_t offset_in(const Shape& shape, const MemoryLayout* layout, std::int6
   return layout == nullptr ? index : layout->position(shape, index);
 }
 
-/// How the elements of a buffer's own tensor lie: those of a piece have the order of the part already.
+/// The memory layout of a buffer's own tensor; nullptr for a piece, whose elements already have the order of the part.
 const MemoryLayout* own_layout(const Buffer& buffer, MemoryLayouts layouts) {
   const auto* part = std::get_if<ParameterPart>(&buffer.content);
   return part != nullptr && part->piece_end != 0 ? nullptr : layout_of(buffer, layouts);
@@ -40,7 +40,7 @@ struct PartRuns {
     distance = part.whole[part.axis] * inner;
     first = part.begin * inner;
   }
-  /// Of an element of the part, row-major: its number in the whole.
+  /// The number of an element of the part in the whole, both row-major.
   std::int64_t in_whole(std::int64_t index) const { return first + index / length * distance + index % length; }
 
   std::int64_t length;
@@ -53,11 +53,11 @@ Real* as(std::byte* memory) {
   return reinterpret_cast<Real*>(memory);
 }
 
-/// What a value of a type is drawn in: 16-bit types round the float that is drawn.
+/// The type in which values of a type are drawn: 16-bit types round the float that is drawn.
 template <typename Real>
 using Drawn = std::conditional_t<std::is_same_v<Real, double>, double, float>;
 
-/// A strip at a time, so that a weight of any size needs no second copy. Of a piece only what falls into it is kept.
+/// Draws a strip at a time, so that a weight of any size needs no second copy. Of these values a piece keeps its own.
 template <typename Real>
 void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, std::uint64_t seed, MemoryLayouts layouts) {
   if (part.fan_in <= 0) {
@@ -87,7 +87,7 @@ void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, 
   }
 }
 
-/// Where the elements of a buffer's samples lie: for each sample as many runs as it has positions here, one where it has none.
+/// The memory of a buffer's samples: one run of elements per position of each sample, or one per sample without positions.
 struct SampleRuns {
   SampleRuns(const Buffer& buffer, const BatchRows& rows)
       : samples(rows.end - rows.begin),
@@ -203,7 +203,7 @@ void fill_initial(const Buffer& buffer, std::byte* memory, const RandomContents&
 
 namespace {
 
-/// `Element` is what the feed gives, `Stored` what the buffer holds.
+/// `Element` is the type of the feed's values, `Stored` that of the buffer's.
 template <typename Element, typename Stored>
 void fill_rows(const Buffer& buffer, Stored* out, const Feed& feed, std::int64_t step) {
   const auto& rows = std::get<BatchRows>(buffer.content);

@@ -9,8 +9,7 @@
 namespace baton::exec {
 namespace {
 
-/// How many integers there are that the elements of targets, or else of inputs, are drawn from: what the op that reads them asks
-/// for.
+/// The number of integers from which the elements of targets, or else of inputs, are drawn: the limit of the op that reads them.
 std::int64_t integers(const plan::Plan& plan, bool targets) {
   for (const plan::Task& task : plan.tasks()) {
     const auto* compute = std::get_if<plan::Compute>(&task.action);
@@ -103,7 +102,7 @@ StepData step_data(const plan::Plan& plan, const DataOptions& options) {
     const auto& second = std::get<plan::BatchRows>(plan[b].content);
     return std::pair(first.begin, first.first) < std::pair(second.begin, second.first);
   });
-  // Where tensors are divided, each of the devices computes the same loss: it counts once.
+  // If tensors are divided, each of the devices computes the same loss: it counts once.
   data.losses.erase(std::unique(data.losses.begin(), data.losses.end(),
                                 [&](BufferId a, BufferId b) { return plan[a].content == plan[b].content; }),
                     data.losses.end());

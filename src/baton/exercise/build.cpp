@@ -19,7 +19,7 @@ constexpr int lines_of_complaint = 12;
 /// The layers that an answer may use, those first that use the others.
 constexpr std::array layers{"sim", "trace", "cost", "strategy", "schedule", "plan", "cluster", "model", "op", "base"};
 
-/// Where headers and libraries lie.
+/// The folders of headers and libraries.
 struct Kit {
   std::vector<std::string> includes;
   fs::path libraries;
@@ -61,7 +61,7 @@ std::string setting(const char* variable, const char* otherwise) {
   return value != nullptr && *value != '\0' ? value : otherwise;
 }
 
-/// The first lines of what a compiler said, without the folder in which it worked.
+/// The first lines of a compiler's output, without the folder in which it worked.
 std::string shortened(std::string text, const fs::path& folder) {
   const std::string prefix = folder.string() + "/";
   for (std::size_t at = text.find(prefix); at != std::string::npos; at = text.find(prefix, at)) {

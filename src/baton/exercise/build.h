@@ -14,8 +14,8 @@ struct Built {
 };
 
 /// Builds the answer with the exercise's own program around it, in `folder`, with the compiler of the environment (CXX, or c++).
-/// What Baton offers is taken from where this program lies: its build folder, or the package it was installed with. A failure if
-/// that or the compiler is missing.
+/// Baton's headers and libraries come from this program's place: its build folder, or the package it was installed with. A failure
+/// if that or the compiler is missing.
 Built build(const Exercise& exercise, const std::string& answer, const std::filesystem::path& folder);
 
 }  // namespace baton::exercise

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Names of the folders of students and, by exercise, what each handed in.
+/// The submissions by the name of a student's folder and by exercise.
 using HandedIn = std::map<std::string, std::map<std::string, fs::path>>;
 
 HandedIn handed_in(const fs::path& folder) {

@@ -39,7 +39,7 @@ class Filter {
   void add(sock_filter instruction) { program_[size_++] = instruction; }
   void load(std::size_t offset) { add(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset))); }
   void answer(std::uint32_t what) { add(BPF_STMT(BPF_RET | BPF_K, what)); }
-  /// Skips this many instructions unless what is loaded is `value`.
+  /// Skips this many instructions unless the loaded number is `value`.
   void unless(std::uint32_t value, std::uint8_t skip) { add(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skip)); }
   void allow(long call) {
     unless(static_cast<std::uint32_t>(call), 1);

@@ -17,13 +17,13 @@ namespace fs = std::filesystem;
 
 constexpr Bytes most_answer(std::int64_t{1} << 20);
 
-/// Of the one submission that a process marks; empty if there is none. Read by the thread that ends the process.
+/// The build folder of the one submission that a process marks; empty if there is none. Read by the thread that ends the process.
 fs::path& current_build_folder() {
   static fs::path folder;
   return folder;
 }
 
-/// A folder that is gone with this value.
+/// A folder that is deleted with this value.
 class BuildFolder {
  public:
   BuildFolder() {
@@ -44,7 +44,7 @@ class BuildFolder {
   fs::path folder_;
 };
 
-/// Of what several parts have wrong together the first one says what it is.
+/// The sentence on one part. The first of several parts with the same flaw names it.
 std::string sentence_of(const GradedPart& part, const std::string& told) {
   if (part.cases() == 0) {
     return fmt::format("Not judged: {}, because no case got that far.", part.statement());

@@ -43,7 +43,8 @@ std::string contents(int file, std::size_t most) {
   return text;
 }
 
-/// What a child does first: files 0 to 2 are nothing and `output`, its group is its own, and it ends with its parent.
+/// The first steps of a child: its input is empty, its output and errors go to `output`, it gets its own group, and it ends with
+/// its parent.
 void settle_child(pid_t parent, int output, int when_parent_ends) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, when_parent_ends);
@@ -53,7 +54,7 @@ void settle_child(pid_t parent, int output, int when_parent_ends) {
   for (const int signal : {SIGPIPE, SIGINT, SIGTERM, SIGHUP}) {
     std::signal(signal, SIG_DFL);
   }
-  std::signal(SIGXFSZ, SIG_IGN);  // what is printed beyond the limit is lost, no more
+  std::signal(SIGXFSZ, SIG_IGN);  // output beyond the limit is lost, no more
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -128,7 +129,7 @@ Process::Process(const std::filesystem::path& program, const Limits& limits) : o
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   const std::string path = program.string();
   std::array<char*, 2> arguments{const_cast<char*>(path.c_str()), nullptr};
-  std::array<std::string, 2> settings;  // where libraries lie, and nothing else of the environment
+  std::array<std::string, 2> settings;  // the folders of libraries, and nothing else of the environment
   std::array<char*, 3> environment{};
   std::size_t count = 0;
   for (const char* name : {"LD_LIBRARY_PATH", "ASAN_OPTIONS"}) {
@@ -227,7 +228,7 @@ std::string Process::end() {
   }
   int status = 0;
   pid_t gone = 0;
-  // What has closed its channel is ending by itself: its own code or signal is what is told.
+  // A child that has closed its channel is about to end: its own exit code or signal is reported.
   for (int tries = 0; ended_ && gone == 0 && tries < 100; ++tries) {
     gone = waitpid(pid_, &status, WNOHANG);
     if (gone == 0) {

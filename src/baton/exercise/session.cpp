@@ -23,7 +23,7 @@ class Ranks {
     }
   }
 
-  /// Until all have answered; otherwise says what went wrong.
+  /// Until all have answered; otherwise returns the error.
   std::string run(const std::function<std::string(Process&)>& why_silent) {
     while (true) {
       for (std::size_t r = 0; r < processes_.size(); ++r) {
@@ -69,7 +69,7 @@ class Ranks {
   std::string printed() const { return processes_[0]->printed(); }
 
  private:
-  /// What a rank waits for.
+  /// The message or sum that a rank waits for, if any.
   struct Want {
     enum class Awaited { nothing, message, sum } kind = Awaited::nothing;
     int from = 0;
@@ -214,7 +214,7 @@ Clock::time_point Session::deadline() const { return std::min(after(limits_.seco
 
 void Session::count_time_since(Clock::time_point begin) { left_ -= std::min(left_, Clock::now() - begin); }
 
-/// Of a program that gave no answer.
+/// The sentence on a program that gave no answer.
 std::string Session::why_silent(Process& process) {
   if (process.babbles()) {
     return "what it sent to the checker is not a message";

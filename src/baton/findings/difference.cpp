@@ -62,8 +62,9 @@ double student_density(double t, double degrees) {
                                    std::sqrt(degrees * pi);
 }
 
-/// How many of the sums of two differences at each end of all of them, sorted, an interval leaves out that misses the true shift
-/// with probability `alpha` at most: by the distribution of the sum of signed ranks. Negative: even all of them are too few.
+/// The number of sums of two differences that an interval leaves out at each end of all of them, sorted, so that it misses the true
+/// shift with probability `alpha` at most: by the distribution of the sum of signed ranks. Negative if even all of them are too
+/// few.
 std::int64_t left_out(std::size_t rounds, double alpha) {
   thread_local std::map<std::pair<std::size_t, double>, std::int64_t> known;  // many pairs of points have as many rounds
   const auto [place, is_new] = known.try_emplace({rounds, alpha}, -1);

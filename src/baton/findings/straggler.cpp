@@ -11,7 +11,7 @@ namespace {
 constexpr double least_cost = 0.05;  // of the step
 constexpr double least_surprise = 0.01;
 constexpr Nanoseconds least_time(50'000'000);
-/// What of its lateness must show in one phase for that to be named.
+/// The share of its lateness that must be in one phase for that to be named.
 constexpr double explained = 0.5;
 
 double part(Nanoseconds time, Nanoseconds step) {
@@ -24,13 +24,13 @@ bool enough_evidence(const ArrivalStats& stats, std::size_t devices, Nanoseconds
                               stats.steps * step.count >= least_time.count);
 }
 
-/// The others wait longest for it; there is one.
+/// The device that the others wait for longest; there is one.
 const ArrivalStats& slowest(std::span<const ArrivalStats> arrival_stats) {
   return *std::max_element(arrival_stats.begin(), arrival_stats.end(),
                            [](const ArrivalStats& a, const ArrivalStats& b) { return a.held_up < b.held_up; });
 }
 
-/// Of all the time that one device held all others up, what is this one's.
+/// The share of one device in all the time for which one device held up all others.
 double share_of_waiting(std::span<const ArrivalStats> arrival_stats, const ArrivalStats& one) {
   Nanoseconds all;
   for (const ArrivalStats& stats : arrival_stats) {

@@ -164,7 +164,7 @@ std::vector<Fit> smaller_splits(const Fit& too_large) {
 
 namespace {
 
-/// A split that may fit, and what it is said to cost.
+/// A split that may fit, and its price.
 struct Candidate {
   Choice choice;
   Price price;
@@ -181,7 +181,8 @@ Candidate priced(Pricer& pricer, const Choice& choice, std::int64_t batch) {
   return one;
 }
 
-/// Of each division of the devices the fastest split and the smallest that fit by formula. Counts in `list` what it looks at.
+/// Of each division of the devices the fastest split and the smallest that fit by formula. Counts in `list` the splits that it
+/// looks at.
 std::vector<Candidate> candidates_of(const strategy::Request& request, Pricer& pricer, FitList& list) {
   constexpr double most_tasks_of_one = 5e5;
   const auto devices = static_cast<std::int64_t>(request.cluster.size());
@@ -249,7 +250,7 @@ std::vector<std::array<const Candidate*, 2>> in_turns(const std::vector<Candidat
   return turns;
 }
 
-/// How many plans are laid out, and how many tasks these may have together.
+/// The most plans that are laid out, and the most tasks that these may have together.
 constexpr std::size_t most_laid_out = 20;
 constexpr double most_tasks = 2e6;
 

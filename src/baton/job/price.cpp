@@ -45,7 +45,7 @@ double bytes_of(const model::Value& value, std::int64_t rows, const strategy::St
   return static_cast<double>(value.shape(rows).elements() * width);
 }
 
-/// The schedule that a choice has, which is a pipeline's.
+/// The schedule of a choice with a pipeline.
 const schedule::Schedule& chosen_schedule(const Choice& choice) {
   return schedule::schedules()[static_cast<std::size_t>(choice.schedule)];
 }
@@ -130,7 +130,7 @@ const Pricer::Unit& Pricer::unit(const UnitKey& key) {
   return units_.emplace(key, std::move(between)).first->second;
 }
 
-/// What a simulated step takes on the first device, by block of the model.
+/// The times of a simulated step on the first device, by block of the model.
 class Pricer::UnitSums {
  public:
   /// `share`: the part of the step's rows that the unit has.
@@ -377,7 +377,7 @@ double Pricer::message_time(double bytes, std::int64_t dp, std::int64_t tp) cons
          over(bytes, leaves ? link.bandwidth * std::min(1.0, wiring.network_ports / in_node_) : link.bandwidth);
 }
 
-/// By ZeRO's formula: the weights that kernels read, their gradients, and what the optimizer keeps.
+/// By ZeRO's formula: the weights that kernels read, their gradients, and the optimizer's states.
 double Pricer::parameter_bytes(double elements, std::int64_t dp, std::int64_t zero) const {
   const strategy::Precision precision = request_.step.precision;
   const auto value = static_cast<double>(size_of(strategy::dtype_of(precision)));
@@ -391,7 +391,7 @@ double Pricer::parameter_bytes(double elements, std::int64_t dp, std::int64_t ze
   return elements * by_stage[static_cast<std::size_t>(zero)];
 }
 
-/// How many micro-batches of a whole device's work are kept at once, where the backward is in one piece.
+/// The number of micro-batches of a whole device's work that are kept at once, if the backward is in one piece.
 double Pricer::in_flight(const Choice& choice) const {
   if (choice.pp == 1) {
     return 1;
@@ -426,8 +426,8 @@ std::vector<std::pair<double, double>> moments_of(const schedule::Grid& grid, st
   return list;
 }
 
-/// What micro-batches keep of the device that keeps most. Where the backward is in halves, what has had the first is kept for the
-/// second, recomputed or not. Long pipelines are taken for shorter ones in proportion.
+/// The memory that micro-batches keep on the device that keeps most. If the backward is in halves, values whose first half is done
+/// are kept for the second, recomputed or not. Long pipelines are taken for shorter ones in proportion.
 double Pricer::kept_at_most(const Choice& choice, const Pipe& pipe) {
   if (choice.pp == 1 || chosen_schedule(choice).formulas.kept != nullptr) {
     return in_flight(choice) * pipe.kept;
@@ -493,12 +493,12 @@ double Pricer::least_memory(const Choice& choice) const {
   const strategy::Precision precision = request_.step.precision;
   const auto states = static_cast<double>(op::state_slots(request_.step.optimizer));
   const double part = parameters_ / static_cast<double>(choice.pp * choice.tp);
-  // What the optimizer keeps: its states, and the parameters that it changes, in fp32 if the step computes in 16 bits.
+  // The optimizer keeps its states, and the parameters that it changes, in fp32 if the step computes in 16 bits.
   const double kept = part * static_cast<double>(size_of(strategy::parameter_type(precision))) * (states + 1);
   if (choice.zero == 0 || choice.zero == 3) {
     return kept / (choice.zero == 3 ? dp : 1);
   }
-  const double whole = part * static_cast<double>(size_of(strategy::dtype_of(precision)));  // what the step computes with
+  const double whole = part * static_cast<double>(size_of(strategy::dtype_of(precision)));  // in the step's own type
   return strategy::is_mixed(precision) ? whole + kept / dp : whole + (kept - whole) / dp;
 }
 
@@ -531,7 +531,7 @@ Price Pricer::price(const Choice& choice) {
     if (!formulas.overlaps) {
       time = pieces * (pipe.whole + 2 * (pp - 1) * message);
     } else {
-      constexpr double uneven = 0.05;  // what stages that are not alike wait where the schedule itself waits for nothing
+      constexpr double uneven = 0.05;  // the wait of stages that are not alike, in a schedule without waits
       const double waiting = formulas.waiting > 0 ? formulas.waiting / static_cast<double>(choice.chunks) : uneven;
       time += (pipe.whole - pipe.longest) * waiting + 2 * (pp * static_cast<double>(choice.chunks) - 1) * message;
       time = std::max(time, 2 * static_cast<double>(choice.chunks) * pieces * message);
@@ -558,7 +558,7 @@ Price Pricer::price(const Choice& choice) {
                 (choice.recompute == Recompute::none ? 1 : 1.4);
   price.all_tasks = price.tasks * static_cast<double>(choice.dp * choice.tp);
   constexpr double folded = 4;    // copies at most that are written of plans that are folded
-  constexpr double checking = 4;  // how much longer a task takes of all replicas written out, whose sums are proved term by term
+  constexpr double checking = 4;  // the factor of a task's time if all replicas are written out: sums are proved term by term
   const double copies = written_copies(choice);
   price.tasks *= copies * (copies > folded ? checking : 1);
   return price;

@@ -37,7 +37,7 @@ class Pricer {
   Pricer(const strategy::Request& request, const WhatIf& what_if, const cost::Software& software, Duration own = {});
   Pricer(strategy::Request&&, const WhatIf&, const cost::Software&, Duration = {}) = delete;
 
-  /// Why tensors of the model cannot be divided in this way; nullopt if they can.
+  /// Explains why tensors of the model cannot be divided in this way; nullopt if they can.
   std::optional<std::string> refused(std::int64_t tp, bool sp);
   /// Before: tensors can be divided in this way.
   Price price(const Choice& choice);

@@ -19,7 +19,7 @@ constexpr std::array<const char*, causes> cause_names{"parameters",          "op
                                                       "scores and loss",     "messages between stages"};
 enum Stream : std::uint8_t { compute, gather, scatter };
 
-/// Memory by cause, and what was used of it when most was.
+/// Memory by cause, and the causes at its peak.
 class Ledger {
  public:
   explicit Ledger(std::int64_t capacity) : allocator_(capacity) {}
@@ -94,7 +94,7 @@ struct Group {
   }
 };
 
-/// What a micro-batch leaves in one layer for its backward.
+/// The values that a micro-batch keeps in one layer for its backward.
 using Kept = std::map<std::size_t, Allocation>;
 
 struct Layer {
@@ -202,7 +202,7 @@ class Replay {
     }
   }
 
-  /// Returns what the layer gives.
+  /// Returns the layer's output.
   Allocation forward(Layer& layer, std::int32_t micro_batch, Allocation input) {
     const LayerGraph& graph = layer.graph;
     Kept& keeps = layer.kept[micro_batch];
@@ -287,7 +287,7 @@ class Replay {
     return ledger_.take(narrow, loss);
   }
 
-  /// Takes the gradient of what the layer gives, and returns that of what it is given.
+  /// Takes the gradient of the layer's output, and returns that of its input.
   Allocation backward(Layer& layer, Group& group, std::int32_t micro_batch, Allocation output_gradient) {
     const LayerGraph& graph = layer.graph;
     std::map<std::size_t, Allocation> values = std::move(layer.kept[micro_batch]);

@@ -40,7 +40,7 @@ void check_and_lay_out(LaidOutPlan& laid, const cluster::Cluster* cluster, const
   }
 }
 
-/// Times of a user's own for what devices compute; what they carry is by the cluster's file.
+/// Times of a user's own for the computation of devices; times of messages are by the cluster's file.
 class OwnCost final : public cost::CostModel {
  public:
   OwnCost(const Duration& own, const cost::CostModel& base) : own_(own), base_(base) {}

@@ -51,7 +51,7 @@ std::string what_helps(const std::vector<Sensitivity>& sensitivities) {
   return fmt::format("The step would be {} shorter with {}.", percent(best.gain), best.knob);
 }
 
-/// Of a pipeline: what the schedule leaves idle in theory beside what is simulated.
+/// Of a pipeline: the idle share of the schedule in theory, beside the simulated one.
 std::string idle_in_theory(const Scenario& scenario) {
   const strategy::Request& request = scenario.request();
   if (!is_pipeline(request)) {

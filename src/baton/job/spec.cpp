@@ -65,7 +65,7 @@ bool is_empty(const FieldValue& value) {
   return text != nullptr && text->empty();
 }
 
-/// A number within a range. Text is parsed; a number is compared, and only what is refused becomes text, for the sentence.
+/// A number within a range. Text is parsed; a number is compared, and only a refused number becomes text, for the sentence.
 struct WholeRange {
   std::int64_t low;
   std::int64_t high = std::numeric_limits<std::int64_t>::max();
@@ -180,7 +180,7 @@ JobField choice(std::string name, Member JobSpec::*member, const std::string& be
   field.values = values;
   return field;
 }
-/// The index of what a function finds by its name, with its own sentence for names that there are not.
+/// The index of the entry that a function finds by its name, with its own sentence for unknown names.
 template <typename Find>
 auto found_by(Find find) {
   return [find](const std::string& name, const std::string& /*flag*/) { return static_cast<std::size_t>(find(name)); };
@@ -292,7 +292,7 @@ JobField split_field() {
   return field;
 }
 
-/// How the work is split over the devices.
+/// Adds the fields of the split of the work over the devices.
 void add_split_fields(std::vector<JobField>& list) {
   constexpr WholeRange devices{1, 1 << 20};
   const auto add = [&](JobField field, std::vector<std::string> also = {}) {
@@ -322,7 +322,7 @@ void add_split_fields(std::vector<JobField>& list) {
       {"accumulate"});
 }
 
-/// What one step computes.
+/// Adds the fields of one step's computation.
 void add_step_fields(std::vector<JobField>& list) {
   const auto add = [&](JobField field, std::vector<std::string> also = {}) {
     list.push_back(with(std::move(field), Topic::step, std::move(also)));
@@ -368,7 +368,7 @@ void add_step_fields(std::vector<JobField>& list) {
   add(delay_field());
 }
 
-/// What it runs on, beside the devices, and what it is trained on.
+/// Adds the fields of the machine beside its devices, and of the data.
 void add_machine_and_data_fields(std::vector<JobField>& list) {
   const auto add = [&](JobField field, Topic topic = Topic::machine) { list.push_back(with(std::move(field), topic)); };
   add(parsed(

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array<const char*, trace::PathSegment::kinds> path_names{"compute", "communication", "delay", "overhead", "load"};
 
-/// At most 50 times that stand for as many equal shares of the steps, from the shortest on: what a histogram is made from.
+/// At most 50 times that stand for as many equal shares of the steps, from the shortest on: the times of a histogram.
 std::vector<std::int64_t> quantiles(std::vector<Nanoseconds> times) {
   std::sort(times.begin(), times.end());
   const std::size_t kept = std::min<std::size_t>(times.size(), 50);

@@ -13,7 +13,7 @@
 #include "baton/lab/runner.h"
 #include "baton/measure/other_processes.h"
 
-/// What records come to: rows, answers and further sentences.
+/// The conclusions from records: rows, answers and further sentences.
 namespace baton::lab {
 namespace {
 
@@ -26,8 +26,8 @@ std::string describe(const Record& row, const std::vector<std::string>& axes) {
   return all;
 }
 
-/// The axes with several values that the experiment does not compare by itself, since its presets have one value of each. What
-/// is derived and found is of rows that agree in them.
+/// The axes with several values that the experiment does not compare by itself, since its presets have one value of each. Columns
+/// and findings are those of rows that agree in them.
 std::vector<std::string> group_axes(const Experiment& experiment, const std::vector<Point>& points) {
   std::vector<std::string> axes;
   for (const Axis& axis : experiment.axes) {
@@ -75,7 +75,7 @@ std::shared_ptr<const Experiment> show_groups(const Experiment& experiment, cons
   return shown;
 }
 
-/// Rows that agree in the axes which an experiment does not compare, and what it says of them.
+/// Rows that agree in the axes which an experiment does not compare, and its sentences on them.
 struct Group {
   std::string name;
   Point point;
@@ -106,7 +106,7 @@ void add_to_group(std::vector<Group>& groups, const std::string& name, const Poi
   group->rows.push_back(std::move(row));
 }
 
-/// Derives the columns of a group's rows, and what the experiment says of them.
+/// Derives the columns of a group's rows, and the experiment's findings on them.
 void find_answers(const Experiment& experiment, const std::vector<std::string>& axes, Group& group) {
   if (experiment.derive) {
     experiment.derive(group.rows);
@@ -117,7 +117,7 @@ void find_answers(const Experiment& experiment, const std::vector<std::string>& 
   group.details = experiment.details ? experiment.details(group.rows) : std::vector<std::string>();
   for (Record& row : group.rows) {
     for (const std::string& axis : axes) {
-      row.put(axis, job::to_json(group.point[axis]));  // which what is derived need not have kept
+      row.put(axis, job::to_json(group.point[axis]));  // an axis that derived rows need not have kept
     }
   }
 }
@@ -257,7 +257,7 @@ Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::ve
       check(is_sound(record), "a record holds something of another kind than it should");
     }
     Result result = conclude(std::move(experiment), points, std::move(records), std::move(command), preset);
-    for (const Plot& plot : result.experiment->plots) {  // what they are drawn from is in the records too
+    for (const Plot& plot : result.experiment->plots) {  // their points are in the records too
       points_of(plot, result.rows);
       if (plot.curves) {
         plot.curves(result.rows);

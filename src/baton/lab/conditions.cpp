@@ -29,7 +29,7 @@ bool names_file(std::string_view word) {
   return word.ends_with(".toml") || word.ends_with(".csv") || word.find('/') != std::string_view::npos;
 }
 
-/// The contents of the files among these words, by name; what cannot be read is refused when it is used.
+/// The contents of the files among these words, by name; a file that cannot be read is refused when it is used.
 Json contents_of(const std::vector<std::string>& words) {
   Json files = Json::object();
   for (const std::string& word : words) {
@@ -41,7 +41,7 @@ Json contents_of(const std::vector<std::string>& words) {
   return files;
 }
 
-/// What a field of a job is that a spec does not give.
+/// The value of a job's field that a spec does not give.
 std::string job_default(std::string_view name) {
   const job::JobField* field = training::find_field(name);
   return field == nullptr ? "" : field->text(job::JobSpec{});

@@ -13,14 +13,14 @@ namespace {
 
 constexpr double interval_level = 0.95;
 
-/// What depends on the steps that were run and not on how long they took: of the first instance, which runs at least as many as
-/// findings need.
+/// The keys of values that depend on the steps that were run and not on their times: taken from the first instance, which runs at
+/// least as many steps as findings need.
 constexpr std::array<const char*, 11> value_keys{
     key::losses.name,         key::loss_final.name,          key::loss_steps.name,  key::losses_checksum.name,
     key::underflows.name,     key::overflows.name,           key::final_scale.name, key::skipped_steps.name,
     key::gradients_left.name, key::first_step_times_ns.name, key::roundings.name};
 
-/// What is counted over all instances.
+/// The keys that are summed over all instances.
 constexpr std::array<job::Key<std::int64_t>, 2> summed_keys{key::steps_timed, key::warmup};
 
 bool is_time(const Record& record) { return number(record, key::time_per_step_ns, 0.0) > 0; }
@@ -36,7 +36,7 @@ struct Weighed {
   double steps;
 };
 
-/// The times below which these shares of all steps lie, each in the middle of what it stands for.
+/// The times below which these shares of all steps lie, each in the middle of the steps that it stands for.
 std::vector<std::int64_t> quantiles_of(std::vector<Weighed> times, const std::vector<double>& shares) {
   std::sort(times.begin(), times.end(), [](const Weighed& a, const Weighed& b) { return a.time < b.time; });
   const double all = std::accumulate(times.begin(), times.end(), 0.0,
@@ -53,7 +53,7 @@ std::vector<std::int64_t> quantiles_of(std::vector<Weighed> times, const std::ve
   return found;
 }
 
-/// How step times scatter, over the steps of all instances: those of one are few, and say nothing of how instances differ.
+/// Pools the spread of step times over all instances: the steps of one are few, and do not show the differences between instances.
 void pool_spreads(const std::vector<Record>& records, Record& merged) {
   double steps = 0;
   double sum = 0;

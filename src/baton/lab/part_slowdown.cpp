@@ -13,7 +13,7 @@
 namespace baton::lab {
 namespace {
 
-/// Below this, what parts take from each other is lost in how times vary.
+/// Below this, the slowdown by other parts is lost in the variation of times.
 constexpr double hardly = 1.03;
 
 double slowdown(const Record& beside) {

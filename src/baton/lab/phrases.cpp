@@ -43,7 +43,7 @@ std::string device_name_text(const std::string& name) {
   if (colon == std::string::npos || name.starts_with("cpu")) {
     return name;
   }
-  // GPUs are named after their model, as RTX-3090; what has no number in its name is called what it is.
+  // GPUs are named after their model, as RTX-3090; a device without a number in its name keeps its kind.
   const std::string kind = name.substr(0, colon);
   const bool gpu = kind.starts_with("cuda") || kind.find_first_of("0123456789") != std::string::npos;
   return (gpu ? "GPU" : kind) + " " + name.substr(colon + 1);

@@ -91,7 +91,7 @@ bool can_take(const Experiment& experiment, std::string_view name) {
          std::find(experiment.own_fields.begin(), experiment.own_fields.end(), name) == experiment.own_fields.end();
 }
 
-/// Refuses what an axis cannot be, before anything runs.
+/// Refuses values that an axis cannot have, before anything runs.
 void check_value(const Experiment& experiment, const Axis& axis, const job::FieldValue& value) {
   const std::string name = set_name(axis.name);
   const std::string where = fmt::format("axis {} of experiment {}", axis.name, experiment.id);

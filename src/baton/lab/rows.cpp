@@ -90,14 +90,13 @@ findings::Sample sample_of_row(const Record& row) {
                                  number(row, key::instances, 0.0));
 }
 
-/// How much the machine itself may have changed between two rows that did not take turns, relative: what it drifted within each
-/// run.
+/// The relative change of the machine itself between two rows that did not take turns, from the drift within each run.
 double drift_between(const Record& a, const Record& b) {
   return std::hypot(number(a, key::drift, 0.0), number(b, key::drift, 0.0));
 }
 
-/// How far apart the speed of a fixed computation and the share of other processes were, relative. Both are of the cores: of GPUs
-/// they say nothing.
+/// The relative difference in the speed of a fixed computation and in the share of other processes. Both are measured on cores and
+/// do not apply to GPUs.
 double shift_between(const Record& a, const Record& b) {
   const auto on_gpus = [](const Record& row) {
     const Json gpus = row.value(key::gpus, Json());

@@ -22,16 +22,16 @@
 namespace baton::lab {
 namespace {
 
-/// At most this many points take turns; a run that is killed loses what it had of those.
+/// At most this many points take turns; a run that is killed loses their records.
 constexpr std::size_t interleaved = 32;
-/// Of a point's time limit, what its instances measure; the rest is for setting them up.
+/// The share of a point's time limit that its instances measure; the rest is for setting them up.
 constexpr double measured_share = 0.7;
 /// A precise run gives a point that scatters this many times its limit at most.
 constexpr std::int64_t precise_patience = 120;
 
 constexpr const char* refused_point = "refused";
 
-/// A point of a batch, and what its instances gave so far.
+/// A point of a batch, and the records of its instances so far.
 struct Entry {
   std::size_t index;  // of the point
   std::vector<Record> records;
@@ -43,7 +43,7 @@ struct Entry {
   std::string stopped;  // empty: it goes on
 };
 
-/// Opens a fresh instance of the point, measures it and closes it.
+/// Opens a new instance of the point, measures it and closes it.
 void measure_instance(const Experiment& experiment, const Point& point, Settings settings, Nanoseconds slice, Entry& entry) {
   const Nanoseconds start = now();
   settings.instance = static_cast<int>(entry.records.size());
@@ -61,7 +61,7 @@ void measure_instance(const Experiment& experiment, const Point& point, Settings
     entry.times.push_back(time);
   }
   entry.merged = merge_instances(entry.records);
-  if (settings.cluster.empty()) {  // what is simulated does not depend on this machine's speed
+  if (settings.cluster.empty()) {  // a simulation does not depend on this machine's speed
     entry.merged.set(key::core_peak_gflops, measure::core_peak_gflops());
     if (const std::optional<double> share = entry.core_time.share()) {
       entry.merged.set(key::others_share, *share);
@@ -69,7 +69,7 @@ void measure_instance(const Experiment& experiment, const Point& point, Settings
   }
 }
 
-/// Why a point needs no further instance; empty if it needs one.
+/// The reason for which a point needs no further instance; empty if it needs one.
 std::string done_because(const Entry& entry, const Settings& settings) {
   const std::size_t count = entry.records.size();
   if (!settings.cluster.empty()) {
@@ -99,8 +99,8 @@ std::vector<std::vector<double>> times_of(const std::vector<Entry>& batch) {
   return times;
 }
 
-/// In which order the points of a batch have their turn: another one in each round, and every second round the reverse of the one
-/// before it, so that neither drift nor what the point before left in the caches favours any.
+/// The order in which the points of a batch have their turn: another one in each round, and every second round the reverse of the
+/// one before it, so that neither drift nor the caches' contents after the point before favour any.
 class Turns {
  public:
   explicit Turns(std::size_t count) : order_(count) { std::iota(order_.begin(), order_.end(), std::size_t{0}); }
@@ -127,7 +127,7 @@ std::string batch_name(std::size_t first) {
   return fmt::format("{:016x}", Hash(fmt::format("{} {} {} {}", begun, getpid(), now().count, first)).value());
 }
 
-/// Measures the points of an experiment, batch after batch, and keeps what came of them.
+/// Measures the points of an experiment, batch after batch, and keeps their records.
 class Batches {
  public:
   Batches(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings, const Keep& keep,
@@ -146,7 +146,7 @@ class Batches {
     records_[point] = record;
     ++finished_;
   }
-  /// Measures these points, which take turns; false: somebody asked to stop, and what is kept stands.
+  /// Measures these points, which take turns; returns false if a signal asked to stop; kept records stay.
   bool measure(std::span<const std::size_t> points) {
     batch_.clear();
     for (const std::size_t index : points) {
@@ -181,7 +181,7 @@ class Batches {
     return true;
   }
 
-  /// One instance of a point; false: somebody asked to stop.
+  /// One instance of a point; returns false if a signal asked to stop.
   bool measure_once(Entry& entry) {
     const Point& point = points_[entry.index];
     // Only a measurement that is not repeated takes so long that it reports its own progress: its point is then done.
@@ -191,7 +191,7 @@ class Batches {
       entry.stopped = done_because(entry, settings_);
       entry.merged.set(key::stopped, "not finished");
     } catch (const Stopped&) {
-      return false;  // what the instances before have left stands
+      return false;  // the records of earlier instances stay
     } catch (const Error& error) {
       entry.merged = {key::reason(error.what())};
       entry.stopped = refused_point;
@@ -222,13 +222,13 @@ class Batches {
     }
   }
 
-  /// What one instance may take.
+  /// The most time of one instance.
   Nanoseconds slice() const {
     return Nanoseconds(static_cast<std::int64_t>(measured_share * static_cast<double>(settings_.time_limit.count)) /
                        static_cast<std::int64_t>(usual_instances));
   }
 
-  /// How many points are done, those of the batch in part.
+  /// The number of points that are done, those of the batch in part.
   double reached() const {
     const std::size_t expected = !settings_.cluster.empty() ? 1 : settings_.precise ? least_precise_instances : usual_instances;
     double sum = finished_;

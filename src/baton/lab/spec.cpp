@@ -50,7 +50,7 @@ const toml::table& table_of(const toml::table& root, std::string_view name) {
   return *node->as_table();
 }
 
-/// What all points share.
+/// The fields that all points share.
 job::JobSpec job_of(const toml::table& root) {
   job::JobSpec shared;
   if (root.contains("job")) {
@@ -61,7 +61,7 @@ job::JobSpec job_of(const toml::table& root) {
   return shared;
 }
 
-/// The values that a row to compare with has, of some of the axes.
+/// The values of some of the axes in the row to compare with.
 Point baseline_of(const toml::table& root, const std::vector<Axis>& axes) {
   Point baseline;
   if (!root.contains("baseline")) {

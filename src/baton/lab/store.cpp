@@ -22,11 +22,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The most that is read of a spec: ten thousand points take some megabytes.
+/// The largest spec that is read: ten thousand points take some megabytes.
 constexpr Bytes most_read(std::int64_t{64} << 20);
 constexpr std::size_t most_values_kept = 1'000'000;  // of a spec or a record
 
-/// True if a line is more than is read of a record.
+/// True if a line is longer than the longest record that is read.
 bool too_large(std::string_view line) {
   return line.size() > static_cast<std::size_t>(most_record.count) || values_in(line).values > most_values_kept;
 }
@@ -57,7 +57,7 @@ Json to_json(const RunSpec& spec) {
   return json;
 }
 
-/// True if what a report says of the machine is of the kind that it should be.
+/// True if a report's facts on the machine have the types that they should have.
 bool is_environment(const Json& value) {
   const auto suits = [&](const char* key, bool is_right) { return !value.contains(key) || is_right; };
   return value.is_object() && suits("cpu", value.value("cpu", Json()).is_string()) &&
@@ -65,7 +65,7 @@ bool is_environment(const Json& value) {
          suits("simulated_on", value.value("simulated_on", Json()).is_string());
 }
 
-/// What a file of an earlier version does not have is empty; nothing if something is not of the kind that it should be.
+/// Reads a spec. Fields that a file of an earlier version lacks are empty; nullopt if a field has another type than it should.
 std::optional<RunSpec> from_json(const Json& json, const std::string& id) {
   if (!json.is_object() || !json.contains("points") || !json["points"].is_array()) {
     return std::nullopt;
@@ -244,7 +244,7 @@ std::map<std::string, Record> Store::records(const std::string& id, bool only_fi
   // Line by line: a record that a later one took the place of is not held.
   std::ifstream file(path, std::ios::binary);
   std::string line;
-  const std::size_t most = static_cast<std::size_t>(most_record.count) + 1;  // what is longer is cut, and still too large
+  const std::size_t most = static_cast<std::size_t>(most_record.count) + 1;  // a longer line is cut, and is still too large
   std::array<char, 1 << 16> block{};
   while (file.read(block.data(), block.size()) || file.gcount() > 0) {
     std::string_view rest(block.data(), static_cast<std::size_t>(file.gcount()));
@@ -359,7 +359,7 @@ std::vector<std::string> keys_of(const std::vector<Point>& points) {
   return keys;
 }
 
-/// The first of many, and how many more there are.
+/// The first of many, and the number of the others.
 std::string first_of(const std::vector<std::string>& all) {
   constexpr std::size_t shown = 4;
   const auto end = all.begin() + static_cast<std::ptrdiff_t>(std::min(shown, all.size()));

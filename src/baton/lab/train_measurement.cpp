@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t steps_at_most = 5000;  // timed in one instance
 constexpr std::size_t losses_kept = 64;       // of the first steps
 
-/// How long a member's device computed within a stretch of the step, the mean over the members.
+/// The time for which a member's device computed within a stretch of the step, the mean over the members.
 Nanoseconds computed_between(const plan::Plan& plan, const trace::StepTrace& step, std::span<const TaskId> members,
                              Nanoseconds from, Nanoseconds to) {
   Nanoseconds sum;
@@ -34,8 +34,8 @@ Nanoseconds computed_between(const plan::Plan& plan, const trace::StepTrace& ste
   return Nanoseconds(sum.count / static_cast<std::int64_t>(members.size()));
 }
 
-/// For each transfer and collective of the plan: how large it is, how long it took from when all had come (the median
-/// over the traced steps of the last run), and the share of that time in which its devices computed.
+/// For each transfer and collective of the plan: its size, its time from the arrival of all members (the median over the traced
+/// steps of the last run), and the share of that time in which its devices computed.
 std::vector<Record> messages(const training::Training& run) {
   const plan::Plan& plan = run.plan();
   std::vector<Record> list;
@@ -61,8 +61,7 @@ std::vector<Record> messages(const training::Training& run) {
   return list;
 }
 
-/// The first losses, the last one, how many there were and a checksum of the bits of all: every step's in every record would be
-/// most of what is kept.
+/// The first losses, the last one, their number and a checksum of the bits of all: every step's loss would take most of a record.
 Record kept_losses(const std::vector<double>& losses) {
   Hash bits;
   for (const double loss : losses) {
@@ -99,7 +98,7 @@ std::string device_words(const training::Job& job) {
                      job.simulated() ? " (simulated)" : "");
 }
 
-/// What was trained, and on devices of which kind.
+/// The trained job, and the kind of its devices.
 Record trained(const training::Training& run) {
   const training::Job& job = run.job();
   op::Optimizer optimizer = job.request().step.optimizer;
@@ -130,7 +129,7 @@ std::vector<double> gradients_left(const training::Training& run) {
   return left;
 }
 
-/// What the drivers of GPUs say, of GPU 0 and of the others, as a table has it; empty without a GPU.
+/// The readings of GPU 0 and of the other GPUs, as a table has them; empty without a GPU.
 Record gpu_summary(const training::Training& run) {
   Record summary;
   std::vector<double> others;  // utilizations; one of 0 is of a window of the driver before the kernels that ran

@@ -43,20 +43,20 @@ std::filesystem::path calibration_folder() {
   return !cache.empty() ? cache : error ? std::filesystem::path() : temporary / "baton";
 }
 
-/// What a task touches, its workspace included.
+/// The size of a task's operands and its workspace.
 Bytes footprint(const plan::Plan& plan, TaskId id) {
   std::set<BufferId> touched(plan[id].reads.begin(), plan[id].reads.end());
   touched.insert(plan[id].writes.begin(), plan[id].writes.end());
   return plan::bytes_of(plan, std::vector<BufferId>(touched.begin(), touched.end())) + plan[id].workspace;
 }
 
-/// As many copies as it takes until together they touch as much as lies between two touches of the farthest operand.
+/// The number of copies that together touch as much as lies between two touches of the farthest operand.
 std::int64_t copies_for(Bytes one, std::span<const Bytes> distances) {
   const Bytes farthest = distances.empty() ? Bytes(0) : *std::max_element(distances.begin(), distances.end());
   return std::clamp<std::int64_t>(farthest.count / std::max<std::int64_t>(1, one.count) + 1, 2, most_copies);
 }
 
-/// What a plan of nothing but copies tells: how long one takes, and what a step takes beside its tasks.
+/// The times in a plan of nothing but copies: of one copy, and of the step beside its tasks.
 struct Timing {
   Nanoseconds one;
   Nanoseconds step;
@@ -69,8 +69,8 @@ exec::RunResult run_for_a_while(const plan::Plan& plan, const cluster::Cluster& 
   return executor.run({.steps = std::clamp<std::int64_t>(fit, least_steps, 2000) + 1, .warmup = 1});
 }
 
-/// The mean without the twentieth at each end: what interrupts a core all the time counts, as it does in a plan, and what disturbs
-/// it once does not.
+/// The mean without the twentieth at each end: a constant interruption of a core counts, as it does in a plan, and a single
+/// disturbance does not.
 Nanoseconds trimmed_mean(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t cut = values.size() / 20;
@@ -79,8 +79,8 @@ Nanoseconds trimmed_mean(std::vector<double> values) {
   return Nanoseconds(std::llround(sum / static_cast<double>(values.size() - 2 * cut)));
 }
 
-/// From the trace: the time from one copy to the next, a mean over the copies of a step. `place` gives the moment that counts of a
-/// copy.
+/// From the trace: the time from one copy to the next, a mean over the copies of a step. `place` gives the moment of a copy that
+/// counts.
 template <typename Place>
 Timing time_in_trace(const exec::RunResult& result, std::size_t rows, std::size_t columns, Place place) {
   std::vector<double> times;
@@ -101,7 +101,7 @@ Timing time_in_trace(const exec::RunResult& result, std::size_t rows, std::size_
   return {trimmed_mean(std::move(times)), trace::spread(rests).median};
 }
 
-/// From the steps, where a traced one takes longer than others: what twice as many copies take more.
+/// From the steps, because a traced one takes longer than others: the additional time of twice as many copies.
 template <typename Isolate>
 Timing time_in_steps(std::int64_t copies, Isolate isolate, const cluster::Cluster& cluster, const exec::Backend& backend) {
   const auto step_of = [&](std::int64_t count) {
@@ -161,7 +161,7 @@ class TimeTableWriter {
   std::vector<Nanoseconds> steps_;
 };
 
-/// What the devices are, in words.
+/// The name of the hardware of the devices.
 std::string describe(const cluster::Machine& machine, const cluster::Cluster& cluster) {
   if (const std::optional<cluster::GpuPart>& gpu = cluster.devices()[0].gpu) {
     return devices::find_gpus()[static_cast<std::size_t>(gpu->ordinal)].name;
@@ -192,7 +192,7 @@ Calibration::Calibration(const cluster::Machine& machine, const cluster::Cluster
     try {
       tables_ = parse_calibration(read_file(file_, file_.string(), most_kept), machine_, created_);
     } catch (const Error&) {
-      // It cannot be read: all is measured again.
+      // It cannot be read: all tasks are measured again.
     }
   }
 }
@@ -314,7 +314,7 @@ struct Calibration::Pass {
     return fmt::format("{}|{}|{}", calibration.file_.string(), table, key);
   }
 
-  /// The timed keys that the plan spends most in and that `which` says, times what they take together.
+  /// The timed keys of which `which` is true and in which the plan spends most time, all tasks of a key together.
   std::vector<std::string> largest(const std::function<bool(const std::string&)>& which) const {
     std::vector<std::string> list;
     for (const auto& [key, one] : keys) {
@@ -344,7 +344,7 @@ struct Calibration::Pass {
     return far(alone, now.first.one) || far(beside, now.second.one);
   }
 
-  /// True if some of the keys that matter most, of which `which` says true, disagree with times taken now.
+  /// True if some of the keys that matter most, of which `which` is true, disagree with times taken now.
   bool any_disagrees(const std::function<bool(const std::string&)>& which) const {
     for (const std::string& key : largest(which)) {
       if (disagrees(key, time(keys.at(key)))) {
@@ -394,7 +394,7 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cost::TaskKeys& k
           break;
         }
         auto [single, all] = pass.time(pass.keys.at(key));
-        if (round > 0) {  // what disturbs makes it longer
+        if (round > 0) {  // a disturbance makes it longer
           single.one = std::min(single.one, pass.alone.at(key));
           all.one = std::min(all.one, pass.beside.at(key));
         }
@@ -406,7 +406,7 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cost::TaskKeys& k
       fill_alone.finish();
       fill_beside.finish();
       if (stopped) {
-        break;  // what the round before found stays true
+        break;  // the findings of the round before remain
       }
       disturbed = !on_gpus(cluster) && pass.any_disagrees([&](const std::string& key) { return taken.contains(key); });
       if (!disturbed) {
@@ -414,7 +414,7 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cost::TaskKeys& k
       }
     }
   } catch (const Stopped&) {
-    // What was timed before is kept, unless it was disturbed.
+    // Earlier times are kept, unless they were disturbed.
   }
   if (taken.empty()) {
     return 0;

@@ -46,7 +46,7 @@ class Calibration {
   /// "this machine (CPU, 2 cores), 2026-11-15 10:00": for `CostModel::origin`.
   std::string where() const;
   const std::filesystem::path& file() const { return file_; }
-  /// Why the times of the last measurement could not be kept for the next call; empty if they could.
+  /// The reason for which the times of the last measurement could not be kept for the next call; empty if they could.
   const std::string& unkept() const { return unkept_; }
 
  private:

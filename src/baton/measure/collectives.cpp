@@ -46,7 +46,7 @@ double sum_of(std::int64_t element, std::size_t ranks) {
   return sum;
 }
 
-/// What element of the whole a member that takes it must have in the end.
+/// The value of an element of the whole on a member that takes it, at the end.
 double expected(plan::Move operation, std::int64_t element, std::size_t ranks, std::int64_t elements) {
   if (plan::rule_of(operation).sums) {
     return sum_of(element, ranks);
@@ -71,7 +71,7 @@ void for_each_run(const plan::Piece& piece, Visit visit) {
   }
 }
 
-/// Runs one meeting on known values and counts what comes out otherwise.
+/// Runs one meeting on known values and counts the wrong ones in its results.
 std::int64_t count_wrong(plan::Move operation, std::int64_t elements, const cluster::Cluster& cluster, const exec::Backend& backend,
                          const std::vector<std::string>& devices, ranks::World* world) {
   const Meetings one = meetings(operation, elements, 1, devices);
@@ -110,8 +110,7 @@ std::int64_t count_wrong(plan::Move operation, std::int64_t elements, const clus
   return wrong;
 }
 
-/// Times from the end of one meeting to the end of the next. Buffers hold zeros, so that sums stay what they
-/// are.
+/// Times from the end of one meeting to the end of the next. Buffers hold zeros, so that sums do not grow.
 std::vector<Nanoseconds> time_meetings(const plan::Plan& plan, std::int64_t copies, const cluster::Cluster& cluster,
                                        const exec::Backend& backend, Nanoseconds limit, ranks::World* world) {
   exec::Executor executor(plan, cluster, backend, {}, world);
@@ -133,7 +132,7 @@ std::vector<Nanoseconds> time_meetings(const plan::Plan& plan, std::int64_t copi
   return times;
 }
 
-/// How long a meeting takes by the formula of an algorithm, on links that carry nothing else.
+/// The time of a meeting by the formula of an algorithm, on links that carry nothing else.
 double by_law(const BenchRow& row, const cluster::Cluster& cluster, const cluster::Link& link, cluster::Algorithm algorithm) {
   std::vector<cluster::Device> devices = cluster.devices();
   for (cluster::Device& device : devices) {
@@ -270,7 +269,7 @@ std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const e
   for (std::int64_t bytes = options.least; bytes <= options.most; bytes *= options.factor) {
     sizes.push_back(bytes);
   }
-  for (const plan::Move operation : options.operations) {  // what does not fit is found before anything is measured
+  for (const plan::Move operation : options.operations) {  // sizes that do not fit are found before anything is measured
     const std::int64_t unit = by_pieces(operation) ? static_cast<std::int64_t>(cluster.size()) : 1;
     const plan::Plan largest =
         meetings(operation, std::max<std::int64_t>(1, sizes.back() / element_size / unit) * unit, least_copies, devices).plan;

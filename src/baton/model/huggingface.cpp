@@ -28,8 +28,8 @@ constexpr Bytes most_config(std::int64_t{8} << 20);  // a name for each of 20 00
 constexpr Bytes most_index(std::int64_t{32} << 20);
 constexpr int deepest_config = 16;
 
-/// Keys that change neither what a model computes nor which weights it has: how it was made, how it is run, and what texts are
-/// drawn from it with.
+/// Keys that change neither what a model computes nor which weights it has: how it was made, how it is run, and the settings of
+/// sampling.
 constexpr std::array harmless{
     "_name_or_path", "architectures", "model_type", "transformers_version", "torch_dtype", "dtype", "use_cache", "use_bfloat16",
     "initializer_range", "initializer_factor", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id",
@@ -61,7 +61,7 @@ std::string shown(const ConfigTree& value) {
 
 std::string printable_key(const std::string& key) { return key.size() > 60 ? key.substr(0, 57) + "..." : key; }
 
-/// A configuration being read: each key is asked for once, and what nobody asked for is refused at the end.
+/// A configuration being read: each key is asked for once, and keys that were not asked for are refused at the end.
 class Config {
  public:
   Config(std::string_view json, std::string what) : what_(std::move(what)) {
@@ -144,7 +144,7 @@ class Config {
     return value == nullptr ? usual : value->get<std::string>();
   }
 
-  /// The value must be one of these; otherwise the key and the value are named as what is not there.
+  /// The value must be one of these; otherwise an error names the key and the value.
   void only_word(const char* key, const std::string& usual, const std::vector<std::string>& known) {
     if (const std::string value = word(key, usual); std::find(known.begin(), known.end(), value) == known.end()) {
       throw usage_error("{} asks for {} = {}, which Baton does not have: it has {}", what_, key, shown(value), either(known));
@@ -158,7 +158,7 @@ class Config {
   void refuse(const std::string& key, const std::string& value, const std::string& why) const {
     throw usage_error("{} asks for {} = {}, which Baton does not have{}{}", what_, key, value, why.empty() ? "" : ": ", why);
   }
-  /// `key = value` of what nobody asked for, is not off and not among these; empty if there is nothing.
+  /// `key = value` of the first key that was not asked for, is not off and not among these; empty if there is none.
   std::string first_unknown(const std::set<std::string>& known) const {
     for (const auto& [key, value] : tree_.items()) {
       if (!asked_.contains(key) && !known.contains(key) && !is_off(value)) {
@@ -463,7 +463,7 @@ constexpr std::array harmless_for_pixels{"image_processor_type",
                                          "use_fast",
                                          "disable_grouping"};
 
-/// What is asked for and not done here, as `key = value`; empty if there is nothing.
+/// The first setting that is asked for and not supported, as `key = value`; empty if there is none.
 std::string lacks_for_pixels(Config& config) {
   const auto say = [&](const char* key, const std::string& meaning) {
     return fmt::format("{} = {}{}", key, shown(*config.find(key)), meaning);

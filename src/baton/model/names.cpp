@@ -16,14 +16,14 @@ namespace {
 ///   joined  the same for one of several parts of it, by their order
 enum class Axes { same, matrix, joined };
 
-/// What becomes of parameters whose names end so.
+/// The rule for parameters whose names end with `ending`.
 struct Rule {
   std::string_view ending;
   Axes axes = Axes::same;
   std::size_t output_axes = 1;  // of the parameter: the axes in front that are outputs
   bool transposed = false;
   std::size_t ones = 0;          // axes of one in front
-  std::string_view joined = {};  // the ending of what it is a part of
+  std::string_view joined = {};  // the ending of the tensor that it is a part of
   std::size_t order = 0;         // among the parts
   bool no_axes = false;
 };

@@ -69,7 +69,7 @@ class GeluFinder {
   /// True if it is an op of ONNX itself with this name.
   static bool is(const OnnxNode& node, std::string_view op) { return node.op == op && !node.attributes.contains("domain"); }
 
-  /// The node that alone reads what this one writes, if it is of this op; nullopt otherwise.
+  /// The only node that reads the output of this one, if it is of this op; nullopt otherwise.
   std::optional<std::size_t> only_reader(std::size_t node, const char* op) const {
     if (graph_.nodes[node].outputs.size() != 1) {
       return std::nullopt;
@@ -82,8 +82,8 @@ class GeluFinder {
     return found->second[0];
   }
 
-  /// What a node of two inputs reads besides a number near this one, which must be the second of the two if that is asked for;
-  /// empty if that is not what it reads.
+  /// The other input of a node of two inputs, one of which is a number near this one (the second, if that is asked for); empty if
+  /// the node is not such.
   std::string other_than(const OnnxNode& node, double wanted, bool second = false) const {
     for (const std::size_t constant : {std::size_t{1}, std::size_t{0}}) {
       if (node.inputs.size() != 2 || (second && constant == 0)) {
@@ -111,7 +111,7 @@ class GeluFinder {
     return is(one, "Div") ? other_than(one, 1 / factor, true) : is(one, "Mul") ? other_than(one, factor) : "";
   }
 
-  /// Puts a Gelu in the place of the last node of the pattern around an Erf, and takes the others out.
+  /// Puts a Gelu in the place of the last node of the pattern around an Erf, and removes the others.
   void join(std::size_t erf) {
     std::size_t divided = 0;
     if (graph_.nodes[erf].inputs.size() != 1) {

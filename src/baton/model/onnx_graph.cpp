@@ -26,7 +26,7 @@ constexpr std::uint64_t tensor_dims = 1, tensor_type = 2, tensor_floats = 4, ten
 constexpr std::uint64_t value_name = 1, value_type = 2, type_tensor = 1, tensor_shape = 2, shape_dim = 1, dim_value = 1;
 }  // namespace field
 
-/// What ONNX calls the types of elements that weights may have.
+/// ONNX's numbers of the element types that weights may have.
 struct OnnxType {
   std::uint64_t number;
   DType dtype;

@@ -55,9 +55,9 @@ struct NormedConvolutions {
   }
 };
 
-/// Two convolutions of 3×3, or three of which the middle one is and has a quarter of the channels that come out; what is read is
-/// added after them, itself or by a convolution that gives it the same shape. The channels between the last two are a dimension of
-/// their own, `f`, which tensor parallelism divides.
+/// Two convolutions of 3×3, or three of which the middle one is and has a quarter of the channels that come out; the input is added
+/// after them, itself or by a convolution that gives it the same shape. The channels between the last two are a dimension of their
+/// own, `f`, which tensor parallelism divides.
 Block residual_block(const std::string& name, const Dims& stream, std::int64_t out, std::int64_t stride, bool bottleneck,
                      const ResnetSize& size) {
   BlockBuilder block(name, stream);

@@ -87,7 +87,7 @@ std::string list(std::span<const Operand> operands) {
   return text;
 }
 
-/// What a rule asks beyond the signature.
+/// The conditions of an op beside its signature.
 struct Law {
   std::span<const Operand> reads;
   std::span<const Operand> writes;
@@ -113,7 +113,7 @@ struct Law {
   static bool is_share(double value) { return value >= 0 && value <= 1; }
   bool operator()(const Embed& o) const { return is_part(o.first, o.of, reads[1].shape[0]); }
   bool operator()(const EmbedBackward& o) const { return is_part(o.first, o.of, writes[0].shape[0]); }
-  /// True if this many indices from `first` on are among `of`; all there are where that is 0.
+  /// True if this many indices from `first` on are among `of`; if `of` is 0, all indices are held.
   static bool is_part(std::int64_t first, std::int64_t of, std::int64_t held) {
     return first >= 0 && (of == 0 ? first == 0 : first <= of - held);
   }
@@ -249,7 +249,7 @@ bool types_fit(const Signature& signature, std::span<const Operand> reads, std::
       return false;
     }
   }
-  // Float32 may be beside the op's type where that has 16 bits; without an operand of that type, the other way around too.
+  // Float32 may be beside the op's type if that has 16 bits; without an operand of that type, the other way around too.
   const auto suits = [](DType a, DType type) { return a == type || (a == DType::f32 && is_narrow(type)); };
   if (value) {
     return (!summed || suits(*summed, *value)) && (!wide || suits(*wide, *value));

@@ -481,7 +481,7 @@ struct Operand {
   DType dtype = DType::f32;
 };
 
-/// Why these operands do not suit the op, naming the shapes; empty if they do.
+/// Explains why these operands do not suit the op, naming the shapes; empty if they do.
 std::optional<std::string> mismatch(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes);
 
 /// The work of an op, known without running it. Bytes are those of each operand once.

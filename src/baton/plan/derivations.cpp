@@ -15,7 +15,7 @@ using Tensor = LogicalTensor::Tensor;
 LogicalTensor value(ValueId id) { return {Tensor::value, id.value}; }
 LogicalTensor gradient(ValueId id) { return {Tensor::gradient, id.value}; }
 
-/// Which inputs of a forward op get a gradient: by a call of its backward, or passed on.
+/// The inputs of a forward op that get a gradient: by a call of its backward, or passed on.
 std::vector<bool> inputs_with_gradient(const op::Op& op, std::size_t inputs) {
   std::vector<bool> has(inputs, false);
   for (const op::BackwardCall& call : op::gradient(op)) {
@@ -33,7 +33,7 @@ std::vector<bool> inputs_with_gradient(const op::Op& op, std::size_t inputs) {
   return has;
 }
 
-/// What `second` computes in one op with each of `firsts` that can be joined with it; these write the first tensor that it reads.
+/// Joins `second` in one op with each of `firsts` that can be joined with it; these write the first tensor that it reads.
 std::vector<Derivation> joined(const std::vector<Derivation>& firsts, const Derivation& second) {
   std::vector<Derivation> list;
   for (const Derivation& first : firsts) {
@@ -238,7 +238,7 @@ void Derivations::join_backward() {
   for (std::size_t v = 0; v < gradients_.size(); ++v) {
     const std::vector<Derivation> seconds = gradients_[v];
     for (const Derivation& second : seconds) {
-      // What is between the two must be one term, or the second would take a part of the sum for the whole.
+      // The gradient between the two must be one term, or the second would take a part of the sum for the whole.
       if (second.reads.empty() || second.reads[0].kind != Tensor::gradient || uses(second.reads[0]) != 1) {
         continue;
       }

@@ -26,8 +26,8 @@ std::int64_t aligned(std::int64_t size) { return (size + Memory::alignment - 1) 
 /// True if a buffer keeps its place to the end of the step: also losses, which are read once it is over.
 bool lives_on(const Buffer& buffer) { return buffer.persistent || buffer.role == Role::loss; }
 
-/// Addresses by how many buffers hold them: runs of equal count, in order, the last without end. Finds the lowest gap of a size
-/// by looking at one run after the other while they are few; then in logarithmic time unless many gaps are nearly as large.
+/// Addresses by the number of buffers that hold them: runs of equal count, in order, the last without end. Finds the lowest gap of
+/// a size by looking at one run after the other while they are few; then in logarithmic time unless many gaps are nearly as large.
 class Addresses {
  public:
   explicit Addresses(std::int64_t base) : runs_{{base, 0}} {}
@@ -102,7 +102,7 @@ class Addresses {
     const auto run = std::prev(behind);
     return run->first == at ? run : runs_.emplace_hint(behind, at, run->second);
   }
-  /// Joins a run to the one before it, where both have one count.
+  /// Joins a run to the one before it, if both have one count.
   Runs::iterator join(Runs::iterator run) {
     if (run == runs_.begin() || std::prev(run)->second != run->second) {
       return run;
@@ -117,12 +117,12 @@ class Addresses {
   }
 
   Runs runs_;
-  std::vector<std::set<std::int64_t>> gaps_;  // where gaps begin, by the class of their length; some are gone since
+  std::vector<std::set<std::int64_t>> gaps_;  // the beginnings of gaps, by the class of their length; some no longer exist
   std::uint64_t classes_ = 0;                 // bits of the classes that have any
 };
 
-/// What one lane of a device may find in use: what its next task is not certain to come after. Its certainty only grows, so
-/// that a buffer leaves once.
+/// The buffers that may still be in use for one lane of a device: those whose tasks its next task is not certain to come after. Its
+/// certainty only grows, so that a buffer leaves once.
 class View {
  public:
   View(std::int64_t base, const std::array<std::size_t, lane_count>& lengths) : held_(base) {
@@ -138,7 +138,7 @@ class View {
     }
   }
 
-  /// The lane's next task is certain of this much.
+  /// Removes the buffers whose tasks come before the lane's next task, by its clock.
   void advance(const VectorClock& start, const std::vector<Placed>& all) {
     for (std::size_t lane = 0; lane < lane_count; ++lane) {
       while (done_[lane] < start[lane]) {
@@ -159,7 +159,7 @@ class View {
  private:
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
-  /// Lists it under a task that is not certain to be done; false: all are.
+  /// Lists it under a task that is not certain to be done; returns false if all are.
   bool wait(std::uint32_t number, const Placed& placed) {
     for (std::size_t lane = 0; lane < lane_count; ++lane) {
       if (placed.last[lane] > done_[lane]) {
@@ -219,8 +219,8 @@ class Arena {
   std::array<std::optional<View>, lane_count> views_;  // of lanes that have tasks
 };
 
-/// The order in which what is first written finds its place: that of the plan, which each device could follow, so that a device's
-/// memory does not depend on what others do. A plan whose tasks come after later ones is taken in the order that was worked out.
+/// The order in which tasks' first writes place buffers: that of the plan, which each device could follow, so that a device's
+/// memory does not depend on what others do. A plan whose tasks come after later ones is taken in the computed order.
 std::vector<TaskId> placing_order(const Plan& plan, const Ordering& ordering) {
   std::vector<TaskId> list(plan.tasks().size());
   for (std::size_t i = 0; i < list.size(); ++i) {

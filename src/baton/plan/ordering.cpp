@@ -43,7 +43,7 @@ class Waits {
   std::uint32_t node_count_ = 0;
 };
 
-/// Lists grouped by key, in two arrays: what a vector of vectors would hold, without its allocations.
+/// Lists grouped by key, in two arrays: as a vector of vectors, without its allocations.
 struct Groups {
   std::vector<std::uint32_t> begin;
   std::vector<TaskId> items;

@@ -427,7 +427,7 @@ ParameterPart parse_parameter_part(Line& line, const std::string& name, const Sh
   return part;
 }
 
-/// What a buffer of that shape holds; nothing if the line does not say it.
+/// The content of a buffer of that shape; empty if the line does not say it.
 Content parse_content(Line& line, const Shape& shape, std::size_t values) {
   const auto require_one = [&](std::string_view name, const std::string& value) {
     if (value != "1") {
@@ -605,7 +605,7 @@ void print_graph(std::string& out, const Graph& graph) {
   }
 }
 
-/// A line of the graph; false: it is none.
+/// A line of the graph; false if it is not one.
 bool parse_graph_line(Line& line, Graph& graph) {
   const std::string& kind = line.word(0);
   if (kind == "value") {

@@ -101,8 +101,8 @@ class Judge {
     return plan_[id].shape == shape && plan_[id].dtype == type;
   }
 
-  /// True if an update's operands are right: n gradients, the n parameters with their states, the norm if it
-  /// clips, and what holds the loss scale; copies are only written.
+  /// True if an update's operands are right: n gradients, the n parameters with their states, the norm if it clips, and the state
+  /// of the loss scaler; copies are only written.
   bool update_fits(const Task& task, const Update& update) const {
     const std::size_t group = 1 + op::state_slots(update.optimizer);
     if (task.writes.empty() || task.writes.size() % (group + (update.copies ? 1 : 0)) != 0) {
@@ -139,7 +139,7 @@ class Judge {
     return true;
   }
 
-  /// True if they are rows of the batch that stay from step to step: what is loaded for the next one.
+  /// True if they are rows of the batch that persist from step to step, loaded for the next one.
   bool are_loaded(std::span<const BufferId> ids) const {
     return !ids.empty() && std::all_of(ids.begin(), ids.end(), [&](BufferId id) {
       return plan_[id].persistent && (plan_[id].role == Role::input || plan_[id].role == Role::target) &&
@@ -154,7 +154,7 @@ class Judge {
            });
   }
 
-  /// An op that works in place has what it writes, without copies, as its last operands.
+  /// An op that works in place has its outputs, without copies, as its last operands.
   static bool works_in_place(const op::Op& op, const Task& task) {
     const auto changed = static_cast<std::ptrdiff_t>(task.writes.size() - op::signature(op).copies);
     return !op::signature(op).in_place ||
@@ -236,7 +236,7 @@ class Judge {
            alike(payload(task), task.writes);
   }
 
-  /// True if a member of a collective on pieces holds those, and only those, that fall to it.
+  /// True if a member of a collective on pieces holds its own pieces and no others.
   bool holds_its_pieces(const Task& task, const Collective& collective) const {
     const std::span<const BufferId> whole = payload(task);
     const std::span<const BufferId> held = pieces(task);
@@ -278,7 +278,7 @@ class Judge {
     const bool owns = rule.owner == MoveRule::Owner::share || member.rank == 0;
     const bool brings = rule.sums || owns;
     const bool takes = rule.sums ? rule.spreads || owns : !owns;
-    // A sum takes the place of what was brought to it.
+    // A sum takes the place of the member's own term.
     return brings == !task.reads.empty() && takes == !task.writes.empty() && (!(brings && takes) || task.reads == task.writes);
   }
 
@@ -330,16 +330,16 @@ class Judge {
     report(Rule::waiting, circle, text);
   }
 
-  /// What an op writes beside its result for its backward alone. Nobody reads it if the op is run again before that, or if the plan
-  /// has no backward: then it is the gradient that a loss makes, too.
+  /// True if an op writes this output for its backward alone, beside its result. Nobody reads it if the op is run again before
+  /// that, or if the plan has no backward: then it may also be the gradient that a loss writes.
   bool is_statistics(const Task& task, std::size_t operand) const {
     const auto* compute = std::get_if<Compute>(&task.action);
     return compute != nullptr && operand > 0 &&
            (op::signature(compute->op).writes[operand].type == op::Type::state || (forward_only_ && op::is_loss(compute->op)));
   }
 
-  /// True if the backward makes an activation that the forward made on this device: a block that is recomputed as a whole gives its
-  /// output again, and the backward need not read that.
+  /// True if the backward recomputes an activation that the forward computed on this device: a block that is recomputed as a whole
+  /// writes its output again, and the backward need not read that.
   bool is_made_again(BufferId id, TaskId writer) {
     const auto* part = std::get_if<ValuePart>(&plan_[id].content);
     if (part == nullptr || plan_[id].role != Role::activation || plan_[writer].labels.phase != Phase::backward) {
@@ -420,7 +420,7 @@ class Judge {
     }
   }
 
-  /// True if the backward computes activations once more.
+  /// True if the backward recomputes activations.
   bool recomputes() const {
     return std::any_of(plan_.tasks().begin(), plan_.tasks().end(), [&](const Task& task) {
       const auto* compute = std::get_if<Compute>(&task.action);

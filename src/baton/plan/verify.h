@@ -44,7 +44,7 @@ struct Limits {
   bool slice = false;         // of a larger plan: members of a collective may be elsewhere
   bool unread = false;        // a task may overwrite what nothing has read, as in plans that only time tasks
   /// If more than two: tensors are divided into this many parts, of which the plan has the first two, on devices 2i and 2i + 1.
-  /// Whether the split computes the model is then checked for all parts: each further one continues the row that the two begin.
+  /// The rule that the split computes the model is then checked for all parts: each further one continues the row of these two.
   std::int64_t alike_parts = 0;
 };
 
@@ -58,8 +58,8 @@ struct Verdict {
   bool holds() const { return violations.empty(); }
 };
 
-/// Checks all rules in time linear in the plan. Whether the split computes the model is checked for whole plans and for plans with
-/// alike parts, but not for slices, whose other members are elsewhere.
+/// Checks all rules in time linear in the plan. The rule that the split computes the model is checked for whole plans and for plans
+/// with alike parts, but not for slices, whose other members are elsewhere.
 Verdict verify(const Plan& plan, const Limits& limits = {});
 
 /// Throws a usage error with the first violation's sentence.

@@ -6,8 +6,8 @@
 namespace baton::plan {
 namespace {
 
-/// What one member moves: it takes what it owns from the others to sum it up, and hands it back where it is spread. (A ring
-/// moves the same.)
+/// The work of one member: it receives its own share from the others to sum it up, and sends it back to them if the collective
+/// spreads it. (A ring moves the same.)
 TaskWork collective_work(const Plan& plan, const Task& task, const Collective& collective) {
   const MoveRule& rule = rule_of(collective.kind);
   const auto n = static_cast<std::int64_t>(collective.size);
@@ -117,7 +117,7 @@ TaskWork work(const Plan& plan, TaskId id) {
 
 namespace {
 
-/// What all devices do in a step may be more than 64 bits hold: then it stays at the largest number.
+/// The work of all devices in a step may exceed 64 bits: then it stays at the largest number.
 Flops sum_of(Flops a, Flops b) {
   std::int64_t sum = 0;
   return Flops(__builtin_add_overflow(a.count, b.count, &sum) ? std::numeric_limits<std::int64_t>::max() : sum);

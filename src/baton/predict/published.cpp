@@ -29,7 +29,7 @@ std::string trimmed(std::string_view text) {
   return std::string(text);
 }
 
-/// "SeqLen (T)" is seqlen_t: letters and digits, with one underscore for whatever stands between.
+/// "SeqLen (T)" is seqlen_t: letters and digits, with one underscore for all other signs between them.
 std::string plain(std::string_view text) {
   std::string name;
   for (const char c : canonical(text)) {
@@ -45,7 +45,7 @@ std::string plain(std::string_view text) {
   return name;
 }
 
-/// The same without what stands between.
+/// The same without the signs between them.
 std::string squeezed(std::string_view text) {
   std::string name = plain(text);
   std::erase(name, '_');
@@ -117,7 +117,7 @@ std::optional<double> leading_number(std::string_view cell) {
   return value;
 }
 
-/// What a column may be called.
+/// The names that a column may have.
 using Names = std::vector<std::string_view>;
 
 /// A row with its columns by meaning.
@@ -194,7 +194,7 @@ class Reader {
     return value;
   }
   const std::string& source() const { return table_.source; }
-  /// What a column is called that stands twice; empty if there is none.
+  /// The name of a column that is there twice; empty if there is none.
   std::string twice() const {
     for (std::size_t i = 0; i < names_.size(); ++i) {
       if (!names_[i].empty() && std::find(names_.begin(), names_.begin() + static_cast<std::ptrdiff_t>(i), names_[i]) !=
@@ -248,7 +248,7 @@ const Names precision_names{"precision", "dtype", "data_type"};
 const Names bus_names{"busbw_gbps", "busbw", "bus_bandwidth_gbps", "busbw_gb_s"};
 const Names collective_time_names{"time_us", "out_of_place_time_us", "latency_us"};
 
-/// More than any machine or model has: of such a row the column is named.
+/// More than any machine or model has: an error names the column of such a row.
 constexpr std::int64_t most_gpus = 1 << 17;
 constexpr std::int64_t most_layers = 10'000;
 constexpr std::int64_t most_features = 1 << 20;
@@ -337,13 +337,13 @@ std::string model_by_name(std::string_view given, std::int64_t sequence, bool fo
   return "";
 }
 
-/// A model that `--model` takes by its name: what it is a model of, and the sequence of one sample if that is of tokens.
+/// A model that `--model` takes by its name: its text, and the sequence of one sample if that is of tokens.
 struct NamedModel {
   std::string text;
   std::int64_t context = 0;  // 0: not of tokens
 };
 
-/// nullopt if the cell is not such a name. Folders and files are none.
+/// Returns nullopt if the cell is not such a name. Folders and files are not.
 std::optional<NamedModel> named_model(const std::string& cell) {
   if (cell.empty() || model::is_path(cell)) {
     return std::nullopt;
@@ -358,7 +358,7 @@ std::optional<NamedModel> named_model(const std::string& cell) {
   }
 }
 
-/// How many positions a sample of the row's model has, if the table does not say: as many as the model itself has, or 2048.
+/// The number of positions in a sample of the row's model, if the table does not say: as many as the model itself has, or 2048.
 std::int64_t usual_sequence(const Reader& row, bool foundry) {
   if (!row.text(hidden_names).empty()) {
     return 2048;
@@ -369,7 +369,7 @@ std::int64_t usual_sequence(const Reader& row, bool foundry) {
   return known.starts_with("gpt:") || known.starts_with("llama:") || !preset || preset->context == 0 ? 2048 : preset->context;
 }
 
-/// The sizes of a GPT by columns, or a model by name. `layers` is how many it has.
+/// The sizes of a GPT by columns, or a model by name. `layers` is their number.
 std::string model_of(const Reader& row, std::int64_t sequence, bool foundry, std::int64_t vocabulary_multiple,
                      std::int64_t& layers) {
   const std::string name = row.text(model_names);
@@ -402,7 +402,7 @@ std::string model_of(const Reader& row, std::int64_t sequence, bool foundry, std
   return model;
 }
 
-/// Seconds per step, by whichever column says.
+/// Seconds per step, from the first column that gives it.
 double seconds_per_step(const Reader& row, double batch, double sequence, double devices) {
   if (const auto ms = row.above_zero(millisecond_names)) {
     return *ms * 1e-3;
@@ -428,8 +428,8 @@ double seconds_per_step(const Reader& row, double batch, double sequence, double
   throw usage_error("no column says how long a step takes, or how many tokens, samples or images per second there are");
 }
 
-/// How many blocks each stage has: an embedding before the first layer, scores after the last, two per layer. If the stages do not
-/// divide the layers, the embedding and the scores count as a layer each, as in Llama 3's and torchtitan's pipelines.
+/// The number of blocks of each stage: an embedding before the first layer, scores after the last, two per layer. If the stages do
+/// not divide the layers, the embedding and the scores count as a layer each, as in Llama 3's and torchtitan's pipelines.
 std::vector<std::int64_t> split_of(std::int64_t layers, std::int64_t stages) {
   const bool even = layers % stages == 0;
   const std::int64_t units = even ? layers : layers + 2;
@@ -467,7 +467,7 @@ std::string software_for(const Reader& row, const PublishedDefaults& defaults, c
     }
   }
   if (contains(squeezed(row.source()), "vtrain") || contains(squeezed(row.source()), "deepspeed")) {
-    return "megatron-deepspeed";  // what vTrain measured; its columns do not say
+    return "megatron-deepspeed";  // the program that vTrain measured; its columns do not say
   }
   if (images) {
     return "mxnet-resnet";
@@ -527,8 +527,8 @@ bool is_yes(std::string_view cell) {
 
 const Names sequence_parallel_names{"sequence_parallel", "sp", "sequence_parallel_size"};
 
-/// Whether tensor ranks divide the sequence too. A column may say yes or no, or into how many parts: as many as there are ranks.
-/// If none says anything, those programs do that have it on in all their recipes.
+/// True if tensor ranks divide the sequence too. A column may say yes or no, or a number of parts, that of the ranks. If no column
+/// says it, it is true for programs that do so in all their recipes.
 bool divides_sequence(const Reader& row, std::int64_t tp, std::string_view software) {
   const std::string cell = row.text(sequence_parallel_names);
   if (cell.empty()) {
@@ -666,7 +666,7 @@ class TrainingReader {
                                                             static_cast<double>(sequence_), static_cast<double>(devices_));
     spec_.recompute = is_full(recompute) || twice ? strategy::Recompute::full : spec_.recompute;
     if (!recompute.starts_with("selective") && contains(spec_.software, "torchtitan")) {
-      spec_.software += "+keep";  // what it computes twice is said by `recompute` alone
+      spec_.software += "+keep";  // `recompute` alone says if it recomputes
     }
     spec_.sp = tp_ > 1 && divides_sequence(row_, tp_, spec_.software);
     if (recompute.starts_with("selective") && program_.scores_forward > 0) {

@@ -24,7 +24,7 @@ namespace {
 using job::Choice;
 using job::Price;
 
-/// A split that may be simulated, what it is said to cost, and the group that it is of.
+/// A split that may be simulated, its price, and its group.
 struct Candidate {
   Choice choice;
   Price price;
@@ -34,7 +34,7 @@ struct Candidate {
 
 bool is_plain_device(const Choice& choice) { return choice == Choice{}; }
 
-/// What a group's candidates that were simulated took, compared with their prices.
+/// The results of a group's simulated candidates, compared with their prices.
 struct Known {
   bool simulated = false;
   double time = 1;                                    // times the price
@@ -101,14 +101,14 @@ class Candidates {
   bool every_one() const { return every_one_; }
   std::vector<Candidate>& all() { return all_; }
 
-  /// One device without micro-batches or recomputation: what every split is compared with.
+  /// One device without micro-batches or recomputation, with which every split is compared.
   Candidate* plain_device() {
     const auto found = std::find_if(all_.begin(), all_.end(), [](const Candidate& one) { return is_plain_device(one.choice); });
     return found == all_.end() ? nullptr : &*found;
   }
 
-  /// The most promising one that is not done, by prices that are corrected by what was simulated; nullptr if there is none.
-  /// Of which: any; or only of groups of which none was simulated; or only of such that take all devices. Of plans of at most this
+  /// The most promising one that is not done, by prices that are corrected with simulated times; nullptr if there is none. Of
+  /// which: any; or only of groups of which none was simulated; or only of such that take all devices. Of plans of at most this
   /// many tasks.
   enum class Of { any, new_group, new_group_of_all_devices };
   Candidate* best(Of of, double most_tasks) {
@@ -123,7 +123,7 @@ class Candidates {
     }
     return best;
   }
-  /// The one that is said to need least memory. Of plans that cannot be folded, which are often the smallest, only small ones.
+  /// The one with the least memory by its price. Of plans that cannot be folded, which are often the smallest, only small ones.
   Candidate* smallest(double most_tasks) {
     Candidate* best = nullptr;
     for (Candidate& one : all_) {
@@ -165,7 +165,7 @@ class Candidates {
         })->memory.count);
   }
 
-  /// What fits comes first, and of that the fastest.
+  /// The order of candidates: those that fit come first, and of these the fastest.
   std::pair<bool, double> key(const Candidate& one) const {
     const Known& known = one.group < known_.size() ? known_[one.group] : unknown_;
     const auto memory = known.memory.find(one.choice.recompute);
@@ -187,7 +187,7 @@ class Candidates {
   double usual_ = 1;
 };
 
-/// On devices that hold anything: whether the memory it takes is there is asked afterwards.
+/// On devices that hold anything: afterwards it is compared with the memory that is there.
 RankedSplit simulate_all(const job::JobSpec& shown, const cluster::Machine& machine, const training::JobOverrides& overrides,
                          job::Unfolded unfolded) {
   job::JobSpec spec = shown;
@@ -260,7 +260,7 @@ bool same_but_recomputing(const RankedSplit& plain, const RankedSplit& recomputi
          recomputing.step >= plain.step;
 }
 
-/// What is chosen here cannot be asked for.
+/// Refuses fields that the search chooses itself.
 void refuse_choices(const job::JobSpec& spec) {
   for (const std::string& name : fields_a_search_chooses()) {
     for (const job::JobField& field : training::job_fields()) {
@@ -271,14 +271,14 @@ void refuse_choices(const job::JobSpec& spec) {
   }
 }
 
-/// Simulates candidates, two at a time, and keeps what came of them.
+/// Simulates candidates, two at a time, and keeps their results.
 class Trials {
  public:
   Trials(const job::JobSpec& shared, const cluster::Machine& machine, const training::JobOverrides& overrides,
          Candidates& candidates, const SearchProgress& progress, SearchResult& result)
       : shared_(shared), machine_(machine), overrides_(overrides), candidates_(candidates), progress_(progress), result_(result) {}
 
-  /// False: somebody asked to stop.
+  /// Returns false if a signal asked to stop.
   bool run(const std::vector<Candidate*>& list, std::size_t total) {
     if (progress_ && !progress_(result_.tried, std::max(total, result_.tried + list.size()))) {
       result_.complete = false;
@@ -320,7 +320,7 @@ class Trials {
     if (is_plain_device(one.choice)) {
       result_.one_device = found;
     }
-    // What was extended from shorter steps may be a little more in truth.
+    // The memory of a step that was extrapolated from shorter ones may be a little larger in fact.
     const double needed = static_cast<double>(found.memory.count) * (found.from_shorter_steps ? 1.02 : 1);
     if (needed > candidates_.memory()) {
       result_.note_too_large(needed);
@@ -347,7 +347,7 @@ void try_the_best(Candidates& candidates, Trials& trials, SearchResult& result) 
   constexpr std::size_t at_once = 2;
   constexpr std::size_t few_large = 4;
   while (trials.fitting() < Candidates::most_simulated && result.tried < most_tried && trials.work() < Candidates::most_tasks) {
-    // A few may be large; then each gets its share of what is left, so that as many are simulated.
+    // A few may be large; then each gets its share of the tasks that are left, so that as many are simulated.
     const auto to_come = static_cast<double>(
         std::max<std::size_t>(1, Candidates::most_simulated - std::min(Candidates::most_simulated, result.tried)));
     const double share = result.tried < few_large ? Candidates::most_tasks_of_one
@@ -548,7 +548,7 @@ std::string why_not(const RankedSplit& best, const RankedSplit& second) {
   std::string_view joint = ": of the faster step, ";
   for (const TimeShare& one : shares) {
     const double share = static_cast<double>(one.more) / step;
-    if (std::abs(share) >= 0.0005) {  // what is shown as nothing is not named
+    if (std::abs(share) >= 0.0005) {  // a share that is shown as zero is not named
       text += fmt::format("{}{} {} goes into {}", joint, lab::percent(std::abs(share)), share > 0 ? "more" : "less", one.name);
       joint = ", ";
     }

@@ -13,14 +13,14 @@
 
 namespace baton::predict {
 
-/// A way of splitting a job over a cluster, and what a simulated step of it costs.
+/// A way of splitting a job over a cluster, and the costs of a simulated step of it.
 struct RankedSplit {
   job::JobSpec spec;
   job::Choice choice = {};
   std::string name;  // as plans are described, "dp 4 × pp 2, 1f1b, 8 micro-batches", and whether it recomputes
   Nanoseconds step;
   Bytes memory;                     // of the device that needs most
-  trace::DeviceTime time;           // where the step went, the mean over devices
+  trace::DeviceTime time;           // the parts of the step, the mean over devices
   bool from_shorter_steps = false;  // two steps of fewer micro-batches were simulated, the rest is in proportion
 };
 
@@ -67,7 +67,8 @@ std::string against_one_device(const SearchResult& result);
 /// A sentence on whether fewer devices are faster than all of them; empty if there is one device.
 std::string against_all_devices(const SearchResult& result);
 
-/// Why the second lost: how much of the difference lies in computing, in exposed communication, in waiting and in the rest.
+/// Explains why the second lost: how much of the difference lies in computing, in exposed communication, in waiting and in the
+/// rest.
 std::string why_not(const RankedSplit& best, const RankedSplit& second);
 
 }  // namespace baton::predict

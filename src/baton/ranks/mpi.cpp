@@ -19,9 +19,9 @@ namespace {
 constexpr std::size_t longest_message = std::size_t{1} << 30;
 constexpr int gather_tag = 1;
 
-/// Has Open MPI send messages of the usual length over TCP at once. Beyond its own limit it first asks whether a place is open, and
-/// the answer waits after what the other side sends: then the two directions of a link take turns, and everything takes twice as
-/// long. What the user has set stays.
+/// Has Open MPI send messages of the usual length over TCP at once. Beyond its own limit it first asks if a receive is posted, and
+/// the answer waits for the data that the other side sends: then the two directions of a link take turns, and everything takes
+/// twice as long. A value that the user has set stays.
 void send_at_once() { setenv("OMPI_MCA_btl_tcp_eager_limit", std::to_string(usual_message + 4096).c_str(), 0); }
 
 /// Other ranks may be on the same core.
@@ -205,7 +205,7 @@ class MpiWorld final : public World {
   };
 
   MpiWorld(int rank, int size) : World(rank, size) {
-    // Apart, so that none of them can take another's messages.
+    // Duplicated, so that no communicator receives another's messages.
     MPI_Comm_dup(MPI_COMM_WORLD, &control_);
     MPI_Comm_dup(MPI_COMM_WORLD, &data_);
     MPI_Comm_dup(MPI_COMM_WORLD, &farewell_);
@@ -247,7 +247,7 @@ class MpiWorld final : public World {
     }
   }
 
-  /// What is too long for one call: each rank in its turn hands its own to all.
+  /// Gathers contents that are too long for one call: each rank in its turn broadcasts its own.
   void gather_in_turn(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const std::size_t> sizes) {
     std::size_t at = 0;
     for (std::size_t r = 0; r < sizes.size(); ++r) {

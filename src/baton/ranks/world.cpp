@@ -153,7 +153,7 @@ Launch find_launch(const std::function<const char*(const char*)>& variable) {
     const char* name;
     const char* launcher;
   };
-  // What srun started also has a batch script's variables, so the one of a step is asked for. Open MPI says
+  // A process that srun started also has the variables of its batch script, so the variable of a step is asked for. Open MPI says
   // how many ranks there are; MPICH's hydra and others speak PMI.
   for (const Sign& sign :
        {Sign{"OMPI_COMM_WORLD_SIZE", "mpirun"}, Sign{"PMI_SIZE", "mpiexec"}, Sign{"SLURM_STEP_NUM_TASKS", "srun"}}) {

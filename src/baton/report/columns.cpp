@@ -38,18 +38,18 @@ std::span<const Unit> units_of(Format format) {
   }
 }
 
-/// Places after the point that leave this many significant figures of what is below one.
+/// Places after the point that leave this many significant figures of a number below one.
 int decimals_for(double value, int figures) {
   return value == 0 ? 0 : std::min(9, figures - 1 - static_cast<int>(std::floor(std::log10(std::abs(value)))));
 }
 
-/// One place, or two significant figures of what is below one percent.
+/// One place, or two significant figures below one percent.
 std::string percent_text(double share) {
   const bool small = share != 0 && std::abs(share) < 0.00995;
   return fmt::format("{:.{}f}", 100 * share, small ? decimals_for(100 * share, 2) : 1);
 }
 
-/// Two places, or three significant figures of what is below a tenth.
+/// Two places, or three significant figures below a tenth.
 std::string ratio_text(double ratio) {
   const bool small = ratio != 0 && std::abs(ratio) < 0.1;
   return fmt::format("{:.{}f}×", ratio, small ? decimals_for(ratio, 3) : 2);

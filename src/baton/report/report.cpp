@@ -88,7 +88,7 @@ std::string_view kind_text(lab::Plot::Type kind) {
   return "";
 }
 
-/// True if a point has what the plot shows.
+/// True if a point has a value that the plot shows.
 bool draws_something(const lab::Plot& plot, const std::vector<Record>& points) {
   const auto has = [](const Record& point, const std::string& column) {
     const Json* value = point.find(column);
@@ -124,7 +124,7 @@ std::string first_sentence(const std::string& text) {
   return text;
 }
 
-/// The first answers of two experiments at most: of those that tell most where they are there, otherwise of the first ones.
+/// The first answers of two experiments at most: of those that tell most if they are there, otherwise of the first ones.
 Json headline(const std::vector<lab::Result>& results) {
   std::vector<const lab::Result*> order;
   for (const char* telling : {"strong-scaling", "idle", "comm-vs-compute", "dp-vs-ddp", "delay"}) {
@@ -150,7 +150,7 @@ Json headline(const std::vector<lab::Result>& results) {
   return list;
 }
 
-/// How far the speed of the machine can be trusted, from the rates at which the same computation ran beside every point.
+/// The spread of the machine's speed, from the rates at which the same computation ran beside every point.
 Json noise_json(std::vector<double> rates) {
   if (rates.size() < 3) {
     return {};
@@ -218,7 +218,7 @@ std::string to_terminal(const lab::Result& result) {
     out += wrapped(sentence, 110, "- ");
   }
   out += fmt::format("\nReproduce with: {}\n", result.command);
-  // What files brought along does not steer the terminal.
+  // Texts from files must not control the terminal.
   std::replace_if(
       out.begin(), out.end(), [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f; }, '?');
   return out;
@@ -263,7 +263,7 @@ std::string to_markdown(const lab::Result& result) {
 
 namespace {
 
-/// What a row was trained with: the last columns of its CSV.
+/// The settings that a row was trained with: the last columns of its CSV.
 constexpr std::array<const char*, 7> trained_keys{key::model.name,     key::strategy.name, key::batch.name, key::optimizer.name,
                                                   key::precision.name, key::seed.name,     key::device.name};
 
@@ -326,7 +326,7 @@ Json to_json(const lab::Result& result) {
   }
   Json timelines = job::to_stored(result.timelines);
   for (Json& timeline : timelines) {
-    timeline.emplace(key::gpus.name, Json::array());  // which records of an earlier version lack
+    timeline.emplace(key::gpus.name, Json::array());  // records of an earlier version lack it
   }
   Json plots = Json::array();
   for (const lab::Plot& plot : experiment.plots) {

@@ -18,7 +18,7 @@ Action action(std::int64_t stage, Computation kind, std::int64_t micro_batch) {
   return {static_cast<std::int32_t>(stage), kind, static_cast<std::int32_t>(micro_batch)};
 }
 
-/// Refuses what no grid could be made of.
+/// Refuses parameters from which no grid can be made.
 void require_sound(const Pipeline& pipeline) {
   if (pipeline.devices < 1 || pipeline.chunks < 1 || pipeline.micro_batches < 1) {
     throw usage_error("a pipeline needs a device, a stage on each and a micro-batch at least, not {}, {} and {}", pipeline.devices,
@@ -201,7 +201,7 @@ Grid zero_bubble_v(const Pipeline& pipeline) {
       next(1, Computation::forward);
       backward(1);
     }
-    // What others wait for first; the weights' halves fill the gaps and the end.
+    // First the backwards that others wait for; the weights' halves fill the gaps and the end.
     for (std::int64_t i = 0; i < device; ++i) {
       next(0, Computation::backward_input);
       next(1, Computation::backward_input);

@@ -13,14 +13,14 @@
 namespace baton::schedule {
 namespace {
 
-/// Where an action stands.
+/// An action and its position in the grid.
 struct Cell {
   Action action;
   std::size_t device = 0;
   std::size_t slot = 0;
 };
 
-/// By stage, micro-batch and kind, so that what belongs together stands together.
+/// Sorted by stage, micro-batch and kind, so that the actions of one stage and micro-batch are neighbours.
 std::vector<Cell> sorted_cells(const Grid& grid) {
   std::vector<Cell> cells;
   for (std::size_t d = 0; d < grid.rows.size(); ++d) {
@@ -37,7 +37,7 @@ std::vector<Cell> sorted_cells(const Grid& grid) {
   return cells;
 }
 
-/// What is wrong with the actions of one stage and micro-batch: [begin, end) of the sorted cells.
+/// The error among the actions of one stage and micro-batch, [begin, end) of the sorted cells; nullopt if there is none.
 std::optional<std::string> flaw_of_one(std::int32_t stage, std::int32_t micro_batch, const Cell* begin, const Cell* end) {
   const auto find = [&](Computation kind) {
     const Cell* cell = std::find_if(begin, end, [&](const Cell& c) { return c.action.kind == kind; });
@@ -76,7 +76,7 @@ std::optional<std::string> flaw_of_one(std::int32_t stage, std::int32_t micro_ba
   return std::nullopt;
 }
 
-/// What is wrong with the actions, before any is run.
+/// The error among the actions, found before any is run; nullopt if there is none.
 std::optional<std::string> flaw_of_actions(const Grid& grid) {
   const std::vector<Cell> cells = sorted_cells(grid);
   if (cells.empty()) {

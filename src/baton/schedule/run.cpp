@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t not_yet = -1;
 
-/// When the value that stage and micro-batch pass on is there, forward and backward.
+/// The times at which a stage has computed a micro-batch's value for its neighbours, forward and backward.
 struct Ends {
   std::int64_t forward = not_yet;
   std::int64_t backward = not_yet;

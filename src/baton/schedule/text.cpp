@@ -85,7 +85,7 @@ Grid parse_csv(std::string_view text) {
     throw usage_error("a schedule of {} lines with up to {} cells is too large", lines, slots);
   }
   const std::size_t cell_count = lines * slots;
-  // Where lines are equally long, each cell has a comma or a line's end of its own.
+  // If lines are equally long, each cell has a comma or a line's end of its own.
   if (cell_count > std::max<std::size_t>(1 << 16, 2 * text.size())) {
     throw usage_error("the longest of the schedule's {} lines has {} cells, and the others far fewer: fill them up with commas",
                       lines, slots);

@@ -103,7 +103,7 @@ std::string losses_of(const std::vector<Record>& rows) {
   return lab::listing(losses);
 }
 
-/// "mlp:dim=1024,depth=2, global batch 64": what the rows of an experiment trained.
+/// "mlp:dim=1024,depth=2, global batch 64": the models that the rows of an experiment trained.
 std::string trained(const lab::Result& result) {
   const std::vector<Record> rows = measured_rows(result);
   if (rows.empty()) {
@@ -215,7 +215,7 @@ std::string split_constructor(const std::string& name) {
   return "";
 }
 
-/// The result's plots, at most this many; `origin` says where they come from where there are others beside them.
+/// The result's plots, at most this many; `origin` says where they come from if there are others beside them.
 void add_pictures(Pictures& pictures, const lab::Result& result, const std::vector<lab::Plot>& plots, std::size_t most,
                   const std::string& origin) {
   const std::size_t before = pictures.row.size();
@@ -255,8 +255,8 @@ std::set<std::string> numbers_of(const std::string& text) {
   return {std::sregex_token_iterator(text.begin(), text.end(), number), std::sregex_token_iterator()};
 }
 
-/// True if what differs of a second answer says something by itself. That takes a number that the first has not, and two if the
-/// sentence that answers the question is the same: one alone is a fragment, which only tells that sizes differ.
+/// True if the differing sentences of a second answer say something by themselves. That takes a number that the first has not, and
+/// two if the sentence that answers the question is the same: one alone is a fragment, which only tells that sizes differ.
 bool speaks_for_itself(const std::string& differs, const std::string& second, const std::string& first) {
   const std::set<std::string> said = numbers_of(first);
   const std::set<std::string> own = numbers_of(differs);
@@ -280,14 +280,13 @@ std::string first_sentences(const std::string& text, std::size_t words) {
   return out;
 }
 
-/// A text within this many words: the answer stands first, so that the last sentences are those it can do without. The first one
-/// stays.
+/// A text within this many words: the answer comes first, so the last sentences are dropped. The first one stays.
 std::string shortened(const std::string& text, std::size_t words) {
   const std::string kept = words_in(text) <= words ? text : first_sentences(text, words);
   return kept.empty() ? text.substr(0, std::min(text.size(), text.find(". ") + 1)) : kept;
 }
 
-/// What an answer says of the case at hand, without the general part before it.
+/// The part of an answer on the case at hand, without the general part before it.
 std::string of_this_case(const std::string& answer) {
   const std::size_t at = answer.find(": here ");
   return at == std::string::npos ? answer : answer.substr(at + 7);
@@ -372,7 +371,7 @@ std::string even_runs(std::int64_t blocks, std::int64_t devices) {
   return runs;
 }
 
-/// How models are split over as many devices as the task asks for, if the source has fewer: a split needs no devices.
+/// The splits of models over as many devices as the task asks for, if the source has fewer: a split needs no devices.
 std::string split_without_devices(const Task& task, const ResultSet& source) {
   if (source.most_devices == 0 || source.most_devices >= task.split_over) {
     return "";
@@ -397,7 +396,8 @@ std::string split_without_devices(const Task& task, const ResultSet& source) {
                                       lab::listing(models), source.devices, source.most_devices);
 }
 
-/// What the first source says on each question of a task, within the limit of all of them together: the longest gives way first.
+/// The answers of the first source to the questions of a task, within the limit of all of them together: the longest is shortened
+/// first.
 std::vector<std::string> first_answers(const Task& task, const ResultSet& source) {
   std::vector<std::string> answers;
   std::size_t words = 0;
@@ -420,7 +420,7 @@ std::vector<std::string> first_answers(const Task& task, const ResultSet& source
   return answers;
 }
 
-/// Which parts of a simulated hand-in were measured on this machine, and why.
+/// The parts of a simulated hand-in that were measured on this machine, and why.
 std::string measured_beside_text(const std::vector<Task>& tasks, const Evidence& evidence) {
   std::set<std::string> noisy;  // experiments of which the noise is measured
   for (const Task& task : tasks) {
@@ -482,7 +482,7 @@ std::string code_list(const Task& task) {
   return files;
 }
 
-/// What was trained for a task, on which devices and by which command: a line per experiment and source that is used.
+/// The models that were trained for a task, the devices and the command: a line per experiment and source that is used.
 std::vector<Paragraph> training_lines(const Task& task, const Evidence& evidence, const std::string& files) {
   std::vector<Paragraph> lines;
   for (const std::string& id : task.experiments) {
@@ -507,7 +507,7 @@ std::vector<Paragraph> training_lines(const Task& task, const Evidence& evidence
   return lines;
 }
 
-/// Why points of an experiment were not measured.
+/// Adds the reasons for which points of an experiment were not measured.
 void add_reasons(Section& section, const std::string& id, const ResultSet& source) {
   std::set<std::string> reasons;
   if (const lab::Result* result = find_result(source, id)) {
@@ -556,7 +556,7 @@ void show_result(Shown& shown, const Task& task, const lab::Result& result, cons
                                   : "measured");
 }
 
-/// What was measured only for its losses shows no table of its own.
+/// The tables and pictures of a task. An experiment that was measured only for its losses has no table.
 Shown shown_of(const Task& task, const Evidence& evidence) {
   Shown shown;
   for (const std::string& id : task.experiments) {
@@ -593,7 +593,7 @@ double most_parameter_bytes(const Task& task, const Evidence& evidence) {
   return most;
 }
 
-/// How to read the columns that are shown.
+/// Explains the columns that are shown.
 std::string reading_of(const Task& task, const std::set<std::string>& columns, const Evidence& evidence) {
   constexpr std::string_view parameters = "{parameters}";
   std::string reading;
@@ -614,14 +614,16 @@ std::string reading_of(const Task& task, const std::set<std::string>& columns, c
   return reading;
 }
 
-/// How many words a second source may have where the answers of a task have a limit together: what the first leaves.
+/// The number of words that a second source may use if the answers of a task have a limit together: the words that the first
+/// leaves.
 std::size_t words_for_second(const Task& task, const std::vector<std::string>& answers) {
   const std::size_t words = std::accumulate(answers.begin(), answers.end(), std::size_t{0},
                                             [](std::size_t sum, const std::string& answer) { return sum + words_in(answer); });
   return task.most_words == 0 ? std::numeric_limits<std::size_t>::max() : task.most_words > words ? task.most_words - words : 0;
 }
 
-/// The question with the answer that the sources give. `first` is the first source's, and `words_left` what the second may take.
+/// The question with the answer that the sources give. `first` is the first source's, and `words_left` the number of words that the
+/// second may use.
 Asked answered(const AskedOn& question, const std::string& first, const Task& task, const Evidence& evidence,
                std::size_t& words_left) {
   Asked asked{question.label, question.text, question.answer};
@@ -640,7 +642,7 @@ Asked answered(const AskedOn& question, const std::string& first, const Task& ta
   return asked;
 }
 
-/// The questions of a task with their answers. `below`: what was trained, to stand after the first answer of our own that an
+/// The questions of a task with their answers. `below`: the lines on trainings, placed after the first answer of our own that an
 /// experiment of this task adds to.
 void add_questions(Section& section, const Task& task, const Evidence& evidence, std::vector<Paragraph> below) {
   const std::vector<std::string> answers = first_answers(task, evidence.first);
@@ -656,7 +658,7 @@ void add_questions(Section& section, const Task& task, const Evidence& evidence,
       section.blocks.emplace_back(std::move(asked));
       continue;
     }
-    // An answer of our own is followed by what an experiment of this task adds to it.
+    // An answer of our own is followed by the addition of an experiment of this task.
     Asked asked{question.label, question.text, question.answer};
     const bool adds = !first.empty() && !task.experiments.empty();
     if (adds) {
@@ -678,7 +680,7 @@ Section section_of(const Task& task, const Evidence& evidence) {
   if (!task.note.empty()) {
     section.blocks.emplace_back(Paragraph{task.note});
   }
-  // Where one question of several is of an experiment, and no table is, what was trained is below that question.
+  // If one question of several is of an experiment, and no table is, the lines on trainings are below that question.
   std::vector<Paragraph> below = training_lines(task, evidence, files);
   if (!task.columns.empty()) {
     for (Paragraph& line : below) {
@@ -692,7 +694,7 @@ Section section_of(const Task& task, const Evidence& evidence) {
   if (task.experiments.empty() && !files.empty()) {
     section.blocks.emplace_back(Paragraph{"Code: " + files + ".", true});
   }
-  // The table stands before the answers that speak of it.
+  // The table comes before the answers that refer to it.
   Shown shown = shown_of(task, evidence);
   const bool has_table = !shown.grids.row.empty();
   if (has_table) {
@@ -770,7 +772,7 @@ Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, st
       continue;
     }
     const double most = largest(rows, key);
-    // Where values lie far apart, the unit is the largest in which the smallest has no more than three zeros after the point.
+    // If values are far apart, the unit is the largest in which the smallest has no more than three zeros after the point.
     const double least = smallest(rows, key);
     const ColumnUnit unit = unit_of(column->format, least > 0 ? std::min(most, 1e4 * least) : most);
     grid.heading.push_back(column->heading + (unit.scale == 0 ? "" : fmt::format(" ({})", unit.name)));
@@ -809,7 +811,7 @@ Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover
   bool shared = false;
   bool starred = false;                           // also by what was measured beside a simulation
   std::map<std::string, std::string> reduced_by;  // the experiments that have it
-  bool larger_beside = false;                     // whether what is reduced is simulated beside, at the sheet's sizes
+  bool larger_beside = false;                     // whether reduced experiments are simulated beside, at the sheet's sizes
   for (const auto& [id, result] : evidence.first.results) {
     shared = shared || oversubscribed(result);
     for (const std::string& one : reductions(result)) {

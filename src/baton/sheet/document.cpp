@@ -21,7 +21,7 @@ Overloaded(Visits...) -> Overloaded<Visits...>;
 
 // ------------------------------------------------------------------------------------------- Markdown
 
-/// What would begin a tag, as in the name of a device, stays text; `…` marks code, in which nothing does.
+/// Signs that would begin a tag, as in the name of a device, stay text; `…` marks code, in which nothing does.
 std::string markdown_words(std::string_view text) {
   return with_code(
       text, [](std::string_view code) { return "`" + std::string(code) + "`"; },
@@ -64,7 +64,7 @@ std::string markdown_grid(const Grid& grid) {
   return out + "\n";
 }
 
-/// How much further in the rest of a line of code stands that is too long.
+/// The indentation of the rest of a line of code that is too long.
 constexpr std::size_t wrapped_by = 4;
 /// Of a page's width.
 constexpr std::size_t most_columns_beside_a_picture = 6;
@@ -134,7 +134,7 @@ std::string html_words(std::string_view text) {
   return out;
 }
 
-/// Code of which a line that is too long goes on below, further in than it begins: as no line of the code would.
+/// Code of which a line that is too long continues below, further in than it begins: as no line of the code would.
 std::string html_code(std::string_view code) {
   std::string out = "<pre>";
   for (const std::string_view line : split(code.substr(0, code.find_last_not_of('\n') + 1), '\n')) {

@@ -52,7 +52,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 41> latex_si
     {"\u00a0", "~"},
 }};
 
-/// How many bytes the first sign of a text in UTF-8 has; 0 if it is not in UTF-8.
+/// The number of bytes of a text's first sign in UTF-8; 0 if it is not in UTF-8.
 std::size_t sign_length(std::string_view text) {
   const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
   const std::size_t length = byte(0) < 0x80   ? 1
@@ -113,7 +113,7 @@ std::string unbroken(std::string_view text) {
   const auto is_letter = [&](std::size_t at) {
     return at < text.size() && std::isalpha(static_cast<unsigned char>(text[at])) != 0;
   };
-  /// How many digits there are from a place on, or before it.
+  /// The number of digits from a place on, or before it.
   const auto digits_from = [&](std::size_t at) {
     std::size_t count = 0;
     while (is_digit(at + count)) {

@@ -38,7 +38,7 @@ std::optional<double> value_of(const Record& row, const std::string& column) {
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
-/// What numbers of a format are divided by to be shown, and the unit that they then have.
+/// The divisor of a format's numbers when they are shown, and the unit that they then have.
 struct Unit {
   double scale = 1;
   std::string name;
@@ -76,7 +76,7 @@ double tick_step(double extent) {
 
 std::string tick_text(double value) { return fmt::format("{:.4g}", value); }
 
-/// About how wide a text is.
+/// The approximate width of a text.
 double text_width(const std::string& words) { return 4.4 * static_cast<double>(display_width(words)); }
 
 /// A name in the legend with its mark and the gap after it.
@@ -163,7 +163,7 @@ class Frame {
 
  private:
   Picture& picture_;
-  /// What is drawn, its unit and its origin, shorter if it is too wide; what still is takes a second line.
+  /// The plot's title, its unit and its origin, shorter if they are too wide; if they still are, the origin takes a second line.
   std::vector<std::string> title_lines(const lab::Plot& plot, const Picture& picture) const {
     const std::string origin = picture.origin.empty() ? "" : " (" + picture.origin + ")";
     const std::string unit = unit_.name.empty() ? "" : " (" + unit_.name + ")";
@@ -276,7 +276,7 @@ Picture draw_lines(Picture picture, lab::Plot plot, const std::vector<Series>& a
       names.push_back(origin);
     }
   }
-  // A curve that lies outside of what is drawn has no name in the legend either.
+  // A curve outside of the drawn range has no name in the legend either.
   const auto is_drawn = [&](const std::pair<double, double>& a, const std::pair<double, double>& b) {
     return a.first >= first && b.first <= last && std::min(a.second, b.second) >= 0 && std::max(a.second, b.second) <= highest;
   };
@@ -421,7 +421,7 @@ Picture draw(const lab::Plot& plot, const std::vector<Record>& rows, const std::
     return draw_stacked(std::move(picture), plot, rows);
   }
   const std::vector<Series> all = series_of(plot, rows);
-  const bool drawable = plot.kind == lab::Plot::Type::line || plot.kind == lab::Plot::Type::bars;  // what paper has room for
+  const bool drawable = plot.kind == lab::Plot::Type::line || plot.kind == lab::Plot::Type::bars;  // the kinds that fit on paper
   if (!drawable || all.empty() || largest_of(all) <= 0) {
     return picture;
   }

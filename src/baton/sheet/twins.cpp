@@ -30,10 +30,8 @@ std::string_view text_of(std::string_view name) {
   return found->second;
 }
 
-/// Fills in a template. A line `#: if NAME` begins what is kept where the condition holds, `#: else` and `#: end` as one would
-/// think;
-/// `#: settings` stands for the settings, `#: network` for the file of the kind of model, and any other word for the file of that
-/// name.
+/// Fills in a template. A line `#: if NAME` begins lines that are kept if the condition holds, `#: else` and `#: end` as usual; `#:
+/// settings` stands for the settings, `#: network` for the file of the kind of model, and any other word for the file of that name.
 class Template {
  public:
   Template(const Conditions& conditions, std::string settings, std::string network)
@@ -76,7 +74,7 @@ class Template {
   std::string network_;
 };
 
-/// The strategies that PyTorch has as well, and what it calls them.
+/// The strategies that PyTorch has as well, and its names for them.
 const std::vector<std::pair<std::string, std::string>>& kinds() {
   static const std::vector<std::pair<std::string, std::string>> list{
       {"single", "single"}, {"dp", "dp"}, {"ddp", "ddp"}, {"layers", "layers"}, {"zero-3", "fsdp"}};
@@ -109,7 +107,7 @@ void require_twin(const job::JobSpec& spec, const std::string& kind) {
   }
 }
 
-/// How many devices there are, if the list says it; nullopt if it means all GPUs there are.
+/// The number of devices, if the list says it; nullopt if it means all GPUs there are.
 std::optional<std::int64_t> device_count(const job::DeviceList& list) {
   constexpr std::int64_t most = 4096;
   if (list.count() && *list.count() >= 1 && *list.count() <= most) {
@@ -298,7 +296,7 @@ struct TwinJob {
   const std::string& name() const { return job.model().name(); }
   const strategy::Request& request() const { return job.request(); }
 
-  /// What the templates ask for.
+  /// The conditions that the templates ask for.
   Conditions conditions() const {
     Conditions conditions{kind, optimizer.kind, loss, precision};
     const auto set = [&](const char* condition, bool holds) {

@@ -16,7 +16,7 @@ void sort_by_link(std::vector<Load>& loads) {
   std::stable_sort(loads.begin(), loads.end(), [](const Load& a, const Load& b) { return a.link < b.link; });
 }
 
-/// Adds up what crosses in one leg.
+/// Adds up the bytes that cross links in one leg.
 class LegWriter {
  public:
   explicit LegWriter(const Links& links, double forwarded = 1) : links_(links), forwarding_(1 / forwarded) {}
@@ -103,7 +103,7 @@ class Expansion {
     }
     legs_.push_back(writer.leg());
   }
-  /// The switch sums what all members send, and spreads the sum.
+  /// The switch sums the data of all members, and spreads the sum.
   void in_switch(const Members& members) {
     LegWriter writer(links_, wiring_.mesh.forwarded);
     writer.wait(wiring_.start);

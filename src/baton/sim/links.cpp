@@ -45,7 +45,7 @@ class MeshRings {
   }
 
  private:
-  /// Where messages from one to the other pass: directly, or through the member whose links are widest.
+  /// The members on the way of messages from one to the other: directly, or through the member whose links are widest.
   std::vector<std::size_t> hops(std::size_t a, std::size_t b) const {
     if (links_[a * count_ + b] > 0) {
       return {a, b};
@@ -76,7 +76,7 @@ class MeshRings {
       }
     }
   }
-  /// Takes the links of a ring, or gives them back; false where they are not free.
+  /// Takes the links of a ring, or gives them back; returns false if they are not free.
   bool take(const std::vector<std::size_t>& ring) {
     std::vector<std::size_t> taken;
     for (std::size_t i = 0; i < ring.size(); ++i) {
@@ -138,7 +138,7 @@ Links::Links(const cluster::Cluster& cluster) {
   }
   wiring_ = *cluster.wiring();
   const auto ports = static_cast<std::uint32_t>(wiring_.network_ports);
-  std::vector<std::uint32_t> in_node;  // how many devices of each node there are so far
+  std::vector<std::uint32_t> in_node;  // the number of devices of each node so far
   for (const cluster::Device& device : cluster.devices()) {
     const auto node = static_cast<std::uint32_t>(device.node);
     in_node.resize(std::max<std::size_t>(in_node.size(), node + 1), 0);

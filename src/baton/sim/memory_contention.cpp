@@ -41,7 +41,7 @@ struct Stretch {
   Nanoseconds end;
 };
 
-/// How much of [start, end) these cover; they are in order and apart.
+/// The part of [start, end) that these stretches cover; they are in order and do not overlap.
 std::int64_t covered(const std::vector<Stretch>& stretches, Nanoseconds start, Nanoseconds end) {
   std::int64_t sum = 0;
   auto at = std::partition_point(stretches.begin(), stretches.end(), [&](const Stretch& one) { return one.end <= start; });
@@ -51,7 +51,7 @@ std::int64_t covered(const std::vector<Stretch>& stretches, Nanoseconds start, N
   return sum;
 }
 
-/// Finds for each task that computes in what share of its time another device computed, the mean over the others.
+/// Finds, for each task that computes, the share of its time in which another device computed, the mean over the others.
 void look_around(const plan::Plan& plan, const trace::StepTrace& step, Between& between) {
   const std::size_t tasks = plan.tasks().size();
   const auto computes = [&](std::size_t t) { return plan.tasks()[t].lane == plan::Lane::compute; };

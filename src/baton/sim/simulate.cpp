@@ -27,7 +27,7 @@ using SlotId = Id<struct SlotTag>;
 
 SlotId slot_of(DeviceId device, std::size_t lane) { return SlotId(device.index() * lane_count + lane); }
 
-/// Of computing, however much of a core messages take.
+/// The least pace of computing, whatever share of a core messages take.
 constexpr double least_pace = 0.01;
 
 enum class TaskType : std::uint8_t { work, delay, member };
@@ -38,14 +38,14 @@ struct Node {
   std::uint32_t waits = 0;  // for how many tasks it waits
   SlotId slot;
   MeetingId meeting;
-  EngineId engine;  // which serves it; none if lanes are separate
+  EngineId engine;  // the engine that serves it; none if lanes are separate
   TaskType kind = TaskType::work;
   Nanoseconds issued;  // by its host, after its cell has begun
   CellId cell;         // of the schedule, where hosts wait for messages
 };
 
-/// What a device computes for one micro-batch of one stage, in a row. Where hosts wait for messages, it begins when those before
-/// it have been sent and received.
+/// The tasks that a device computes for one micro-batch of one stage, in a row. If hosts wait for messages, it begins when the
+/// messages before it have been sent and received.
 struct Cell {
   plan::Labels labels;
   TaskId first;
@@ -56,7 +56,7 @@ struct Cell {
   Nanoseconds begun;    // of the step under way: when its host issues the first
 };
 
-/// What is to happen at some time. Of one time, in the order of their kinds and then of numbers.
+/// The kind of an event. Events of one time are handled in the order of their kinds and then of numbers.
 enum class ClockEventKind : std::uint8_t {
   task_ends,
   copying_ends,
@@ -76,11 +76,11 @@ struct ClockEvent {
 };
 
 struct Meeting {
-  // Of every step alike.
+  // The same for every step.
   std::span<const TaskId> members;
   std::span<const Leg> legs;
   Nanoseconds copying;  // of all members together
-  Nanoseconds least;    // where lanes copy by themselves, and on an emulated link
+  Nanoseconds least;    // if lanes copy by themselves, and on an emulated link
   double core = 0;      // the share of a core that its messages take while they are under way
 
   // Of the step under way.
@@ -107,26 +107,27 @@ struct MeetingKind {
   }
 };
 
-/// What meetings of one kind put on the links.
+/// The loads of meetings of one kind on the links.
 struct Expanded {
   bool known = false;
   std::vector<Leg> legs;
   double core = 0;
 };
 
-/// The task of a lane whose turn it is and that waits for nothing but its engine or, having come, for its meeting.
+/// The task of a lane whose turn it is and that waits only for its engine or, once it has arrived, for its meeting.
 struct Front {
   TaskId task;
   bool come = false;
   bool part_taken = false;
 };
 
-/// What serves the lanes of a device, or of several on the same cores: one thing at a time.
+/// The cores that serve the lanes of a device, or of several on the same cores: one thing at a time.
 struct Engine {
   std::vector<DeviceId> devices;
   double cores = 1;
 
-  // What it computes, and what is left of that at `since`. Messages under way take a share of it, and it is that much slower.
+  // The task that it computes, and the work that is left of it at `since`. Messages under way take a share of the engine, which
+  // slows the task by that share.
   TaskId task;
   double left = 0;
   Nanoseconds since;
@@ -210,7 +211,7 @@ class Simulator::Walk {
  private:
   // ------------------------------------------------------------------------------------------------ before a step
 
-  /// Devices on the same cores share an engine. Those of which nothing takes turns have none.
+  /// Devices on the same cores share an engine. Devices whose tasks never take turns have none.
   std::vector<EngineId> open_engines(const cluster::Cluster& cluster, const StandsFor& stands_for) {
     std::map<int, EngineId> of_core;
     std::vector<EngineId> of_device(plan_.devices().size());
@@ -262,7 +263,7 @@ class Simulator::Walk {
     check(node.duration.count >= 0, "task {} takes {} ns", id.value, node.duration.count);
   }
 
-  /// When hosts issue tasks: in the plan's order, each after the one before.
+  /// Sets the times at which hosts issue tasks: in the plan's order, each after the one before.
   void issue(const cost::CostModel& cost) {
     std::vector<Nanoseconds> spent(plan_.devices().size());
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
@@ -289,7 +290,7 @@ class Simulator::Walk {
     return a.phase == b.phase && a.micro_batch == b.micro_batch && a.stage == b.stage;
   }
 
-  /// The cells of each device, by what its lane computes.
+  /// Finds the cells of each device, by the tasks of its compute lane.
   void find_cells() {
     for (std::size_t d = 0; d < plan_.devices().size(); ++d) {
       CellId cell;
@@ -359,8 +360,8 @@ class Simulator::Walk {
 
   bool is_transfer(TaskId id) const { return std::holds_alternative<plan::Transfer>(plan_[id].action); }
 
-  /// What communicates on one stream: messages with one device in one direction; collectives of one group of devices, of values
-  /// apart from those of parameters and their gradients, which programs issue beside or after the backward.
+  /// The stream on which a task communicates: messages with one device in one direction; collectives of one group of devices, those
+  /// of parameters and their gradients apart from those of other values, because programs issue them beside or after the backward.
   using StreamKey = std::tuple<DeviceId, int, Reach, std::vector<DeviceId>>;
   StreamKey stream_of(TaskId id, const StandsFor& stands_for) const {
     const plan::Task& task = plan_[id];
@@ -381,8 +382,8 @@ class Simulator::Walk {
     return key;
   }
 
-  /// Where streams are apart: each has its order, and a task comes after those of its device that touched its buffers. Lists what
-  /// each comes after.
+  /// If streams are separate: each has its order, and a task comes after those of its device that touched its buffers. Lists the
+  /// predecessors of each.
   void find_edges_of_streams(const StandsFor& stands_for) {
     std::map<StreamKey, TaskId> last_of_stream;
     struct Touched {
@@ -479,7 +480,7 @@ class Simulator::Walk {
       const Node& node = nodes_[member.index()];
       (node.engine.valid() ? meeting.copying.count : apart) += node.duration.count;
     }
-    // Lanes that are apart copy by themselves, all members' side by side.
+    // Separate lanes copy by themselves, all members' side by side.
     meeting.least = Nanoseconds(apart / static_cast<std::int64_t>(meeting.members.size()));
     if (cluster.wiring()) {
       Expanded& expanded = expanded_[kind_of(id, stands_for)];
@@ -497,7 +498,8 @@ class Simulator::Walk {
     }
   }
 
-  /// What the loads of a meeting depend on: the same collective of as many bytes between the same devices is expanded once.
+  /// The properties of a meeting on which its loads depend: the same collective of as many bytes between the same devices is
+  /// expanded once.
   MeetingKind kind_of(MeetingId id, const StandsFor& stands_for) const {
     const plan::Task& first = plan_[plan_.members(id)[0]];
     MeetingKind kind{.move = plan::move_of(first),
@@ -543,7 +545,7 @@ class Simulator::Walk {
 
   // ------------------------------------------------------------------------------------------------ tasks
 
-  /// All that it comes after has ended. Where lanes are separate it then starts; otherwise when its engine takes it up.
+  /// All predecessors of the task have ended. If lanes are separate it then starts; otherwise when its engine takes it up.
   void become_ready(TaskId task) {
     const Node& node = nodes_[task.index()];
     if (!node.engine.valid()) {
@@ -565,8 +567,8 @@ class Simulator::Walk {
     }
   }
 
-  /// Where lanes are separate, a task's end is known as soon as it starts, even if that lies ahead of the clock. Only
-  /// meetings wait for the clock, since on the links they are in each other's way.
+  /// If lanes are separate, a task's end is known as soon as it starts, even if that lies ahead of the clock. Only meetings wait
+  /// for the clock, since they compete for the links.
   void start_ready() {
     while (!starting_.empty()) {
       const TaskId task = starting_.back();
@@ -582,7 +584,7 @@ class Simulator::Walk {
     }
   }
 
-  /// The start of those that come after is, until they start, the latest end of what they come after.
+  /// Until they start, the start of a task's successors is the latest end of their predecessors.
   void end(TaskId task, Nanoseconds time) {
     constexpr std::int64_t longest_step = 4'000'000'000'000'000'000;  // more, and sums of times would overflow
     if (time.count > longest_step) {
@@ -721,7 +723,7 @@ class Simulator::Walk {
     return id;
   }
 
-  /// A free engine looks at its lanes, and takes up what it finds.
+  /// A free engine looks at its lanes, and takes up a task that it finds.
   void look(EngineId id) {
     Engine& engine = engines_[id.index()];
     for (std::size_t i = 0; i < engine.devices.size() && !engine.busy; ++i) {
@@ -763,7 +765,7 @@ class Simulator::Walk {
     }
   }
 
-  /// How fast it computes while messages are under way, relative to without.
+  /// The speed of its computing while messages are under way, relative to that without.
   static double pace(const Engine& engine) {
     const auto largest = std::max_element(engine.messages.begin(), engine.messages.end());
     return largest == engine.messages.end() ? 1 : std::max(least_pace, 1 - *largest / engine.cores);
@@ -806,7 +808,7 @@ class Simulator::Walk {
     }
   }
 
-  /// With nothing else to do, cores work at what is left of the meeting they wait for. A part of a GPU does its own share only.
+  /// If they have nothing else to do, cores work at the rest of the meeting they wait for. A part of a GPU does its own share only.
   void help(EngineId id, DeviceId device) {
     if (messages_apart_[device.index()]) {
       return;
@@ -942,10 +944,10 @@ class Simulator::Walk {
   std::vector<Meeting> meetings_;
   std::vector<Engine> engines_;
   std::vector<bool> messages_apart_;  // by device: only its collectives take turns with computing
-  std::vector<Cell> cells_;           // where hosts wait for messages
+  std::vector<Cell> cells_;           // if hosts wait for messages
   std::map<CellKey, CellId> cell_of_;
   bool streams_apart_ = false;
-  std::vector<std::pair<TaskId, TaskId>> stream_edges_;  // where streams are apart: before and after
+  std::vector<std::pair<TaskId, TaskId>> stream_edges_;  // if streams are separate: before and after
 
   // Of the step under way.
   Nanoseconds now_;

@@ -14,7 +14,7 @@ using plan::Phase;
 using plan::Role;
 using plan::Task;
 
-/// What one device with updates has.
+/// The sum of squares of one device with updates, and the gradients that it is taken of.
 struct Summand {
   BufferId norm;
   std::vector<BufferId> gradients;
@@ -32,7 +32,7 @@ DeviceGroups with_updates(DeviceGroups groups, const Summands& summands) {
   return groups;
 }
 
-/// By device: the first of those that it adds up its sum with.
+/// By device: the first of the devices with which it adds up its sum.
 std::map<DeviceId, DeviceId> first_of_group(const DeviceGroups& groups, const Summands& summands) {
   std::map<DeviceId, DeviceId> first;
   for (const auto& [device, summand] : summands) {

@@ -28,7 +28,7 @@ Task communication(plan::Action action, DeviceId device, plan::Labels labels, st
           .after = {}};
 }
 
-/// A place on another device for what a buffer holds, for this step.
+/// A buffer on another device for a copy of a buffer's content, for this step.
 BufferId add_copy(Draft& draft, BufferId id, DeviceId device, Role role) {
   Buffer copy = draft[id];
   copy.device = device;
@@ -64,7 +64,7 @@ bool is_piece(const Buffer& gradient) { return std::get<ParameterPart>(gradient.
 void all_reduce_group(Draft& draft, Insertions& insertions, const std::vector<Gradients>& gradients, Bytes first_bucket,
                       Bytes bucket, const std::vector<DeviceId>& group) {
   struct Member {
-    std::vector<BufferId> buffers;  // what the bucket has of the device
+    std::vector<BufferId> buffers;  // the device's gradients in the bucket
     std::size_t end_of_writes = 0;  // the task that writes the last of them
   };
   std::vector<Member> members(group.size());
@@ -109,7 +109,7 @@ void all_reduce_group(Draft& draft, Insertions& insertions, const std::vector<Gr
   }
 }
 
-/// Where the collectives of a device end, of its latest cell of the schedule and of those before.
+/// The ends of a device's collectives: of its latest cell of the schedule, and of those before.
 class LastCollectives {
  public:
   void note(const plan::Labels& cell, std::size_t end) {
@@ -196,7 +196,7 @@ plan::Draft add_transfers(plan::Draft draft) {
         const MeetingId meeting = draft.new_meeting();
         const std::size_t written = end_of_writes[id.index()];
         const std::size_t at = std::max(written, collectives[task.device.index()].end_of_earlier_cells(task.labels));
-        plan::Labels sent = task.labels;  // what it is for, but the stage it leaves
+        plan::Labels sent = task.labels;  // those of its reader, but with the stage of the sender
         sent.stage = written == 0 ? -1 : draft.tasks[written - 1].labels.stage;
         insertions.add(at, communication(plan::Transfer{plan::Transfer::End::send, meeting, task.device}, from, sent, {id}, {}));
         insertions.add(at, communication(plan::Transfer{plan::Transfer::End::receive, meeting, from}, task.device, task.labels, {},
@@ -209,7 +209,7 @@ plan::Draft add_transfers(plan::Draft draft) {
             draft[id].device.value);
       end_of_writes[id.index()] = i + 1;
       if (copied[id.index()]) {
-        const auto stale = copies.lower_bound({id, DeviceId(0)});  // what was sent of it
+        const auto stale = copies.lower_bound({id, DeviceId(0)});  // the copies of its old content
         copies.erase(stale, std::find_if(stale, copies.end(), [&](const auto& entry) { return entry.first.first != id; }));
         copied[id.index()] = false;
       }
@@ -264,7 +264,7 @@ plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::u
   for (const auto& entry : order) {
     Gradients& own = gradients.at(entry->first);
     std::vector<Gradients::Copy>& copies = own.copies;
-    // Where replicas keep pieces, a device to which none falls has a whole gradient that is not the final one.
+    // If replicas keep pieces, a device without a piece has a whole gradient that is not the final one.
     if (std::any_of(copies.begin(), copies.end(), [&](const Gradients::Copy& copy) { return is_piece(draft[copy.id]); })) {
       std::erase_if(copies, [&](const Gradients::Copy& copy) { return !is_piece(draft[copy.id]); });
     }

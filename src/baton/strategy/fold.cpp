@@ -21,7 +21,7 @@ using plan::ParameterPart;
 using plan::Plan;
 using plan::Task;
 
-/// What is folded: of more than two replicas, or parts, two are compiled and one of them is kept.
+/// The axes that are folded: of more than two replicas, or parts, two are compiled and one of them is kept.
 struct Folds {
   bool replicas = false;
   bool parts = false;
@@ -42,8 +42,8 @@ std::vector<std::int64_t> node_sizes(const cluster::Cluster& cluster) {
 
 bool divides(std::int64_t a, std::int64_t b) { return a % b == 0 || b % a == 0; }
 
-/// True if what is folded finds the same nodes, ports and links around it as what it stands for. In a mesh, devices of a node have
-/// different links: groups that share a node do not take the same time.
+/// True if the kept devices have the same nodes, ports and links around them as those that they stand for. In a mesh, devices of a
+/// node have different links: groups that share a node do not take the same time.
 bool nodes_alike(const cluster::Cluster& cluster, const Axes& axes, const Folds& folds) {
   const std::vector<std::int64_t> sizes = node_sizes(cluster);
   const std::int64_t size = sizes[0];
@@ -154,7 +154,7 @@ class Folder {
   }
 
  private:
-  /// That a device stands for.
+  /// The number of replicas that a device stands for.
   std::uint32_t replicas() const { return folds_.replicas ? static_cast<std::uint32_t>(axes_.dp) : 1; }
   std::int64_t parts() const { return folds_.parts ? axes_.tp : 1; }
 
@@ -179,7 +179,7 @@ class Folder {
         static_cast<std::size_t>((stage * (folds_.replicas ? 1 : axes_.dp) + replica) * (folds_.parts ? 1 : axes_.tp) + part));
   }
 
-  /// Of members in both replicas, or both parts, which a transfer never has.
+  /// The axes over which the members of a meeting lie: both replicas, or both parts, which a transfer never has.
   Spans spans_of(std::span<const TaskId> members) const {
     const auto differ = [&](auto place) {
       return std::any_of(members.begin(), members.end(),
@@ -190,7 +190,7 @@ class Folder {
     return replicas && parts ? Spans::both : replicas ? Spans::replicas : parts ? Spans::parts : Spans::nothing;
   }
 
-  /// How many parts of one stage of a replica take part in a meeting; 0 if that differs between the stages.
+  /// The number of parts of one stage of a replica in a meeting; 0 if that differs between the stages.
   std::uint32_t parts_in(std::span<const TaskId> members) const {
     std::map<std::pair<std::int64_t, std::int64_t>, std::uint32_t> count;  // by stage and replica
     for (const TaskId member : members) {
@@ -200,7 +200,7 @@ class Folder {
     return even ? count.begin()->second : 0;
   }
 
-  /// True if two devices of the plan of two have the same tasks in the same order: those that `counts`, by `alike`.
+  /// True if two devices of the plan of two have the same tasks in the same order: of the tasks that `counts`, compared by `alike`.
   template <typename Counts, typename Alike>
   bool same_tasks(DeviceId first, DeviceId second, Counts counts, Alike alike) const {
     const auto tasks_of = [&](DeviceId device) {
@@ -235,7 +235,7 @@ class Folder {
     return true;
   }
 
-  /// True if a piece falls to each rank on each device, if a collective is for those that have one: of norms and of counts of
+  /// True if each rank has a piece on each device, if a collective is for the ranks that have one: of norms and of counts of
   /// gradients that are not finite.
   bool all_ranks_update() const {
     const auto among_updates = [&](const Buffer& buffer) {
@@ -290,7 +290,7 @@ class Folder {
     return some.empty();
   }
 
-  /// What falls to a rank of each size of parameter that is divided.
+  /// A rank's number of elements of each size of divided parameter.
   std::vector<std::int64_t> piece_sizes(std::uint32_t rank) const {
     std::vector<std::int64_t> list;
     for (const std::int64_t elements : divided_sizes_) {
@@ -314,7 +314,7 @@ class Folder {
     }
   }
 
-  /// How a collective that spans something is written for one replica and one part.
+  /// The rank and size of a collective over a folded axis, as written for one replica and one part.
   struct RankAndSize {
     std::uint32_t rank;
     std::uint32_t size;
@@ -336,7 +336,7 @@ class Folder {
     }
     return {collective.rank, collective.size};
   }
-  /// Of a collective between parts: how many stages have members in it, and which of them this one is.
+  /// Of a collective between parts: the number of stages that have members in it, and the number of this one among them.
   std::uint32_t stages_of(const Collective& collective) const {
     const std::size_t of_each = spans_[collective.meeting.index()] == Spans::both ? 4 : 2;
     return static_cast<std::uint32_t>(two_.members(collective.meeting).size() / of_each);
@@ -394,7 +394,8 @@ class Folder {
                                     : replica * static_cast<std::uint32_t>(axes_.tp) + part;
   }
 
-  /// What is kept of the plan of two, with the pieces of that rank. `kept`: which part, if parts are folded.
+  /// The plan of the kept device out of the plan of two, with the pieces of that rank. `kept`: the number of the part, if parts are
+  /// folded.
   Plan written(const std::string& title, std::uint32_t rank, std::int64_t kept) const {
     std::vector<BufferId> buffer_of(two_.buffers().size());  // invalid: not written
     plan::Draft draft;
@@ -420,7 +421,7 @@ class Folder {
     }
     draft.tasks = written_tasks(rank, kept, buffer_of);
     draft.graph = two_.graph();
-    return plan::finish(std::move(draft));  // what a task that is left out stood between comes together again
+    return plan::finish(std::move(draft));  // connects the predecessors and successors of tasks that are left out
   }
 
   std::vector<Task> written_tasks(std::uint32_t rank, std::int64_t part, const std::vector<BufferId>& buffer_of) const {
@@ -502,7 +503,7 @@ std::optional<Folded> fold_by(const Request& request, const Strategy& strategy, 
   if (!folder.is_simple()) {
     return std::nullopt;
   }
-  // Of one replica alone nobody could say whether it computes the model.
+  // The plan of one replica alone cannot be checked against the model.
   plan::require(plan::verify(both, {.alike_parts = folds.parts ? axes.tp : 0}));
   return folder.fold(title_of(named, strategy));
 }
@@ -516,7 +517,7 @@ std::optional<Folded> fold(const Request& request, const Strategy& strategy) {
   if (layout == nullptr) {
     return std::nullopt;
   }
-  refuse_uncountable(request);  // what is compiled below is a part of it
+  refuse_uncountable(request);  // the plan that is compiled below is a part of it
   Request named = request;
   named.strategy = strategy.name;
   const Axes axes = axes_of(named, *layout);

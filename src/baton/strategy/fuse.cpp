@@ -50,7 +50,7 @@ class TasksOfBuffers {
 /// The tasks that touch each buffer. Rebuilt after each fusion pass.
 struct Uses {
   explicit Uses(const Draft& draft) : readers(draft, &Task::reads), writers(draft, &Task::writes) {}
-  /// The one task that reads it, where the buffer is written once, read once and forgotten.
+  /// The one task that reads it, if the buffer is written once, read once and not persistent.
   const std::size_t* only_reader(const Draft& draft, BufferId id) const {
     return readers[id].size() == 1 && writers[id].size() == 1 && !draft[id].persistent ? readers[id].data() : nullptr;
   }
@@ -101,8 +101,8 @@ std::optional<Partner> partner_of(const Draft& draft, const Uses& uses, std::siz
   return std::nullopt;
 }
 
-/// Two ops become the one that does the work of both, where all that the second reads is there when the first begins: what is
-/// recomputed between the two is not.
+/// Two ops become the one that does the work of both, if all operands of the second are there when the first begins: recomputed
+/// values between the two are not.
 void fuse_pairs(Draft& draft, const std::vector<op::Op>& known) {
   const Uses uses(draft);
   std::vector<bool> gone(draft.tasks.size(), false);
@@ -143,7 +143,7 @@ void overwrite_operands(Draft& draft) {
   }
 }
 
-/// A gradient and the sum of it and another one become one op, where nothing else reads the gradient and the other one is there.
+/// A gradient and the sum of it and another one become one op, if nothing else reads the gradient and the other one is there.
 void fuse_sums(Draft& draft) {
   const Uses uses(draft);
   std::vector<bool> gone(draft.tasks.size(), false);
@@ -171,7 +171,7 @@ void fuse_sums(Draft& draft) {
   erase_marked(draft, gone);
 }
 
-/// The task that makes a cast's operand writes its result as well, where it can: nothing else writes either, and both have one
+/// The task that writes a cast's operand writes its result as well, if it can: nothing else writes either, and both have one
 /// device.
 void fuse_casts(Draft& draft) {
   const Uses uses(draft);
@@ -200,7 +200,7 @@ void fuse_casts(Draft& draft) {
   erase_marked(draft, gone);
 }
 
-/// The parameters that a task changes, the first of what it writes; none for a task that changes none, or writes copies already.
+/// The parameters that a task changes, its first outputs; none for a task that changes none, or writes copies already.
 std::span<const BufferId> stepped_parameters(const Task& task) {
   if (const auto* update = std::get_if<plan::Update>(&task.action)) {
     return std::span(task.writes).first(update->copies ? 0 : plan::updated_count(task));
@@ -209,9 +209,9 @@ std::span<const BufferId> stepped_parameters(const Task& task) {
   return op != nullptr && op::takes_step(*op) && op::with_copies(*op) ? std::span(task.writes) : std::span<const BufferId>();
 }
 
-/// 16-bit copies of parameters live on from step to step, written by what changes the parameters instead of by a cast at the start
-/// of each step: where one task changes a parameter, on the device of the copy and after all that read the copy. If that does not
-/// hold for one of the parameters that a task changes, all of them are cast as before.
+/// 16-bit copies of parameters live on from step to step, written by the task that changes the parameters instead of by a cast at
+/// the start of each step: if one task changes a parameter, on the device of the copy and after all that read the copy. If that
+/// does not hold for one of the parameters that a task changes, all of them are cast as before.
 void keep_copies(Draft& draft) {
   const Uses uses(draft);
   std::map<BufferId, std::size_t> casts;  // by parameter
@@ -258,7 +258,7 @@ void keep_copies(Draft& draft) {
   erase_marked(draft, gone);
 }
 
-/// The plain SGD step that an update does, on gradients as they are; null for any other. `narrow`: they may have 16 bits where
+/// The plain SGD step of an update, on gradients that it does not scale; null for any other. `narrow`: they may have 16 bits where
 /// the parameters have 32.
 const op::Sgd* plain_sgd(const Draft& draft, const Task& task, bool narrow = false) {
   const auto* update = std::get_if<plan::Update>(&task.action);
@@ -279,8 +279,8 @@ bool is_only_reader(const Draft& draft, const Uses& uses, const Task& writer, st
   return true;
 }
 
-/// Gradients → sgd becomes one op that takes the step, where nothing else wants the gradients and nothing reads the parameters
-/// between the two.
+/// Gradients → sgd becomes one op that takes the step, if nothing else reads the gradients and nothing reads the parameters between
+/// the two.
 void fuse_sgd(Draft& draft, const std::vector<DType>& narrow) {
   const Uses uses(draft);
   const auto mixes = [&](DType operands) { return std::find(narrow.begin(), narrow.end(), operands) != narrow.end(); };
@@ -314,14 +314,14 @@ void fuse_sgd(Draft& draft, const std::vector<DType>& narrow) {
   erase_marked(draft, gone);
 }
 
-/// What one member of an all-reduce would become: the parameters of its gradients, and the updates it replaces.
+/// A member of an all-reduce that applies its sums: the parameters of its gradients, and the updates that it replaces.
 struct AppliedSum {
   double rate = 0;
   std::vector<BufferId> parameters;
   std::vector<std::size_t> updates;
 };
 
-/// nullopt if something else reads a gradient, if an update needs more than this sum, or if a parameter is read in between.
+/// Returns nullopt if something else reads a gradient, if an update needs more than this sum, or if a parameter is read in between.
 std::optional<AppliedSum> applied_sum(const Draft& draft, const Uses& uses, std::size_t at) {
   const Task& task = draft.tasks[at];
   AppliedSum applied;
@@ -355,7 +355,7 @@ std::optional<AppliedSum> applied_sum(const Draft& draft, const Uses& uses, std:
   return updated == task.reads.size() ? std::optional(applied) : std::nullopt;
 }
 
-/// all_reduce → sgd becomes all_reduce with a rate, where all members can.
+/// all_reduce → sgd becomes all_reduce with a rate, if all members can.
 void fuse_all_reduce(Draft& draft) {
   const Uses uses(draft);
   std::vector<std::vector<std::size_t>> meetings(draft.meetings);

@@ -19,8 +19,7 @@ using plan::Role;
 using plan::Task;
 using plan::Update;
 
-/// What stays float32 whatever the step computes in: the parameters and statistics that live on, and what the optimizer
-/// keeps.
+/// True if a buffer stays float32 in any precision: persistent parameters and statistics, and the states of the optimizer.
 bool is_master(const Buffer& buffer) {
   return buffer.persistent &&
          (buffer.role == Role::parameter || buffer.role == Role::optimizer_state || buffer.role == Role::statistic);
@@ -62,7 +61,7 @@ op::Op* loss_of(Task& task) {
   return computes != nullptr && op::is_loss(computes->op) ? &computes->op : nullptr;
 }
 
-/// What one device of a step with loss scaling has.
+/// The buffers of one device of a step with loss scaling, and its tasks' labels.
 struct Scaler {
   BufferId state;
   BufferId flag;

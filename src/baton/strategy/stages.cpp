@@ -9,8 +9,8 @@
 namespace baton::strategy {
 namespace {
 
-/// What a block weighs on a stage: the arithmetic of a step for one sample, where the first block needs no gradient of its input;
-/// or the bytes of its parameters and what belongs to them, of its activations, and of the inputs and targets beside it.
+/// The weight of a block on a stage: the arithmetic of a step for one sample, where the first block needs no gradient of its input;
+/// or the bytes of its parameters with their gradients and states, of its activations, and of the inputs and targets beside it.
 double weight_of(const model::Model& model, std::size_t block, const StageLoad& stage, Balance balance) {
   if (balance == Balance::work) {
     return static_cast<double>(model.forward_flops(block).count) * (block == 0 ? 2 : 3);
@@ -25,7 +25,7 @@ double weight_of(const model::Model& model, std::size_t block, const StageLoad& 
   return parameters * stage.parameter_bytes + static_cast<double>(elements * stage.element_bytes);
 }
 
-/// The best way to end a stage before each block: how heavy the heaviest stage so far is, and where this one begins.
+/// The best way to end a stage before each block: the weight of the heaviest stage so far, and the first block of this one.
 struct Cut {
   double heaviest = std::numeric_limits<double>::infinity();
   std::size_t begin = 0;
@@ -43,7 +43,7 @@ std::vector<std::int64_t> balanced_stages(const model::Model& model, Balance bal
   std::vector<std::vector<Cut>> cuts(stages.size() + 1, std::vector<Cut>(blocks + 1));
   cuts[0][0].heaviest = 0;
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    std::vector<double> before(blocks + 1, 0);  // what all blocks before this one weigh on the stage
+    std::vector<double> before(blocks + 1, 0);  // the weight of all blocks before this one on the stage
     for (std::size_t b = 0; b < blocks; ++b) {
       before[b + 1] = before[b] + weight_of(model, b, stages[s], balance);
     }

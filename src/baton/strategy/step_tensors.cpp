@@ -14,8 +14,8 @@ using plan::Buffer;
 using plan::Phase;
 using plan::Role;
 
-/// What one of this many parts holds of a dimension. Positions of a sequence are gathered and scattered, so their parts are pieces
-/// of a collective (plan::piece_of).
+/// The indices of a dimension that one of this many parts holds. Positions of a sequence are gathered and scattered, so their parts
+/// are pieces of a collective (plan::piece_of).
 Range part_of(char dim, std::int64_t total, std::int64_t parts, std::size_t index) {
   return divide(total, parts, static_cast<std::int64_t>(index), dim == 't' ? Remainder::spread : Remainder::first);
 }

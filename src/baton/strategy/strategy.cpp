@@ -29,7 +29,7 @@ const Strategy* find_strategy(std::string_view name) {
   return nullptr;
 }
 
-/// The strategy's own name, where it is written otherwise or known by another; what is not in the list is left as it is.
+/// The strategy's own name, if it is written otherwise or known by another; a name that is not in the list is left as it is.
 std::string known_name(std::string_view text) {
   std::string wanted = canonical(text);
   if (find_strategy(wanted) != nullptr) {
@@ -54,7 +54,7 @@ Axis rest_of(const Request& request, const NamedLayout& named) {
   return named.rest.value_or(request.layout.schedule.empty() ? Axis::dp : Axis::pp);
 }
 
-/// A layout with nothing left open.
+/// A layout in which nothing is open.
 struct Resolved : Axes {
   std::int64_t zero = 0;
   schedule::Grid grid;  // of one row where there is no pipeline
@@ -64,8 +64,7 @@ struct Resolved : Axes {
   std::int64_t stages() const { return std::ssize(device_of_stage); }
 };
 
-/// A strategy by name must not be left without what it divides the work over: the user's numbers may give all devices to other
-/// axes.
+/// A strategy by name must not be left without devices on its axis: the user's numbers may give all devices to other axes.
 void refuse_unused_name(const Request& request, const NamedLayout& named, const std::array<std::int64_t, 3>& axes) {
   constexpr std::array<std::string_view, 3> flags{"--dp", "--pp", "--tp"};
   constexpr std::array<std::string_view, 3> parts{"replica", "stage", "part of each tensor"};
@@ -127,7 +126,7 @@ void resolve_axes(const Request& request, const NamedLayout& named, Resolved& re
   }
 }
 
-/// What a strategy's name and a flag both say must be the same.
+/// Refuses a strategy's name and a flag that contradict each other.
 void refuse_contradictions(const Request& request, const NamedLayout& named) {
   const Layout& layout = request.layout;
   const bool is_schedule = named.rest == Axis::pp;
@@ -208,8 +207,8 @@ Resolved resolve(const Request& request, const NamedLayout& named) {
   return resolved;
 }
 
-/// Bytes that a device keeps per parameter of its stage, by ZeRO's memory formula: the weights that kernels read, their
-/// gradients, and what the optimizer keeps.
+/// Bytes that a device keeps per parameter of its stage, by ZeRO's memory formula: the weights that kernels read, their gradients,
+/// and the optimizer's states.
 double parameter_bytes(const Request& request, const Resolved& resolved) {
   const Precision precision = request.step.precision;
   const auto value = static_cast<double>(size_of(dtype_of(precision)));
@@ -221,7 +220,7 @@ double parameter_bytes(const Request& request, const Resolved& resolved) {
   return by_stage[static_cast<std::size_t>(resolved.zero)] / static_cast<double>(resolved.tp);
 }
 
-/// What each stage keeps, by the schedule.
+/// The load of each stage, by the schedule.
 std::vector<StageLoad> stage_loads(const Request& request, const Resolved& resolved) {
   const std::vector<std::int64_t> kept = schedule::in_flight(resolved.grid);
   const std::int64_t rows = request.step.global_batch / resolved.dp;
@@ -362,7 +361,7 @@ plan::Draft with_updates(plan::Draft draft, const Request& request, const Device
   return op::clip_of(request.step.optimizer) > 0 ? clip_gradients(std::move(draft), norm_groups) : std::move(draft);
 }
 
-/// Which devices add up the squares of their gradients: the parts and stages of each replica, or all if replicas hold pieces. In
+/// The devices that add up the squares of their gradients: the parts and stages of each replica, or all if replicas hold pieces. In
 /// one collective, since some devices count more than others and come later.
 DeviceGroups norm_groups(const Resolved& resolved) {
   DeviceGroups groups(resolved.zero > 0 ? 1 : static_cast<std::size_t>(resolved.dp));
@@ -558,7 +557,7 @@ void refuse_uncountable(const Request& request) {
     throw usage_error("{} with a global batch of {} is larger than any machine: {:.3g} parameters", request.model.name(),
                       request.step.global_batch, parameters);
   }
-  // A task's count must be exact. What all devices do together may be more: then the sum is kept in floating point.
+  // A task's count must be exact. The sum over all devices may be larger: then it is kept in floating point.
   if (const double operations = 3 * batch * largest_product_of_a_sample(request.model); operations > 9e18) {
     throw usage_error(
         "one layer of {} with a global batch of {} has {:.3g} operations, more than are counted for one task: at most 9e18",

@@ -53,8 +53,8 @@ class Writer : private StepTensors {
   }
 
  private:
-  /// Leaves out what is computed again although nothing reads it: the last values of a block whose reader's backward needs its
-  /// output's gradient alone.
+  /// Leaves out recomputed values that nothing reads: the last values of a block whose reader's backward needs its output's
+  /// gradient alone.
   void drop_unread() {
     std::vector<std::size_t> readers(draft_.buffers.size(), 0);
     for (const plan::Task& task : draft_.tasks) {
@@ -71,7 +71,7 @@ class Writer : private StepTensors {
     std::vector<bool> dropped(draft_.tasks.size(), false);
     for (bool again = true; again;) {
       again = false;
-      std::map<MeetingId, bool> meetings;  // whether all members write what nothing reads
+      std::map<MeetingId, bool> meetings;  // whether all members write buffers that nothing reads
       for (const plan::Task& task : draft_.tasks) {
         if (const MeetingId meeting = plan::meeting_of(task); meeting.valid()) {
           meetings.try_emplace(meeting, true).first->second &= unread(task);
@@ -118,7 +118,7 @@ class Writer : private StepTensors {
     draft_.buffers.reserve(shards_.size() * buffers * static_cast<std::size_t>(placement_.micro_batches));
   }
 
-  /// Which values depend on a parameter.
+  /// Finds the values that depend on a parameter.
   void find_trained() {
     for (std::size_t b = 0; b < model_.blocks().size(); ++b) {
       const model::Block& block = model_.blocks()[b];
@@ -194,7 +194,8 @@ class Writer : private StepTensors {
     }
   }
 
-  /// By what the shards hold of a tensor: what they hold after it was gathered, which the calls of one block share.
+  /// The buffers that the shards hold of a tensor, and those that they hold after it was gathered, which the calls of one block
+  /// share.
   using Gathered = std::vector<std::pair<std::vector<BufferId>, std::vector<BufferId>>>;
 
   /// The number of the value in its block that a reference means.
@@ -203,7 +204,7 @@ class Writer : private StepTensors {
     return (input ? node.reads : node.writes)[ref.index];
   }
 
-  /// What a shard holds of a reference in a call.
+  /// The buffer of a shard that a reference in a call means.
   BufferId held_by(const Shard& shard, std::size_t m, std::size_t b, const model::Node& node, const op::Ref& ref) const {
     using Tensor = op::Ref::Tensor;
     return ref.kind == Tensor::parameter         ? shard.parameters[b][node.parameters[ref.index]]
@@ -211,7 +212,7 @@ class Writer : private StepTensors {
                                                  : shard.micro[m].values[b][value_number(node, ref)];
   }
 
-  /// The same of all shards of a replica, converted as the call needs it; `gathered` keeps what was.
+  /// The same of all shards of a replica, converted as the call needs it; `gathered` keeps the converted ones.
   const std::vector<BufferId>& converted_operand(std::size_t r, std::size_t m, std::size_t b, const model::Node& node,
                                                  const op::Ref& ref, Conversion conversion, Phase phase, Gathered& gathered) {
     std::vector<BufferId> held;
@@ -247,7 +248,7 @@ class Writer : private StepTensors {
     return by_shard;
   }
 
-  /// Forgets what the shards made in the call before.
+  /// Forgets the buffers that the shards added in the call before.
   void begin_call(const Call& call) {
     made_.resize(std::max(made_.size(), call.writes.size()));
     for (std::vector<BufferId>& by_shard : made_) {
@@ -270,7 +271,7 @@ class Writer : private StepTensors {
     Gathered gathered;
     for (std::size_t n = 0; n < block.nodes.size(); ++n) {
       const model::Node& node = block.nodes[n];
-      if (op::tracks(node.op) && phase == Phase::forward) {  // what is computed again was taken into account before
+      if (op::tracks(node.op) && phase == Phase::forward) {  // a recomputed value was counted before
         track(r, m, b, node);
       }
       for (const Call& call : layouts_.node(b, n).forward) {
@@ -307,7 +308,7 @@ class Writer : private StepTensors {
     }
   }
 
-  /// Keeps statistics of a value. Where one device owns what lives on it has those of its own replica, as PyTorch's DataParallel.
+  /// Keeps statistics of a value. If one device owns all that persists, it has those of its own replica, as PyTorch's DataParallel.
   void track(std::size_t r, std::size_t m, std::size_t b, const model::Node& node) {
     if (placement_.owner && r > 0) {
       return;
@@ -364,7 +365,7 @@ class Writer : private StepTensors {
     }
   }
 
-  /// What terms of the loss of this many parts are.
+  /// The content of a buffer with terms of the loss of this many parts.
   plan::LossTerms loss_terms(const Shard& shard, std::size_t m, std::int64_t parts) const {
     plan::LossTerms terms{.loss = loss_id_,
                           .at = kept_part(model_.blocks().size() - 1, model_.blocks().back().out, shard, m, Role::activation).at,
@@ -395,7 +396,7 @@ class Writer : private StepTensors {
     task(plan::Compute{op}, device, Phase::forward, last, m, std::move(reads), {loss, micro.gradients[last][out]});
   }
 
-  /// Which of a stage's blocks keep their input from the forward; the inputs of the others are recomputed.
+  /// True if a block of a stage keeps its input from the forward; the inputs of the others are recomputed.
   bool keeps_input(std::size_t b, std::size_t begin, std::size_t end) const {
     const auto count = static_cast<double>(end - begin);
     const bool all_kept = placement_.recompute == Recompute::none || placement_.recompute == Recompute::full;
@@ -406,7 +407,7 @@ class Writer : private StepTensors {
     return (b - begin) % stride == 0;
   }
 
-  /// Before the backward of the last block of a run whose inputs were freed: makes them again from the kept one.
+  /// Before the backward of the last block of a run whose inputs were freed: recomputes them from the kept one.
   void remake(std::size_t m, std::size_t b, std::size_t begin, std::size_t end) {
     if (placement_.recompute == Recompute::full) {
       for (std::size_t r = 0; r < replica_count() && b > 0 && b + 1 < model_.blocks().size(); ++r) {
@@ -443,7 +444,7 @@ class Writer : private StepTensors {
          std::move(deferred.reads), std::move(deferred.writes));
   }
 
-  /// True if anybody asks for the gradient of a value: not where no parameter has touched it, as the data.
+  /// True if some task reads the gradient of a value: not if it depends on no parameter, as the data.
   bool wants_gradient(std::size_t b, std::size_t v) const { return trained_[b][v]; }
 
   /// One more reader of a value has given its gradient. The first one's is taken as it is, others are added in the order in which
@@ -463,7 +464,7 @@ class Writer : private StepTensors {
     }
   }
 
-  /// Terms of a value's gradient that its readers give: each device adds up its own, and what is converted is their sum.
+  /// Terms of a value's gradient that its readers give: each device adds up its own, and their sum is converted.
   struct Terms {
     std::size_t to_come = 0;
     std::vector<BufferId> sum;  // by shard
@@ -503,7 +504,7 @@ class Writer : private StepTensors {
     }
   }
 
-  /// The gradient of the stream as that of what was added to it, which has 16 bits.
+  /// The gradient of the stream as that of the term that was added to it, which has 16 bits.
   BufferId cast(const Shard& shard, std::size_t m, std::size_t b, std::size_t v, BufferId gradient) {
     const BufferId narrow = add(device_of(shard, b), Role::gradient, kept_part(b, v, shard, m, Role::gradient),
                                 fmt::format("d {}", value_of(b, v).name));
@@ -575,7 +576,7 @@ class Writer : private StepTensors {
     }
   }
 
-  /// Where a call of the backward writes: the gradient of a parameter, or one more of a value.
+  /// The buffer into which a call of the backward writes: the gradient of a parameter, or one more of a value.
   BufferId gradient_buffer(Shard& shard, std::size_t m, std::size_t b, const model::Node& node, const Call& call,
                            const op::Ref& ref) {
     if (ref.kind == op::Ref::Tensor::parameter_gradient) {

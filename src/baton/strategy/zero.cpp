@@ -20,7 +20,7 @@ using plan::ParameterPart;
 using plan::Role;
 using plan::Task;
 
-/// Tasks that belong together: what one block does with its parameters in one phase of one micro-batch.
+/// Tasks that belong together: the use of a block's parameters in one phase of one micro-batch.
 struct Use {
   std::int32_t block;
   plan::Phase phase;
@@ -37,7 +37,7 @@ struct Segment {
   std::vector<BufferId> parameters;  // in order of their ordinals
 };
 
-/// What is known of the whole draft before its groups of replicas are divided. Each buffer and each task is of one group.
+/// Facts about the whole draft before its groups of replicas are divided. Each buffer and each task is of one group.
 struct Division {
   Division(const Draft& draft, const Replication& replication)
       : layouts(replication.parameters),
@@ -75,14 +75,14 @@ struct Division {
   std::vector<std::uint32_t> rank_of;             // by device: its place in its group
   std::vector<std::vector<BufferId>> parameters;  // by group: those that live on
   std::vector<std::vector<std::size_t>> tasks;    // by group
-  std::vector<std::vector<Task>> insertions;      // what is put after each task (Draft::rearrange)
+  std::vector<std::vector<Task>> insertions;      // the tasks inserted after each task (Draft::rearrange)
   std::vector<bool> divided;                      // by buffer: whether it is a parameter that is kept in pieces
   std::vector<BufferId> pieces;                   // of such a parameter; not valid where none falls to its device
   std::vector<bool> written;                      // by buffer: whether a task that was looked at writes it
   std::vector<std::size_t> last_writer;           // by buffer
 };
 
-/// Divides what the replicas of one group hold.
+/// Shards the buffers that the replicas of one group hold.
 class Divider {
  public:
   Divider(Draft& draft, Division& division, const std::vector<DeviceId>& group, std::size_t number)
@@ -103,11 +103,11 @@ class Divider {
  private:
   std::uint32_t size() const { return static_cast<std::uint32_t>(group_.size()); }
   std::uint32_t rank_of(DeviceId device) const { return division_.rank_of[device.index()]; }
-  /// Where a table by rank and ordinal has an entry.
+  /// The index of an entry in a table by rank and ordinal.
   std::size_t entry(std::uint32_t rank, std::uint32_t ordinal) const { return rank * layouts_.size() + ordinal; }
   std::size_t entries() const { return size() * layouts_.size(); }
 
-  /// The piece of a buffer that falls to a rank; not valid where that is nothing.
+  /// The piece of a buffer that a rank holds; not valid if it is empty.
   BufferId add_piece(BufferId whole, std::uint32_t rank, bool persistent) {
     const plan::Piece piece = plan::piece_of(draft_[whole].shape.elements(), rank, size());
     if (piece.size() == 0) {
@@ -144,7 +144,7 @@ class Divider {
     }
   }
 
-  /// One member's task of a collective on pieces. A rank to whom nothing falls has no pieces, but takes part.
+  /// One member's task of a collective on pieces. A rank without a share has no pieces, but takes part.
   Task member(plan::Move kind, MeetingId meeting, std::uint32_t rank, const plan::Labels& labels, std::vector<BufferId> whole,
               std::vector<BufferId> held, bool accumulate) const {
     std::erase_if(held, [](BufferId piece) { return !piece.valid(); });
@@ -284,7 +284,7 @@ class Divider {
     }
   }
 
-  /// What one reduce-scatter takes: the gradients that a block's parameters got in one micro-batch.
+  /// The gradients of one reduce-scatter: those that a block's parameters got in one micro-batch.
   struct GradientBatch {
     struct Gradient {
       std::uint32_t ordinal;
@@ -308,12 +308,12 @@ class Divider {
 
   void scatter_gradients() {
     // Gradients that are not kept in pieces add up over micro-batches and are scattered once; of others each micro-batch's own are.
-    // What adds to pieces that are there is scattered apart from what starts them: a block that shares a parameter has both.
+    // Gradients that add to pieces are scattered separately from those that start them: a block that shares a parameter has both.
     using Key = std::tuple<std::int32_t, std::int32_t, bool, int>;  // block, micro-batch, whether it adds, which of several
     struct Start {
       bool found = false;
       Use last{};
-      int several = 0;  // how often that use
+      int several = 0;  // the number of times of that use
     };
     std::map<Key, GradientBatch> batches;
     std::vector<std::pair<const Key, GradientBatch>*> order;
@@ -353,7 +353,7 @@ class Divider {
       }
     }
     std::vector<Kept> kept(entries());
-    // By block and micro-batch, and rank: what adds comes after what starts.
+    // By block and micro-batch, and rank: scatters that add come after those that start a piece.
     std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::size_t>> end_of_writes;
     for (auto* const one : order) {
       const auto& [block, micro_batch, adds, several] = one->first;
@@ -413,10 +413,10 @@ class Divider {
   std::vector<BufferId> whole_of_;           // by rank and ordinal
 };
 
-/// Makes gradients wait until those before the last ones are scattered, on each device: whole gradients of two blocks are there
-/// at a time, however far communication lags behind.
+/// Makes gradients wait until those before the last ones are scattered, on each device: at most whole gradients of two blocks exist
+/// at a time, however slow communication is.
 void bound_whole_gradients(Draft& draft) {
-  std::vector<std::size_t> written(draft.buffers.size(), 0);  // where the task stands that wrote a buffer last
+  std::vector<std::size_t> written(draft.buffers.size(), 0);  // the place of the task that wrote a buffer last
   struct Scatters {
     std::size_t count = 0;
     std::size_t last = 0;
@@ -458,7 +458,7 @@ plan::Draft divide_over_replicas(plan::Draft draft, const Replication& replicati
   for (std::size_t g = 0; g < replication.groups.size(); ++g) {
     Divider(draft, division, replication.groups[g], g).divide();
   }
-  // Tasks put in name others by the places they have now.
+  // Inserted tasks refer to others by their current places.
   draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(division.insertions));
   if (any([](const ParameterLayout& one) { return one.each_micro_batch; })) {
     bound_whole_gradients(draft);

@@ -15,7 +15,7 @@ using plan::Task;
 /// Microseconds with the nanoseconds after the point: exact.
 std::string micros(Nanoseconds time) { return fmt::format("{}.{:03}", time.count / 1000, time.count % 1000); }
 
-/// What stands between quotes in JSON.
+/// The text escaped for JSON, without quotes.
 std::string in_json(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -32,7 +32,7 @@ std::string name_of(const Task& task) {
   return task.labels.block < 0 ? std::string(plan::verb(task)) : fmt::format("{} {}", plan::verb(task), task.labels.block);
 }
 
-/// By task, which of the threads of its lane shows it: the first that is free when it begins. Streams of their own may overlap.
+/// By task, the thread of its lane that shows it: the first that is free when it begins. Streams of their own may overlap.
 std::vector<std::size_t> threads_of(const Plan& plan, const StepTrace& step) {
   std::vector<std::size_t> threads(plan.tasks().size(), 0);
   for (std::size_t d = 0; d < plan.devices().size(); ++d) {

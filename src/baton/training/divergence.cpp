@@ -23,7 +23,7 @@ plan::Plan keep_all(const plan::Plan& plan) {
   return plan::Plan(plan.title(), plan.devices(), std::move(buffers), plan.tasks());
 }
 
-/// Points to one device what was meant for several.
+/// Moves a job to one device: fields of the split, the link, memory and delays get their defaults.
 void put_on_one_device(JobSpec& spec) {
   const JobSpec usual;
   for (const JobField& field : job_fields()) {

@@ -10,7 +10,7 @@
 namespace baton::training {
 namespace {
 
-/// What a job's forward is asked for as.
+/// The request of a job's forward.
 strategy::Request forward_of(const Job& job, const model::Model& model) {
   const strategy::Request& trained = job.request();
   strategy::Request request{.model = model,
@@ -29,7 +29,7 @@ strategy::Request forward_of(const Job& job, const model::Model& model) {
   if (request.strategy == "dp" || (named != nullptr && named->zero > 0)) {
     request.strategy = "ddp";
   }
-  if (job.overrides().strategy) {  // which may build nothing but training steps
+  if (job.overrides().strategy) {  // an override may build nothing but training steps
     request.strategy = "single";
     request.layout = {};
   }
@@ -59,7 +59,7 @@ std::vector<float> Forward::outputs() const {
   const Shape sample = value.sample();
   const std::size_t batch_axis = value.batch_axis();
   std::vector<float> all(static_cast<std::size_t>(batch * sample.elements()));
-  // How far one index along each dimension of the value is in the list.
+  // The distance in the list between neighbouring indices of each dimension of the value.
   std::vector<std::int64_t> distance(value.dims.size(), 0);
   std::int64_t inner = 1;
   for (std::size_t d = value.dims.size(); d-- > 0;) {

@@ -101,7 +101,7 @@ void SampleFeed::target(std::int64_t step, std::int64_t row, std::span<std::int3
   read(step, row, [&](data::Draw draw) { samples_->target(draw, out); });
 }
 
-/// Of what the source says of itself and of its first and last sample.
+/// The hash of the source's description and of its first and last sample.
 std::uint64_t SampleFeed::fingerprint() const {
   Hash hash;
   hash.add(source_->description().format);

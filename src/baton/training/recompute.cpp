@@ -57,7 +57,7 @@ JobSpec spec_in(const Json& result) {
   return spec;
 }
 
-/// What the result says twice must be the same both times.
+/// Refuses a result whose fields contradict each other.
 void require_consistent(const Json& result, const JobSpec& spec, std::size_t losses) {
   if (!spec.cluster.empty()) {
     throw usage_error("the result was simulated on {}, and a simulation has no losses", spec.cluster);
@@ -75,7 +75,7 @@ void require_consistent(const Json& result, const JobSpec& spec, std::size_t los
   }
 }
 
-/// What the result says of its job beside its settings must follow from them.
+/// Refuses a result whose job differs from the one that its settings give.
 void require_the_same_job(const Json& result, const Training& run) {
   const Json ours = result_json(run, "");
   for (const char* key : {key::model.name, key::parameters.name, key::strategy.name, key::loss.name, key::optimizer.name,
@@ -124,7 +124,7 @@ std::string why_units_differ(const Json& result, const std::string& ours) {
                                            : fmt::format("it was computed by {}, and here bf16 is computed by {}", theirs, ours);
 }
 
-/// None if there are none, or if this program cannot use them.
+/// Returns an empty list if there are none, or if this program cannot use them.
 std::vector<cluster::Gpu> gpus_here() {
   try {
     return devices::find_gpus();
@@ -133,7 +133,7 @@ std::vector<cluster::Gpu> gpus_here() {
   }
 }
 
-/// Where it is done again: on as many devices, in one process. Says why bits may differ, if they may.
+/// Chooses the devices for the repetition: as many, in one process. Explains why bits may differ, if they may.
 std::string choose_devices(const Json& result, JobSpec& spec) {
   const std::size_t devices = result.contains(key::device_list.name) && result[key::device_list.name].is_array()
                                   ? result[key::device_list.name].size()

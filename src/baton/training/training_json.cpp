@@ -52,7 +52,7 @@ Json roundings_json(const Training& run) {
   return list;
 }
 
-/// Of what kind the GPUs are; null if it ran on cores, or was simulated.
+/// The name of the GPUs; null if it ran on cores, or was simulated.
 Json gpu_name(const Job& job) {
   const std::optional<cluster::GpuPart>& gpu = job.cluster().devices()[0].gpu;
   if (!gpu || job.simulated()) {
@@ -78,7 +78,7 @@ Record scale_record(const Training& run) {
   return record;
 }
 
-/// What their drivers said.
+/// The readings of the GPUs' drivers.
 Json gpus_json(const Training& run) {
   Json list = Json::array();
   for (const exec::GpuReading& gpu : run.gpus()) {
@@ -98,7 +98,7 @@ Json gpus_json(const Training& run) {
   return list;
 }
 
-/// What it was trained on, and one entry per evaluation in each list.
+/// The data of the training, and one entry per evaluation in each list.
 Record evaluations_record(const Training& run) {
   const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
   std::vector<std::int64_t> steps;

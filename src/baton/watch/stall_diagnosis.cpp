@@ -10,8 +10,8 @@
 namespace baton::watch {
 namespace {
 
-/// What takes longer than the patience is still no hang while it may only be slow: a plain loop on a core
-/// that many share, a batch made by one, a message over a bad network.
+/// A task that takes longer than the patience does not hang if it may only be slow. These are the lowest speeds: of a plain loop on
+/// a core that many share, of a batch made by one, of a message over a bad network.
 constexpr double slow_flops_a_second = 1e8;
 constexpr double slow_data_bytes_a_second = 1e7;
 constexpr double slow_crossing_bytes_a_second = 1e6;
@@ -152,7 +152,7 @@ std::string StallDiagnosis::describe(std::span<const ranks::ProgressSnapshot> sn
   return fmt::format("was between tasks of step {}", shown);
 }
 
-/// How long a device may work without looking at anything else.
+/// The time for which a device may work without polling.
 Nanoseconds StallDiagnosis::work_allowance(std::span<const ranks::ProgressSnapshot> snapshots, DeviceId device,
                                            Nanoseconds patience) const {
   bool under_way = false;
@@ -174,7 +174,7 @@ Nanoseconds StallDiagnosis::work_allowance(std::span<const ranks::ProgressSnapsh
   return std::max(longest, at_speed(bytes, slow_data_bytes_a_second));
 }
 
-/// How long the messages may take for which all have come.
+/// The time that messages may take after all their members have arrived.
 Nanoseconds StallDiagnosis::crossing_allowance(std::span<const ranks::ProgressSnapshot> snapshots) const {
   double most = 0;
   for (std::size_t r = 0; r < snapshots.size(); ++r) {
@@ -186,7 +186,7 @@ Nanoseconds StallDiagnosis::crossing_allowance(std::span<const ranks::ProgressSn
   return at_speed(most, slow_crossing_bytes_a_second);
 }
 
-/// What is slow on purpose: delays, and links that are emulated. Devices look around meanwhile.
+/// The longest intended pause: a delay, or an emulated link. Devices poll meanwhile.
 Nanoseconds StallDiagnosis::longest_pause(std::span<const ranks::ProgressSnapshot> snapshots) const {
   Nanoseconds longest;
   for (std::size_t r = 0; r < snapshots.size(); ++r) {
@@ -201,7 +201,7 @@ Nanoseconds StallDiagnosis::longest_pause(std::span<const ranks::ProgressSnapsho
   return longest;
 }
 
-/// How long state may take to be put together and written.
+/// The time that assembling and writing the state may take.
 Nanoseconds StallDiagnosis::saving_allowance() const {
   double bytes = 0;
   for (const plan::Buffer& buffer : plan_.buffers()) {

@@ -28,10 +28,9 @@ namespace {
 enum Message : std::uint8_t { beat, ask, failed, bye, done, ending, stop };
 
 constexpr Nanoseconds millisecond(1'000'000);
-/// How long the others may take to come to where they wait, before it is said where that is.
+/// The time in which the other ranks may reach the place where they wait, before that is reported.
 constexpr Nanoseconds grace = millisecond * 250;
-/// How long the others wait for rank 0 when it has to say that all end: a launcher that sees them end may end
-/// it too.
+/// The time for which the others wait for rank 0 when it has to say that all end: a launcher that sees them end may end it too.
 constexpr Nanoseconds last_hearing = millisecond * 1000;
 constexpr std::size_t most_lines = 16;
 
@@ -228,7 +227,7 @@ class Watch::HeartbeatThread {
     [[maybe_unused]] const ssize_t count = read(wake_.get(), &rings, sizeof(rings));
   }
 
-  /// This process was itself away for a while: the others could not make themselves heard.
+  /// This process itself was stopped for a while, so the others' heartbeats could not be received.
   void forgive(Nanoseconds gap) {
     for (Peer& peer : peers_) {
       peer.heard += gap;
@@ -328,7 +327,7 @@ class Watch::HeartbeatThread {
     }
   }
 
-  /// Rank 0 tells all what one of them has told it; each takes it in once.
+  /// Rank 0 sends all ranks the signal that one of them has reported; each handles it once.
   void spread_stop(int signal) {
     if (stop_heard_) {
       return;
@@ -376,7 +375,7 @@ class Watch::HeartbeatThread {
     return worked;
   }
 
-  /// Everyone has said that it is done: rank 0 says so to all, and is the last to go.
+  /// All ranks have said that they are done: rank 0 says so to all, and ends last.
   bool at_end() {
     if (!finishing_ || !lost_.empty()) {
       return false;
@@ -431,7 +430,7 @@ class Watch::HeartbeatThread {
     }
   }
 
-  /// What is left of a rank that is done, when all are, is its exit.
+  /// The longest silence of a rank: if all are done, a rank that is done only has to exit.
   Nanoseconds longest_silence(const Peer& peer) const {
     return peer.finished && all_done_ ? std::max(limit_, Nanoseconds(longest_exit_)) : limit_;
   }
@@ -462,7 +461,7 @@ class Watch::HeartbeatThread {
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       const Peer& peer = peers_[r];
       if (time - peer.heard > interval_ * 4 || peer.closed.count > 0) {
-        return;  // what it is at is not known well enough
+        return;  // its position is not known well enough
       }
       const auto silent_since = [&](Nanoseconds looked) {
         const bool parted = r == 0 ? finish_sent_ : peer.finished;
@@ -495,7 +494,7 @@ class Watch::HeartbeatThread {
     }
   }
 
-  /// Before all have a plan: which ranks cause the stall if all are starting and some do not arrive.
+  /// Before all have a plan: the ranks that cause the stall if all are starting and some do not arrive.
   std::optional<StallDiagnosis::Stall> at_start(std::span<const ranks::ProgressSnapshot> snapshots,
                                                 const std::vector<int>& away) const {
     const bool all_start = std::all_of(snapshots.begin(), snapshots.end(), [](const ranks::ProgressSnapshot& snapshot) {
@@ -506,7 +505,7 @@ class Watch::HeartbeatThread {
                      : std::nullopt;
   }
 
-  /// True when all is said.
+  /// Returns true when everything is reported.
   bool conclude(Nanoseconds time) {
     const LostRank::Cause cause = lost_.front().cause;
     const bool sudden = cause != LostRank::Cause::silent && cause != LostRank::Cause::hung;
@@ -559,7 +558,7 @@ class Watch::HeartbeatThread {
     return diagnosis_;
   }
 
-  /// How long no rank has moved, as far as that can be judged.
+  /// The time for which no rank has moved, as far as that can be judged.
   Nanoseconds stood_still(Nanoseconds time) {
     const std::lock_guard lock(mutex_);
     return time - std::max(moved_at_, judged_from_);
@@ -588,7 +587,7 @@ class Watch::HeartbeatThread {
     throw BugError("a loss of no cause");
   }
 
-  /// What is wrong in the same way everywhere is said once: nobody was waited for.
+  /// The error that all ranks have in common, which is reported once: nobody waited for another.
   std::optional<std::string> common_failure() const {
     for (const LostRank& lost : lost_) {
       if (lost.cause != LostRank::Cause::failed || lost.words != lost_.front().words) {

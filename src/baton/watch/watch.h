@@ -41,7 +41,7 @@ struct LostRank {
   int code = 0;       // and the exit code that it wants
 };
 
-/// Why all ranks end.
+/// The reason for which all ranks end.
 struct Ending {
   std::vector<LostRank> lost;
   std::string text;     // to print: which rank is lost, its last task, what each other rank waited for; one line each

@@ -28,11 +28,11 @@ using plan::lane_count;
 using plan::Plan;
 using plan::Task;
 
-/// How long an idle thread spins before it sleeps: long next to a hand-off, short next to a time slice. Devices that
-/// share a core do not spin, since they would keep the other from working.
+/// The number of spins of an idle thread before it sleeps: long next to a hand-off, short next to a time slice. Devices that share
+/// a core do not spin, since they would keep the other from working.
 constexpr int patient_spins = 20000;
-/// Where messages move only while somebody looks after them, a look takes the place of this many spins; devices that share a
-/// core look a few times, and leave the rest to the transport's own thread.
+/// If messages move only while some thread polls, a poll takes the place of this many spins; devices that share a core poll a few
+/// times, and leave the rest to the transport's own thread.
 constexpr int spins_a_poll = 10;
 constexpr int least_polls = 20;
 /// Sleeping overshoots by about this much, so the end of a wait is spun.
@@ -40,7 +40,7 @@ constexpr Nanoseconds sleep_slack(80'000);
 constexpr Nanoseconds longest_sleep(100'000'000);
 /// A trace keeps at most this many events.
 constexpr std::size_t most_events = 4'000'000;
-/// One of several ranks that was asked to end has no time to hand over more than these.
+/// The most events of one of several ranks that was asked to end: it has no time to hand over more.
 constexpr std::size_t most_events_in_haste = 100'000;
 
 /// A task as its device's thread sees it.
@@ -49,18 +49,18 @@ struct LaneTask {
   std::unique_ptr<Kernel> kernel;      // of tasks that work alone,
   std::unique_ptr<Exchange> exchange;  // of those that meet others;
   Nanoseconds delay;                   // of neither
-  plan::VectorClock after{};           // how many tasks of each lane must be done first
+  plan::VectorClock after{};           // the number of tasks of each lane that must be done first
   Bytes sent{};                        // by the plan's count, as `received`
   Bytes received{};
-  bool changes = false;  // what is kept from step to step
+  bool changes = false;  // state that is kept from step to step
 };
 
-/// Where all devices meet between steps. The last to come does the work in between, while the others wait.
+/// The barrier of all devices between steps. The last to arrive does the work in between, while the others wait.
 class StepBarrier {
  public:
   StepBarrier(int count, int spins) : count_(count), spins_(spins) {}
 
-  /// Throws away the wait when `stopping` is set.
+  /// Ends the wait when `stopping` is set.
   template <typename Between>
   void wait(const std::atomic<bool>& stopping, ranks::DeviceProgress& progress, Between between) {
     const std::uint32_t seen = bell_.rings();
@@ -131,7 +131,7 @@ struct HostDevice {
   std::vector<BufferId> data;  // inputs and targets that change from step to step
 };
 
-/// How far the thread of a device is in a step, by lane.
+/// The progress of a device's thread in a step, by lane.
 struct StepWalk {
   std::int64_t number;  // of the step
   Nanoseconds origin;   // when it began
@@ -358,7 +358,7 @@ class HostEngine final : public Engine {
     return made;
   }
 
-  /// Sums up what tasks have rounded since they were last asked.
+  /// Adds the rounding of all tasks since the last call.
   void tally(std::vector<RoundingTally>& tallies) {
     counted_.resize(plan_.tasks().size());
     for (const std::unique_ptr<HostDevice>& device : devices_) {
@@ -531,14 +531,14 @@ class HostEngine final : public Engine {
     }
   }
 
-  /// Where the step under way is traced: those after the warm-up, as many as are kept.
+  /// Returns the trace of the step under way; nullptr if it is not kept: during the warm-up, and after as many steps as are kept.
   trace::StepTrace* traced_step() {
     const auto step = static_cast<std::size_t>(step_);
     const bool traced = step >= first_traced_ && step - first_traced_ < result_->trace.steps.size();
     return traced ? &result_->trace.steps[step - first_traced_] : nullptr;
   }
 
-  /// How long the step under way was held up by nothing but the rows of the next.
+  /// The time for which only the rows of the next step held up the step under way.
   Nanoseconds wait_for_data() const {
     Nanoseconds loaded;
     Nanoseconds others;
@@ -552,7 +552,7 @@ class HostEngine final : public Engine {
     return std::max(Nanoseconds(0), loaded - others);
   }
 
-  /// True if it was the last that somebody wants.
+  /// Returns true if it was the last that is wanted.
   bool end_step() {
     const Nanoseconds duration = now() - step_start_;
     if (trace::StepTrace* traced = traced_step()) {
@@ -587,7 +587,7 @@ class HostEngine final : public Engine {
     }
   }
 
-  /// Of a step of this run. If the state is wanted, rows that cannot be read end the run before that step.
+  /// Loads the rows of a step of this run. If the state is wanted, rows that cannot be read end the run before that step.
   void load_next(std::span<const BufferId> buffers, std::int64_t step) {
     try {
       load(buffers, steps_before_ + step);
@@ -601,7 +601,8 @@ class HostEngine final : public Engine {
     }
   }
 
-  /// What is loaded ahead is there for the first step of the run, too. False: on some rank it could not be read, and no step runs.
+  /// Loads ahead for the first step of the run, unless its rows are there. Returns false if some rank could not read them: then no
+  /// step runs.
   bool load_first() {
     if (std::exchange(loaded_for_, nowhere) != steps_before_) {
       for (const auto& [task, loading] : loadings_) {
@@ -612,7 +613,7 @@ class HostEngine final : public Engine {
     return !unread_;
   }
 
-  /// After it all ranks know of rows that one of them could not read.
+  /// After it, all ranks know if one of them could not read rows.
   void agree_on_unread() {
     if (keep_result_ && !data_.ahead.empty()) {
       unread_ = ranks::first_error(world_, unread_);
@@ -767,7 +768,7 @@ class HostEngine final : public Engine {
   StepReport report_;
   plan::Memory memory_;
   std::vector<std::unique_ptr<HostDevice>> devices_;  // none if another rank runs it
-  int here_ = 0;                                      // how many are
+  int here_ = 0;                                      // the number of devices here
   std::size_t progress_entry_ = 0;                    // the number of their entries
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<StepBarrier> barrier_;
@@ -777,7 +778,7 @@ class HostEngine final : public Engine {
   std::vector<std::pair<TaskId, Loading*>> loadings_;  // of the devices here
   std::vector<Rounding> counted_;                      // by task, up to the end of the last run
 
-  // Of the run under way. What the last thread at the barrier writes, the others read after it.
+  // The state of the run under way. The last thread at the barrier writes it, the others read it afterwards.
   RunResult* result_ = nullptr;
   std::mutex result_mutex_;  // held while a step is appended to it, and while it is copied
   std::int64_t step_count_ = 0;
@@ -797,7 +798,7 @@ class HostEngine final : public Engine {
   threads::Doorbell watched_;
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
-  std::exception_ptr unread_;  // what a feed threw for the rows of the next step
+  std::exception_ptr unread_;  // the error of a feed for the rows of the next step
 };
 
 }  // namespace

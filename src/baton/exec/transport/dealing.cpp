@@ -9,7 +9,7 @@ namespace {
 
 using plan::Collective;
 
-/// Of all buffers in a row, the elements that fall to `rank`: what is only spread is copied by those who get it.
+/// The share of `rank` in the elements of all buffers in a row: if a move only spreads them, the receivers copy them.
 plan::Piece range_of(const plan::MoveRule& rule, std::int64_t total, std::int64_t rank, std::int64_t members) {
   if (rule.owner == plan::MoveRule::Owner::share) {
     return divide(total, members, rank, Remainder::spread);

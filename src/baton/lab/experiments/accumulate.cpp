@@ -44,7 +44,8 @@ void derive(std::vector<Record>& rows) {
 
 std::string size(const Record& row) { return to_text(bytes_of(row, key::peak_bytes)); }
 
-/// Of the rows of one precision: what many micro-batches save and cost against the fewest, and whether they learn the same.
+/// Of the rows of one precision: the savings and costs of many micro-batches compared with the fewest, and whether they learn the
+/// same.
 void compare_counts(const std::vector<Record>& rows, std::vector<std::string>& sentences) {
   const Record& whole = rows.front();
   const Record& least = rows.back();
@@ -66,7 +67,7 @@ void compare_counts(const std::vector<Record>& rows, std::vector<std::string>& s
   for (const Record& row : rows) {
     apart = std::max(apart, std::abs(number(row, key::loss_at_10) / number(whole, key::loss_at_10) - 1));
   }
-  const double rounding = plain ? 1e-5 : 1e-3;  // what another order of sums explains
+  const double rounding = plain ? 1e-5 : 1e-3;  // the difference that another order of sums explains
   sentences.push_back(
       apart < rounding
           ? fmt::format(
@@ -77,7 +78,7 @@ void compare_counts(const std::vector<Record>& rows, std::vector<std::string>& s
                         plain ? "" : " there"));
 }
 
-/// What the losses after ten steps say, in six figures.
+/// The words on the losses after ten steps, in six figures.
 std::string compare_losses(const Record& plain, const Record& mixed) {
   const std::string one = fmt::format("{:.6g}", number(plain, key::loss_at_10));
   const std::string other = fmt::format("{:.6g}", number(mixed, key::loss_at_10));

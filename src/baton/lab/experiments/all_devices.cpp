@@ -141,7 +141,7 @@ std::string any_faster(const std::vector<Record>& rows) {
     one = fmt::format("; against {} it is {} and {}", text(first, key::devices),
                       against(before, first, " for " + text(before, key::devices)),
                       against(most, first, " for " + text(most, key::devices)));
-    // The first ratio says how sure all of them are, and what stands in brackets.
+    // The first ratio states the confidence, and the meaning of the brackets, for all of them.
     one = replaced(one, " with 99 % confidence", "");
     one = apart ? one : replaced(one, ", within the noise (", " (");
   }

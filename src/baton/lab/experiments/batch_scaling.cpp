@@ -39,8 +39,8 @@ class Saturated final : public TrainMeasurement {
     return static_cast<double>(batch) * 1e9 / static_cast<double>(std::max<std::int64_t>(1, run.timed().back().count));
   }
 
-  /// Doubles the batch until that gains less than a hundredth: what is reached then is the limit. Then halves the distance to where
-  /// 95 % of it begin.
+  /// Doubles the batch until that gains less than a hundredth: the rate is then the limit. Then searches by halves for the batch
+  /// that reaches 95 % of it.
   void find_limit(Record& record) const {
     const auto devices = static_cast<std::int64_t>(training().job().cluster().size());
     std::vector<std::pair<std::int64_t, double>> tried{{devices, rate_at(devices)}};
@@ -141,7 +141,7 @@ std::string larger_batch(const std::vector<Record>& rows) {
       origin_mark(wide), law);
 }
 
-/// What throughput nears as the batch grows, where it is within 5 % of that, and how this is known.
+/// The limit of throughput as the batch grows, the batch from which it is within 5 % of the limit, and how this is known.
 struct Saturation {
   enum class By : std::uint8_t {
     simulation,  // of larger batches
@@ -155,8 +155,8 @@ struct Saturation {
   findings::Line line;
 };
 
-/// True if the last batches make the step grow as all of them do: where products still become faster with their size, the slope of
-/// the first ones says nothing of the limit.
+/// True if the last batches make the step grow as all of them do: if products still become faster with their size, the slope of the
+/// first ones does not show the limit.
 bool is_settled(const std::vector<Record>& rows, const findings::Line& line) {
   if (rows.size() < 3 || line.r2 < 0.98 || line.slope <= 0 || line.intercept <= 0) {
     return false;
@@ -211,7 +211,7 @@ std::string short_time(double nanoseconds) {
 /// Samples per second, of many only three figures.
 std::string rate_text(double rate) { return rate >= 1e6 ? three_figures(rate / 1e6) + " million" : fmt::format("{:.0f}", rate); }
 
-/// How the limit is known.
+/// The reason for which the limit is known.
 std::string why_limit(const Saturation& found) {
   const std::string rate = rate_text(found.limit);
   return found.by == Saturation::By::line
@@ -259,7 +259,7 @@ std::string on_saturation(const std::vector<Record>& rows, const Saturation& fou
                               law, text(last, key::batch), percent(reached), origin_mark(rows));
 }
 
-/// Says how unsure the times are that a limit was taken from, if that is much.
+/// Describes the uncertainty of the times that a limit was taken from, if it is large.
 std::string on_noise(const std::vector<Record>& rows) {
   double unsure = 0;
   for (const Record& row : rows) {

@@ -63,7 +63,7 @@ class Balanced final : public TrainMeasurement {
 
  private:
   struct Step {
-    trace::DeviceTime time;  // where the mean device's goes
+    trace::DeviceTime time;  // the parts of the mean device's time
     double flops = 0;        // per device
   };
   /// A simulated step of this many samples.
@@ -131,7 +131,7 @@ double rate(double amount, const Record& row, job::Key<Nanoseconds> time) {
 double computing_rate(const Record& row) { return rate(number(row, key::flops), row, key::compute_ns); }
 double moving_rate(const Record& row) { return rate(number(row, key::sent_bytes), row, key::communication_ns); }
 
-/// Its size and the rate at which it went, both by the size of what is reduced; nothing if no message was sent.
+/// Adds the size and the rate of the largest message, both by the size of the reduced buffers; nothing if no message was sent.
 void add_largest_message(Record& row) {
   double bytes = 0;
   double time = 0;
@@ -187,7 +187,7 @@ Record base_of(const std::vector<Record>& rows, const Record& row) {
   return same.empty() ? row : same.front();
 }
 
-/// How far the ratio of two step times may be off, relative; infinite if nothing is known of the noise.
+/// The relative uncertainty of the ratio of two step times; infinite if nothing is known of the noise.
 double ratio_uncertainty(const Record& a, const Record& b) { return relative_uncertainty(difference_of(a, b).tested); }
 
 std::string which_case(const std::vector<Record>& rows) {
@@ -234,7 +234,7 @@ std::string which_case(const std::vector<Record>& rows) {
       text(large, key::global_batch), same ? "nearly the same" : "different", listing(ratios));
 }
 
-/// What the rates of two cases owe to their sizes, as far as it is beyond the noise.
+/// The reasons by which the rates of two cases differ because of their sizes, if they differ beyond the noise.
 std::vector<std::string> causes(const Record& small, double computing, double moving, double unsure) {
   std::vector<std::string> list;
   const char* large_ones = is_simulated(small) ? "are bound by bandwidth" : "outgrow the caches";
@@ -314,7 +314,7 @@ std::string why_they_differ(const std::vector<Record>& rows) {
       ratio_text(weight(small)), what_is_hidden(small, large, told, weight(small), weight(large)), origin_mark({small, large}));
 }
 
-/// Below which batch a case is bound by communication, and how sure that is.
+/// The batch below which a case is bound by communication, and how sure that is.
 std::string bound_below(const Record& row) {
   const double fixed = balanced_at_its_rates(row);
   if (is_simulated(row)) {
@@ -384,7 +384,7 @@ std::string when_bottleneck(const std::vector<Record>& rows) {
                            : "A larger batch adds work, not bytes.");
 }
 
-/// What a message costs by its size.
+/// The time of a message by its size.
 std::string message_law(const std::vector<Record>& rows) {
   const std::optional<MessageFit> fitted = fit_messages(rows);
   if (!fitted) {
@@ -425,7 +425,7 @@ std::vector<std::string> details(const std::vector<Record>& rows) {
   return sentences;
 }
 
-/// Which networks suit data parallelism, by the ratio that decides it.
+/// The networks that suit data parallelism, by the ratio that decides it.
 std::string which_networks(const std::vector<Record>& rows) {
   const std::vector<Record> cases = compared(rows);
   if (cases.empty()) {

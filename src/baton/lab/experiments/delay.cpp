@@ -52,7 +52,7 @@ std::vector<Record> by_delay(std::vector<Record> rows) {
   return rows;
 }
 
-/// The rows that the answers are about: those with the most devices, of which each had a core where there are such; by delay.
+/// The rows that the answers are about: those with the most devices, of which each had a core if there are such; by delay.
 std::vector<Record> widest(const std::vector<Record>& rows) { return by_delay(headline_rows(beyond_base(rows))); }
 
 /// The rows that their speedup is over, by delay.
@@ -77,7 +77,7 @@ std::string on_the_step(const std::vector<Record>& rows) {
                                      : findings::quality(line.r2));
 }
 
-/// What the speedup would be if only the delay were added to the times of the least delay: (c + d) / (c_n + d).
+/// The speedup if only the delay were added to the times of the least delay: (c + d) / (c_n + d).
 double amdahl_speedup(const Record& base, const Record& wide, const Record& row) {
   const double more = (number(row, key::delay_ms) - number(wide, key::delay_ms)) * 1e6;
   return (number(base, key::time_per_step_ns) + more) / (number(wide, key::time_per_step_ns) + more);
@@ -113,7 +113,7 @@ std::string how_it_changes(const std::vector<Record>& rows, const std::vector<Re
                                  : "It degrades non-linearly";
 }
 
-/// What the delay does to the step. A sleep cannot be shortened, so a slope other than 1 comes from the rest of the step.
+/// The effect of the delay on the step. A sleep cannot be shortened, so a slope other than 1 comes from the rest of the step.
 std::string effect_on_the_step(const std::vector<Record>& wide) {
   const findings::Line line = step_line(wide);
   const std::string found = on_the_step(wide);

@@ -12,7 +12,7 @@
 namespace baton::lab {
 namespace {
 
-/// If simulated, it also keeps how long a step of a much larger batch takes.
+/// If simulated, it also keeps the step time of a much larger batch.
 class AtLargerBatch final : public TrainMeasurement {
  public:
   AtLargerBatch(const job::JobSpec& spec, const Settings& settings, Options options)
@@ -94,7 +94,7 @@ std::vector<Both> pairs(const std::vector<Record>& rows) {
   return list;
 }
 
-/// The pair on the most devices, whether they had a core each or not: what counts bytes and memory does not depend on cores.
+/// The pair on the most devices, whether they had a core each or not: counts of bytes and memory do not depend on cores.
 Both most_devices(const std::vector<Both>& all) {
   return *std::max_element(all.begin(), all.end(),
                            [](const Both& a, const Both& b) { return number(a.dp, key::devices) < number(b.dp, key::devices); });
@@ -119,7 +119,7 @@ std::string bottleneck(const std::vector<Record>& rows) {
   }
   const Both both = most_devices(all);
   const double ratio = number(both.dp, key::through_device_0) / std::max(1.0, number(both.dp, key::through_others));
-  // What a device computes is told by devices with a core each, where there are such.
+  // The shares of computing are those of devices with a core each, if there are such.
   const Both& timed = all.front();
   const bool simulated = is_simulated(timed.dp);
   const double busy = number(timed.dp, key::busy_device_0);
@@ -135,7 +135,7 @@ std::string bottleneck(const std::vector<Record>& rows) {
       to_text(bytes_of(both.dp, key::memory_others)),
       timed.dp[key::devices] == both.dp[key::devices] ? "There" : "On " + devices_text(timed.dp[key::devices]), percent(busy),
       percent(others), origin_mark({timed.dp}),
-      // All that another device computes, device 0 computes too, and the loss and the update.
+      // Device 0 computes all that another device computes, and also the loss and the update.
       others > busy + 0.01 ? ": though they have less to do, they took longer (cold copies, or noise)" : shares_that_differ(all),
       simulated ? "Simulated step times do not vary"
                 : fmt::format("The std of step times is {} of the median, DDP's {}", percent(number(timed.dp, key::variation)),
@@ -152,7 +152,7 @@ std::int64_t tasks(const Record& row) {
   return sum;
 }
 
-/// Of a device's communication, what computing hid; the mean over devices.
+/// The share of a device's communication that computing hid; the mean over devices.
 double hidden(const Record& row) {
   double overlapped = 0;
   double exposed = 0;
@@ -163,7 +163,7 @@ double hidden(const Record& row) {
   return overlapped + exposed > 0 ? overlapped / (overlapped + exposed) : 0;
 }
 
-/// Where DP came out faster, which its architecture does not explain.
+/// The numbers of devices on which DP came out faster, which its architecture does not explain.
 std::string where_dp_is_faster(const std::vector<Both>& all) {
   for (const Both& both : all) {
     if (both.extra() < 0) {
@@ -179,7 +179,7 @@ std::string where_dp_is_faster(const std::vector<Both>& all) {
   return "";
 }
 
-/// What overlap gains, of devices with a core each where there are such.
+/// The gain by overlap, on devices with a core each if there are such.
 std::string on_overlap(const Both& timed, const Both& shown) {
   const double under_ddp = hidden(timed.ddp);
   const double under_dp = hidden(timed.dp);
@@ -208,7 +208,8 @@ std::string architecture(const std::vector<Record>& rows) {
       bytes_text(sent), to_text(bytes_of(both.dp, key::through_device_0)), on_overlap(all.front(), both), where_dp_is_faster(all));
 }
 
-/// "2.24 times as long as DDP", and within which noise if it is not beyond it. The first names what is compared and how surely.
+/// "2.24 times as long as DDP", and within which noise if it is not beyond it. The first names the compared strategies and the
+/// confidence.
 std::string against_ddp(const Both& both, bool first) {
   constexpr std::string_view confidence = " with 99 % confidence";
   const double ratio = number(both.dp, key::time_per_step_ns) / number(both.ddp, key::time_per_step_ns);
@@ -219,8 +220,7 @@ std::string against_ddp(const Both& both, bool first) {
   return fmt::format("{} times{}{}", ratio_text(ratio), first ? " as long as DDP" : "", noise);
 }
 
-/// What passes through device 0: parameters out and gradients in, for any batch; the rest, inputs and outputs, grows with the
-/// batch.
+/// The bytes through device 0: parameters out and gradients in, for any batch; the rest, inputs and outputs, grows with the batch.
 std::string two_kinds_of_bytes(const Record& dp) {
   const double for_any_batch = 2 * (number(dp, key::devices) - 1) * parameter_bytes(dp);
   const double others = number(dp, key::through_device_0) - for_any_batch;
@@ -243,12 +243,12 @@ std::string at_a_larger_batch(const Both& both) {
                          : "does not help");
 }
 
-/// What DP may take longer than DDP and still be acceptable, as a share of DDP's step.
+/// The acceptable extra time of DP over DDP, as a share of DDP's step.
 constexpr double tolerated = 0.1;
 
 bool shares_cores(const Both& both) { return both.dp.value(key::oversubscribed, false); }
 
-/// Whether that is acceptable, where the measurement can tell.
+/// The verdict on DP's extra time; empty if the measurement cannot tell.
 std::string_view verdict(const Both& both) {
   const findings::Interval ratio = both.difference().tested;
   if (shares_cores(both) || !std::isfinite(ratio.high)) {

@@ -33,7 +33,7 @@ bool reads_target(const plan::Plan& plan, const plan::Task& task) {
                      [&](BufferId buffer) { return plan[buffer].role == plan::Role::target; });
 }
 
-/// When the forward of a step was over, what its transfer took, and how long both devices computed at the same time.
+/// The end of a step's forward, the time of its transfer, and the time for which both devices computed at once.
 struct StepTimes {
   Nanoseconds forward;
   Nanoseconds output;  // before the loss
@@ -44,7 +44,7 @@ struct StepTimes {
 
 bool is_forward(const plan::Task& task) { return task.labels.phase == plan::Phase::forward; }
 
-/// How long two tasks of different devices computed at the same time, of those that both are of the forward, or both not.
+/// The time for which two tasks of different devices computed at once, of those that both are of the forward, or both not.
 Nanoseconds overlap_of(const plan::Plan& plan, const trace::StepTrace& step, bool forward) {
   Nanoseconds overlap;
   const auto computes = [&](const plan::Task& task) { return task.lane == plan::Lane::compute && is_forward(task) == forward; };
@@ -80,7 +80,7 @@ StepTimes times_of(const plan::Plan& plan, const trace::StepTrace& step) {
   return times;
 }
 
-/// What ran where in the forward, and what was transferred when, by the clock of a step.
+/// A log of the forward's tasks and transfers, by the clock of a step.
 std::vector<std::string> log_of(const plan::Plan& plan, const trace::StepTrace& step) {
   std::vector<std::size_t> order(plan.tasks().size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -106,7 +106,7 @@ std::vector<std::string> log_of(const plan::Plan& plan, const trace::StepTrace& 
   return log;
 }
 
-/// Also keeps a log of the forward of one step, and the medians over all traced steps of what it took.
+/// Also keeps a log of the forward of one step, and the medians of its times over all traced steps.
 class Logged final : public TrainMeasurement {
  public:
   using TrainMeasurement::TrainMeasurement;

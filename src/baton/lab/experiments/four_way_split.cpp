@@ -14,7 +14,7 @@
 namespace baton::lab {
 namespace {
 
-/// "ResNet-50", "the toy model", or what the model is called.
+/// "ResNet-50", "the toy model", or the model's own name.
 std::string model_title(const std::string& model) {
   return model.starts_with("resnet:") ? "ResNet-" + model.substr(7, model.find(',') - 7)
          : model.starts_with("toy")   ? "the toy model"
@@ -39,7 +39,7 @@ std::string splits_text(const std::vector<Record>& rows) {
   return fmt::format("{} as {}", model_title(text(rows[0], key::model)), listing(splits));
 }
 
-/// How many losses of these rows can be compared, and whether those are all the same.
+/// The number of losses of these rows that can be compared, and whether those are all the same.
 std::pair<std::size_t, bool> same_losses(const std::vector<Record>& rows) {
   std::size_t steps = rows[0][key::losses].size();
   for (const Record& row : rows) {
@@ -71,7 +71,8 @@ std::string each_way(const Record& row) {
                      words.size() <= 3 ? listing(words) : fmt::format("{} to {}", duration_text(*least), duration_text(*most)));
 }
 
-/// By what the step on the most devices is longer than on one, in two parts that add up. Empty if that is little, or noise.
+/// The time by which the step on the most devices is longer than on one, in two parts that add up. Empty if that is little, or
+/// noise.
 std::string against_one(const std::vector<Record>& rows) {
   const Record& one = rows.front();
   const Record& last = rows.back();

@@ -12,7 +12,7 @@
 namespace baton::lab {
 namespace {
 
-/// A training whose schedule is also compared with what its grid leaves idle.
+/// A training whose schedule is also compared with the idle share of its grid.
 class IdleMeasurement final : public TrainMeasurement {
  public:
   using TrainMeasurement::TrainMeasurement;
@@ -63,7 +63,7 @@ void derive(std::vector<Record>& rows) {
   }
 }
 
-/// The rows that agree in what is not compared: the number of devices and of micro-batches.
+/// The rows that agree in the numbers of devices and of micro-batches, which are not compared.
 std::vector<std::vector<Record>> alike(const std::vector<Record>& rows) {
   std::vector<std::vector<Record>> groups;
   for (const std::int64_t devices : device_counts(rows)) {
@@ -149,7 +149,7 @@ std::string memory_cost(const std::vector<Record>& rows) {
   return all;
 }
 
-/// Why a share is not that of theory; empty if it nearly is.
+/// The reason for which a share is not that of theory; empty if it nearly is.
 std::string beyond_theory(const Record& row) {
   const double measured = number(row, key::idle_share);
   const double theory = number(row, key::theory);

@@ -11,7 +11,7 @@
 namespace baton::lab {
 namespace {
 
-/// Keeps which block went where, and the bytes that its transfers carry forward.
+/// Keeps the device of each block, and the bytes that its transfers carry forward.
 class SplitMeasurement final : public TrainMeasurement {
  public:
   using TrainMeasurement::TrainMeasurement;
@@ -51,7 +51,7 @@ class SplitMeasurement final : public TrainMeasurement {
   }
 
  private:
-  /// What the input takes where it lies: a copy from the host would move as much.
+  /// The bytes of the input on the device that reads it: a copy from the host would move as many.
   static Bytes input_bytes(const plan::Plan& plan) {
     Bytes sum;
     for (const plan::Buffer& buffer : plan.buffers()) {
@@ -62,8 +62,8 @@ class SplitMeasurement final : public TrainMeasurement {
     return sum;
   }
 
-  /// How long each transfer of a forward or of a step took, from when both devices had come until its bytes were there: the mean
-  /// over the traced steps. The sender may be told later.
+  /// The time of each transfer of a forward or of a step, from the arrival of both devices until its bytes are received: the mean
+  /// over the traced steps. The sender may notice the end later.
   std::vector<std::int64_t> transfer_times(bool forward) const {
     const plan::Plan& plan = training().plan();
     const std::vector<trace::StepTrace>& steps = training().trace().steps;

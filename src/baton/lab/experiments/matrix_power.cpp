@@ -63,8 +63,8 @@ class PowerMeasurement final : public TrainMeasurement {
         settings_(settings),
         power_(power_of(point)) {}
 
-  /// Large matrices are tried small first: what would take longer than a point may is refused before it begins, and what takes
-  /// long is run once.
+  /// Large matrices are tried small first: a power that would take longer than a point may is refused before it begins, and one
+  /// that takes long is run once.
   void round(Nanoseconds time) override {
     if (!training().simulated() && training().timed().empty() && size_of(point_) >= large) {
       expected_ = estimate();
@@ -162,8 +162,8 @@ class PowerMeasurement final : public TrainMeasurement {
   bool once_ = false;
 };
 
-/// Why two are not twice as fast: what comes to half of the time on one, in parts that add up. Parts below a hundredth are with the
-/// rest.
+/// The reasons for which two are not twice as fast: the differences from half of the time on one, in parts that add up. Parts below
+/// a hundredth are with the rest.
 std::string why_not_two(const Record& alone, const Record& row) {
   const double half = number(alone, key::time_per_step_ns) / 2;
   const double time = number(row, key::time_per_step_ns);

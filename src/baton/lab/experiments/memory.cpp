@@ -35,7 +35,7 @@ class MemoryMeasurement final : public TrainMeasurement {
   }
 };
 
-/// What a case is, as fields of a job.
+/// A case, as fields of a job.
 struct MemoryCase {
   std::string name;
   void (*set)(job::JobSpec& spec);
@@ -177,7 +177,7 @@ Experiment memory() {
       .derive =
           [](std::vector<Record>& rows) {
             for (Record& row : rows) {
-              row.set(key::oversubscribed, false);  // what a plan holds does not depend on cores
+              row.set(key::oversubscribed, false);  // the memory of a plan does not depend on cores
             }
           },
       .details = find,

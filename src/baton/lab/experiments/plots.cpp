@@ -33,7 +33,7 @@ std::vector<Record> measured_rows(const std::vector<Record>& rows) {
   return good;
 }
 
-/// What the devices of a row are called in front of their own names, so that rows can be told apart.
+/// The name of a row's devices in front of their own names, so that rows can be told apart.
 std::string row_name(const Record& row) {
   return row.has(key::label) ? text(row, key::label)
                              : fmt::format("{} {}", text(row, key::devices), number(row, key::devices) == 1 ? "device" : "devices");

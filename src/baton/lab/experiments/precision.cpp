@@ -22,14 +22,14 @@ constexpr std::size_t most_steps = 60;  // at which losses are compared: every r
 
 constexpr const char* usual_batch = "usual";
 
-/// Where nothing else is asked for, as many samples as make 512 rows, of which each position of a sequence is one; 8 images.
+/// The default batch: as many samples as make 512 rows, of which each position of a sequence is one; 8 images.
 std::int64_t batch_of(const std::string& model) {
   const Shape input = model::parse_model(model).input();
   const bool tokens = model::parse_model(model).blocks().front().values.front().integers;
   return tokens ? std::max<std::int64_t>(1, 512 / input.elements()) : input.rank() == 1 ? 512 : 8;
 }
 
-/// What a case is, as fields of a job.
+/// A case, as fields of a job.
 struct PrecisionCase {
   std::string name;
   strategy::Precision precision = strategy::Precision::fp32;
@@ -119,8 +119,8 @@ void derive(std::vector<Record>& rows) {
     row.set(key::loss_step, static_cast<std::int64_t>(step));
     row.set(key::loss_start, row[key::losses].at(0));
     row.set(key::loss_last, row[key::losses][step - 1]);
-    // A gradient that vanishes takes those before it along, which are then exact zeros: so what is left is compared, with the
-    // row that keeps most, and not what was lost on the spot.
+    // A gradient that vanishes takes those before it along, which are then exact zeros: so the gradients that remain are compared
+    // with the row that keeps most, and not those lost on the spot.
     if (!blocks_left(row).empty() && most > 0) {
       row.set(key::gradients_lost, 1 - left(row) / most);
     }

@@ -13,7 +13,7 @@
 namespace baton::lab {
 namespace {
 
-/// Kinds that are told apart by what they do: all matrix products are one.
+/// Families of kinds of tasks: all matrix products are one.
 std::string family(const std::string& kind) {
   return kind.starts_with("linear") || kind == "matrix_product" ? "matrix products" : kind;
 }
@@ -122,15 +122,15 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   return std::make_unique<Profiled>(spec, settings, TrainMeasurement::Options{.timeline = "the profiled step"});
 }
 
-/// What a device could compute at most, in GFLOP/s: by its data sheet, or by fused multiply-adds in registers on each of its cores;
-/// 0 if neither is known.
+/// The highest possible rate of a device, in GFLOP/s: by its data sheet, or by fused multiply-adds in registers on each of its
+/// cores; 0 if neither is known.
 double peak_of(const Record& row, const Record& kind) {
   const double data_sheet = kind.value(key::data_sheet_gflops, 0.0);
   return data_sheet > 0 ? data_sheet : row.value(key::core_peak_gflops, 0.0) * kind[key::cores].get<double>();
 }
 
-/// The highest rate of a kind of task on the same device, if a peak is known: a core's speed changes from second to second, and
-/// what a task reached it can reach.
+/// The highest rate of a kind of task on the same device, if a peak is known: a core's speed changes from second to second, and it
+/// can reach a rate that a task has reached.
 double fastest(const Record& row, const Record& kind) {
   double most = 0;
   for (const Record& other : row[key::kinds]) {
@@ -172,7 +172,8 @@ void derive(std::vector<Record>& rows) {
   rows = std::move(expanded);
 }
 
-/// Of the step, by family: what the critical path spends in it. The path covers the step once, so these and the rest are the step.
+/// The share of the step that the critical path spends in each family of tasks. The path covers the step once, so these and the
+/// rest are the step.
 std::map<std::string, double> path_shares(const std::vector<Record>& rows) {
   std::map<std::string, double> shares;
   for (const Record& row : rows) {
@@ -186,8 +187,8 @@ std::pair<std::string, double> bottleneck(const std::vector<Record>& rows) {
   return *std::max_element(shares.begin(), shares.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
 }
 
-/// The least share of the step that is left if a family of tasks takes no time and whatever else must be done takes as long as
-/// before: the rest of the critical path, or another chain of tasks if that is longer.
+/// The least share of the step that is left if a family of tasks takes no time and all other tasks take as long as before: the rest
+/// of the critical path, or another chain of tasks if that is longer.
 double left_without(const std::vector<Record>& rows, const std::string& name) {
   double left = std::max(0.0, 1 - path_shares(rows)[name]);
   for (const Record& row : rows) {

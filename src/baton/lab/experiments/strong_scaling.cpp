@@ -22,7 +22,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   return measure_training(spec, settings, {.timeline = "ddp on " + text(point, key::devices)});
 }
 
-/// What a step loses against the ideal one, by where it goes. Together with the ideal step they are the step.
+/// A part of the time that a step loses against the ideal one. Together with the ideal step they are the step.
 struct Loss {
   job::Key<double> key;
   job::Key<Nanoseconds> part;  // of the step, in which it is found
@@ -41,8 +41,8 @@ const Record& fewest(const std::vector<Record>& rows) {
                            [](const Record& a, const Record& b) { return number(a, key::devices) < number(b, key::devices); });
 }
 
-/// Adds the account of the lost time: the ideal step is that of the fewest devices, over how many times as many there are; a part
-/// of the step that shrank likewise lost nothing.
+/// Adds the account of the lost time: the ideal step is that of the fewest devices, divided by the ratio of the numbers of devices;
+/// a part of the step that shrank likewise lost nothing.
 void add_account(std::vector<Record>& rows) {
   const Record base = rows.empty() ? Record() : fewest(rows);
   for (Record& row : rows) {
@@ -59,7 +59,7 @@ void add_account(std::vector<Record>& rows) {
   }
 }
 
-/// Where the speedup of a row over one with fewer devices lies, with 99 % confidence.
+/// The interval of the speedup of a row over one with fewer devices, with 99 % confidence.
 findings::Interval tested_speedup(const Record& fewer, const Record& row) { return difference_of(row, fewer).tested; }
 
 /// True if the noise is so large that this many times as many devices may be this many times as fast.
@@ -127,7 +127,7 @@ std::string where_it_drops(const std::vector<Record>& rows) {
                      steps);
 }
 
-/// Where the time of one row went, in parts that add up to what was lost.
+/// The account of one row's lost time, in parts that add up.
 std::string account(const Record& row) {
   std::string parts;
   for (const Loss& loss : losses) {
@@ -141,8 +141,8 @@ std::string account(const Record& row) {
   return parts;
 }
 
-/// Why no serial share fits: a number of devices that is slower than the fewest, or more than this many times as fast, if that is
-/// beyond the noise.
+/// The reason for which no serial share fits: a number of devices that is slower than the fewest, or more than this many times as
+/// fast, if that is beyond the noise.
 std::string why_no_share(const std::vector<Record>& rows, double serial) {
   const Record& base = fewest(rows);
   for (const Record& row : beyond_base(rows)) {

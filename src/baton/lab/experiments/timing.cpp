@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t all_steps = 30;
 constexpr std::int64_t dropped = 5;
 
-/// One run of 30 steps, the first 5 dropped. Keeps the time of each step beside what every training measurement keeps.
+/// One run of 30 steps, the first 5 dropped. Keeps the time of each step beside the values of every training measurement.
 class EveryStep final : public TrainMeasurement {
  public:
   using TrainMeasurement::TrainMeasurement;
@@ -61,14 +61,14 @@ double mean(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-/// Which of a GPU's reasons exist on the devices that were measured.
+/// The reasons of a GPU's slow first steps that exist on the measured devices.
 std::string reasons(const Record& row) {
   return row.value(key::gpus, Json::array()).empty()
              ? "On these CPU cores only first touches of memory, caches, sleeping threads and clocks exist."
              : "Here all but lazy loading, recording the step as a graph, caches and clocks is prepared before step 1.";
 }
 
-/// What one run says of its first steps.
+/// The first steps of one run, compared with the others.
 struct FirstSteps {
   double first = 0;   // step 1, in nanoseconds
   double slower = 0;  // times the median

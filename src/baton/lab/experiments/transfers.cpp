@@ -25,7 +25,7 @@ std::string how_often(const std::vector<Record>& rows) {
       listing(each), text(last, key::depth), input);
 }
 
-/// How much of what a border adds in transfers shows in the step. The backward sends a gradient on before it computes the weight
+/// The share of a border's transfer time that shows in the step. The backward sends a gradient on before it computes the weight
 /// gradient of the same block, which hides it.
 std::string shown_in_step(const Record& first, const Record& last) {
   const double borders = number(last, key::transfers_forward) - number(first, key::transfers_forward);
@@ -56,7 +56,7 @@ std::string shown_in_step(const Record& first, const Record& last) {
                                                  border, duration_text(grows), step);
 }
 
-/// Of a simulation: whether a border added far more than another, as where some links are between nodes.
+/// True if, in a simulation, a border added far more than another, as if some links are between nodes.
 bool steps_of_links(const std::vector<Record>& rows) {
   double least = std::numeric_limits<double>::infinity();
   double most = 0;
@@ -71,7 +71,7 @@ bool steps_of_links(const std::vector<Record>& rows) {
   return most > 2 * std::max(least, 0.0) && most > 0 && !std::isinf(least);
 }
 
-/// What the transfers of a forward take as devices are added: the formula, and a line only if it fits.
+/// The transfer times of a forward as devices are added: the formula, and a line only if it fits.
 std::string transfer_times(const std::vector<Record>& rows) {
   const std::vector<Record> own = with_own_cores(rows);
   const std::vector<Record>& timed = own.size() >= 3 ? own : rows;

@@ -12,14 +12,15 @@ namespace {
 
 using Tensor = LogicalTensor::Tensor;
 
-/// How many operands an op reads after those that the model's op reads: what it adds to, the term that it adds, or the loss scale.
+/// The number of operands that an op reads after those of the model's op: the tensors that it adds to, the term that it adds, or
+/// the loss scale.
 std::size_t operands_behind(const op::Op& op, const op::Signature& signature, const Task& task) {
   const std::size_t added_to = signature.in_place ? task.writes.size() - signature.copies : signature.adds ? 1 : 0;
   const bool scaled = op::is_loss(op) && signature.reads.back().type == op::Type::state;
   return std::min(task.reads.size(), added_to + (scaled ? 1 : 0));
 }
 
-/// The rate of the step that an op takes itself.
+/// The rate of the step that an op applies itself.
 double rate_of(op::Op op) {
   double rate = 0;
   op::attributes(op, [&](std::string_view field, auto& value) { rate = field == "sgd_rate" ? static_cast<double>(value) : rate; });
@@ -61,7 +62,7 @@ void ComputeRules::judge(TaskId id, const Task& task, const op::Op& op) {
   }
 }
 
-/// A copy is of what the task has just written.
+/// A copy has the content that the task has just written.
 void ComputeRules::copy(TaskId id, const Task& task, BufferId from, BufferId to, bool steps) {
   if (!steps) {
     return add_up(id, task, {&from, 1}, to);
@@ -153,7 +154,7 @@ bool ComputeRules::check_numbers(TaskId id, const op::Op& op, const op::Signatur
   return !ledger_.broken();
 }
 
-/// Samples that an op takes together are all there. (One that takes all it is given computes what that gives.)
+/// Samples that an op takes together are all there. (An op that takes all of its samples together needs no check.)
 bool ComputeRules::check_groups(TaskId id, const op::Op& op) {
   const std::int64_t together = op::samples_together(op);
   indices_.each([&](char letter, std::span<const Indices::Bound> bounds) {
@@ -205,7 +206,7 @@ void ComputeRules::write(TaskId id, const Task& task, const op::Op& op, const op
   }
 }
 
-/// Which samples the task that is judged has.
+/// The samples of the task that is checked.
 TermBox ComputeRules::samples() const {
   TermBox box;
   indices_.each([&](char letter, std::span<const Indices::Bound> bounds) {
@@ -257,7 +258,7 @@ void ComputeRules::put(TaskId id, BufferId buffer, const LogicalTensor& made, co
   Ledger::settle(state, uses);
 }
 
-/// Puts the sum of a term that the task makes and of the one that it reads last into what it writes first.
+/// Puts the sum of a term that the task computes and of the one that it reads last into its first output.
 void ComputeRules::put_sum(TaskId id, const Task& task, const TermBox& box) {
   const BufferId target = task.writes[0];
   State sum{.written = true, .complete = false, .terms = Terms(box)};
@@ -287,7 +288,7 @@ void ComputeRules::add_up(TaskId id, const Task& task, std::span<const BufferId>
   ledger_.state(target) = std::move(sum);
 }
 
-/// Adds what a buffer holds to the sum that another is to hold: terms of that sum, or all of it. False after a breach.
+/// Adds the content of a buffer to the sum that another is to hold: terms of that sum, or all of it. Returns false after a breach.
 bool ComputeRules::add_term(TaskId id, const Task& task, BufferId buffer, BufferId target, State& sum) {
   const DeclaredContent& held = ledger_.held(target);
   const DeclaredContent& read = ledger_.held(buffer);

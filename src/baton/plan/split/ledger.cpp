@@ -114,7 +114,7 @@ bool Ledger::hold(BufferId id) {
   return fits(id);
 }
 
-/// True if what it is said to hold has the buffer's shape and lies in the whole.
+/// True if its declared content has the buffer's shape and lies in the whole.
 bool Ledger::fits(BufferId id) {
   const DeclaredContent& held = held_[id.index()];
   if (held.at.empty()) {

@@ -41,7 +41,7 @@ void MeetingRules::judge(std::span<const TaskId> members) {
   }
 }
 
-/// Finds the members that are parts beside each other; false if one of them is there without the other.
+/// Finds the members that are neighbouring parts; returns false if one of two is missing.
 bool MeetingRules::find_parts() {
   parts_.clear();
   if (alike_parts_ <= 2) {
@@ -64,12 +64,12 @@ bool MeetingRules::find_parts() {
   return !ledger_.broken();
 }
 
-/// How many members the meeting has when all parts are there.
+/// The number of members of the meeting with all parts.
 std::size_t MeetingRules::size() const {
   return parts_.empty() ? members_.size() : parts_.size() * static_cast<std::size_t>(alike_parts_);
 }
 
-/// Adds the terms that parts bring of which the plan has none; false if they do not continue the first two, or count twice.
+/// Adds the terms of parts that the plan does not have; returns false if they do not continue the first two, or count twice.
 bool MeetingRules::add_further_parts(Terms& sum) {
   for (const auto& [first, second] : parts_) {
     for (std::int64_t k = 2; k < alike_parts_; ++k) {
@@ -101,7 +101,7 @@ bool MeetingRules::alike(std::size_t slot) {
   return true;
 }
 
-/// The sum of what the members bring; false: something counts twice.
+/// The sum of the members' contributions; returns false if some term counts twice.
 bool MeetingRules::sum_of(std::size_t slot, State& sum) {
   summands_.clear();
   for (std::size_t rank = 0; rank < members_.size(); ++rank) {
@@ -115,7 +115,7 @@ bool MeetingRules::sum_of(std::size_t slot, State& sum) {
       return false;
     }
   }
-  // Counts of what is not finite are added up by device, whatever the devices hold.
+  // Counts of tensors that are not finite are added up by device, whatever the devices hold.
   if (!ledger_.held(summands_[0]).at.empty() && !add_further_parts(sum.terms)) {
     return false;
   }
@@ -178,7 +178,7 @@ void MeetingRules::apply(TaskId id, std::size_t slot, const State& sum, double r
   }
 }
 
-/// Which elements of a whole buffer a piece is, as they lie in memory; nullopt if they do not lie side by side.
+/// The range of a whole buffer's elements in memory that are a piece's; nullopt if they are not contiguous.
 std::optional<Range> MeetingRules::run_of(BufferId piece, BufferId whole) const {
   const DeclaredContent& part = ledger_.held(piece);
   const DeclaredContent& all = ledger_.held(whole);
@@ -200,7 +200,7 @@ std::optional<Range> MeetingRules::run_of(BufferId piece, BufferId whole) const 
     } else if (!found && all.at[d].size() > 1 && d + 1 < all.at.size() &&
                !std::equal(part.at.begin() + static_cast<std::ptrdiff_t>(d), part.at.end(),
                            all.at.begin() + static_cast<std::ptrdiff_t>(d))) {
-      return std::nullopt;  // what is divided lies after a dimension of several indices
+      return std::nullopt;  // the divided dimension comes after one of several indices
     }
   }
   return run;
@@ -237,7 +237,7 @@ void MeetingRules::meet_pieces(const MoveRule& rule, std::size_t slot, bool accu
   }
 }
 
-/// True if a piece is of what the others have, and of the elements that fall to its member.
+/// True if a piece is of the same tensor as the others', and has the elements of its member.
 bool MeetingRules::take_piece(TaskId id, BufferId piece, BufferId all, Range own) {
   if (ledger_.held(piece).tensor != ledger_.held(all).tensor || run_of(piece, all) != own) {
     ledger_.breach(Rule::value, {id},

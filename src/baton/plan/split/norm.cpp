@@ -31,8 +31,8 @@ std::int64_t elements(std::span<const Range> at) {
 
 }  // namespace
 
-/// How many elements of a parameter some parts of it have. If the plan has the first two of a row of alike parts, these count for
-/// all of the row.
+/// The number of elements of a parameter that some parts of it have. If the plan has the first two of a row of alike parts, these
+/// count for all of the row.
 std::int64_t NormRules::covered(const std::vector<BufferId>& parts) const {
   std::int64_t count = 0;
   for (const BufferId part : parts) {
@@ -89,7 +89,7 @@ std::string NormRules::name(const Counted& counted) const {
                      counted.elements.end);
 }
 
-/// Brings a count into order; false if something is in it twice.
+/// Sorts and joins a count; returns false if something is in it twice.
 bool NormRules::join(TaskId id, Count& count) const {
   std::sort(count.begin(), count.end(), [](const Counted& a, const Counted& b) {
     return std::tie(a.part, a.elements.begin) < std::tie(b.part, b.elements.begin);

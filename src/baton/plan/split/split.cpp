@@ -14,7 +14,7 @@
 namespace baton::plan {
 namespace {
 
-/// Walks the tasks in order and gives each to the rule that judges it.
+/// Walks the tasks in order and gives each to its rules.
 class Split {
  public:
   Split(const Plan& plan, const Ordering& ordering, std::int64_t alike_parts, const Report& report)
@@ -141,7 +141,7 @@ class Split {
     }
   }
 
-  /// Which rows a loss is of.
+  /// The rows of a loss.
   TermBox rows_of(BufferId loss) const {
     const DeclaredContent& held = ledger_.held(loss);
     TermBox rows;

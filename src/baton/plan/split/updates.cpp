@@ -78,7 +78,7 @@ void UpdateRules::judge_count(TaskId id, const Task& task) {
   Ledger::settle(state, 1);
 }
 
-/// True if the count of what is not finite is that of all devices.
+/// True if the count of gradients that are not finite is that of all devices.
 bool UpdateRules::counts_all(TaskId id, BufferId buffer) {
   if (ledger_.held(buffer).tensor.kind != Tensor::non_finite || !ledger_.state(buffer).complete) {
     ledger_.breach(Rule::sum, {id}, fmt::format("{} does not read the count of gradients of all devices", ledger_.name(id)));

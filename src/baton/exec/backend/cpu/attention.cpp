@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t side = 64;  // positions of q, and of k
 constexpr std::int64_t lanes = 16;
 
-/// A cache line of floats; the compiler makes of it what vectors the machine has.
+/// A cache line of floats; the compiler splits it into the vectors of the machine.
 using Vector = float __attribute__((vector_size(64), aligned(4), may_alias));
 
 const Vector& vector_at(const float* place) { return *reinterpret_cast<const Vector*>(place); }
@@ -140,7 +140,7 @@ float sum_of_products(const float* a, const float* b, std::int64_t count) {
   return sum(parts);
 }
 
-/// The largest of a row of scores and of what was the largest before.
+/// The largest of a row of scores and of the largest before.
 float largest_of(const float* row, float before) {
   Lanes parts;
   parts.fill(before);
@@ -170,7 +170,7 @@ float exponentials(float* row, float largest, std::int64_t held) {
 
 }  // namespace
 
-/// What one member works in. Tiles of q, k and the like are as wide as a head, in whole vectors.
+/// The scratch memory of one member. Tiles of q, k and the like are as wide as a head, in whole vectors.
 struct Attention::Scratch {
   static constexpr std::int64_t forward_tiles = 4;
   static constexpr std::int64_t backward_tiles = 8;

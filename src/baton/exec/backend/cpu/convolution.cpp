@@ -36,7 +36,7 @@ using detail::Cut;
 constexpr std::int64_t places_at_once = 64;
 /// For the gradient of the weight, whose sums are read and written once per piece.
 constexpr std::int64_t summed_places_at_once = 128;
-/// Rows of the matrix of what windows see, about.
+/// Rows of the im2col matrix, about.
 constexpr std::int64_t seen_at_once = 256;
 /// Groups of samples whose gradients of the weight are summed side by side, and how many floats they may take together.
 constexpr std::int64_t most_groups = 16;
@@ -66,7 +66,7 @@ struct Run {
   std::int64_t column = 0;
   std::int64_t count = 0;
   Range seen = {};         // of these places
-  std::int64_t image = 0;  // what the first of them sees, as an offset in a channel
+  std::int64_t image = 0;  // the element under the first of them, as an offset in a channel
 };
 
 /// The runs of a piece of a result's places, one at most per place.
@@ -80,7 +80,7 @@ class Runs {
       at += count;
     }
   }
-  /// What they see through a tap.
+  /// The runs, with the elements of the image under tap (k, l).
   std::span<const Run> through(std::int64_t k, std::int64_t l) {
     for (Run& run : std::span(runs_.data(), size_)) {
       const std::int64_t y = run.row * shape_.stride - shape_.padding + k;
@@ -138,7 +138,7 @@ void copy_run(const float* from, float* to, std::int64_t count) {
   }
 }
 
-/// The matrix of what windows see of some channels of a sample: a row per channel and tap, a column per place.
+/// The im2col matrix of some channels of a sample: a row per channel and tap, a column per place.
 void pack_views(const ConvolutionShape& shape, const float* sample, Range channels, Range places, float* to) {
   const std::int64_t columns = places.size();
   each_view(shape, channels, places, [&](std::int64_t row, const Run& run, std::int64_t channel) {
@@ -158,7 +158,7 @@ void pack_views(const ConvolutionShape& shape, const float* sample, Range channe
   });
 }
 
-/// The inverse: adds each element of such a matrix to what its window saw.
+/// The inverse: adds each element of such a matrix to its element of the image.
 void add_views(const ConvolutionShape& shape, const float* matrix, Range channels, Range places, float* sample) {
   const std::int64_t columns = places.size();
   each_view(shape, channels, places, [&](std::int64_t row, const Run& run, std::int64_t channel) {
@@ -178,7 +178,7 @@ void add_views(const ConvolutionShape& shape, const float* matrix, Range channel
 
 }  // namespace
 
-// Row-major matrices are column-major ones transposed: y of (out, places) is a product of what windows see, (places, in · taps) as
+// Row-major matrices are column-major ones transposed: y of (out, places) is a product of the im2col matrix, (places, in · taps) as
 // it lies in memory, with the weight, (in · taps, out).
 ConvolutionForward::ConvolutionForward(const ConvolutionShape& shape)
     : shape_(shape),
@@ -225,7 +225,7 @@ void ConvolutionForward::run(const float* x, const float* w, const float* bias, 
   }
 }
 
-// What windows of (places, in · taps) would get is a product of dy, (places, out), with the weight turned, (out, in · taps).
+// The gradient of the im2col matrix, (places, in · taps), is dy, (places, out), times the weight turned, (out, in · taps).
 ConvolutionBackwardInput::ConvolutionBackwardInput(const ConvolutionShape& shape)
     : shape_(shape),
       places_(cut_places(shape, places_at_once)),
@@ -275,7 +275,7 @@ void ConvolutionBackwardInput::run(const float* dy, const float* w, float* dx, v
 }
 
 // The gradient of the weight, (out, in · taps) as it lies in memory while it is summed, is a product of dy turned, (out, places),
-// with what windows see, (places, in · taps).
+// with the im2col matrix, (places, in · taps).
 ConvolutionBackwardWeight::ConvolutionBackwardWeight(const ConvolutionShape& shape, bool accumulate)
     : shape_(shape),
       accumulate_(accumulate),

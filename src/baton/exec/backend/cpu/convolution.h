@@ -12,7 +12,7 @@
 /// The three products of a convolution in float32, each run by all threads of a team together. Images are row-major (sample,
 /// channel, row, column), a weight is (out, in, row, column).
 ///
-/// What windows see is copied into a matrix, a piece at a time, and multiplied by the weight.
+/// The elements under the windows are copied into a matrix (im2col), a piece at a time, and multiplied by the weight.
 ///
 /// Promised of all three: the bits of a result do not depend on the size of the team, and those of a sample's y and dx not on the
 /// other samples. `run` neither allocates nor locks. Constructors generate machine code.
@@ -34,7 +34,7 @@ struct ConvolutionShape {
   std::int64_t places() const { return places_down() * places_across(); }
   std::int64_t taps() const { return window_height * window_width; }
   std::int64_t image() const { return height * width; }
-  /// True if the matrix of what windows see is the image itself.
+  /// True if the im2col matrix is the image itself.
   bool is_pointwise() const { return taps() == 1 && stride == 1 && padding == 0; }
 };
 

@@ -112,7 +112,7 @@ const std::uint16_t* bits_in(const Addresses& at, std::size_t i) { return reinte
 std::uint16_t* bits_out(const Addresses& at, std::size_t i) { return reinterpret_cast<std::uint16_t*>(at.writes[i]); }
 const op::ScaleState& state_in(const Addresses& at, std::size_t i) { return *reinterpret_cast<const op::ScaleState*>(at.reads[i]); }
 
-/// What a loss multiplies its gradient by.
+/// The factor of a loss's gradient.
 double loss_scale(const Addresses& at, bool scaled) {
   return scaled ? static_cast<double>(state_in(at, at.reads.size() - 1).scale) : 1;
 }
@@ -517,7 +517,7 @@ struct PrepareOp {
       cpu::add_bias_backward(in(a, 0), out(a, 0), samples, width, part.begin, part.end, add);
     });
   }
-  /// What is copied from the front of x, and zeros after it.
+  /// Copies elements from the front of x, and writes zeros after them.
   std::unique_ptr<Kernel> copy_of_front(std::int64_t copied) const {
     return kernel(
         at, [copied, all = plan[task.writes[0]].shape.elements()](const Addresses& a, const threads::Member& m, std::int64_t) {
@@ -543,7 +543,7 @@ struct PrepareOp {
   }
 };
 
-/// A parameter, and what its update reads and writes.
+/// A parameter, and the operands of its update.
 struct UpdateOperands {
   DType type;  // of the gradient
   const std::byte* gradient;
@@ -653,7 +653,7 @@ concept TakesNarrow = std::same_as<AnyOp, op::Cast> || std::same_as<AnyOp, op::C
     std::same_as<AnyOp, op::SquaredSum> || std::same_as<AnyOp, op::Relu> || std::same_as<AnyOp, op::ReluBackward> ||
     std::same_as<AnyOp, op::Flatten> || std::same_as<AnyOp, op::FlattenBackward> || cpu::InStrips<AnyOp>;
 
-/// True if a task works element by element on whatever lies in memory.
+/// True if a task works element by element in any memory layout.
 bool takes_any_order(const Task& task) {
   const auto* compute = std::get_if<plan::Compute>(&task.action);
   return compute == nullptr || std::holds_alternative<op::Cast>(compute->op) ||

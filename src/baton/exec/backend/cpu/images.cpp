@@ -19,7 +19,8 @@ struct ChannelMoments {
   double factor;  // 1 / √(variance + epsilon)
 };
 
-/// The sum over a channel of samples [begin, end) of what `term(run)` makes of each run of pixels: run is an offset.
+/// The sum of all that `add_run(lanes, run)` adds up for the runs of pixels of a channel of samples [begin, end). A run is an
+/// offset.
 template <typename AddRun>
 double sum_over(const ImageShape& shape, std::int64_t channel, Range samples, const AddRun& add_run) {
   LaneSums lanes;
@@ -154,8 +155,8 @@ Range Pool::whole_across() const {
 
 namespace {
 
-/// Takes what is larger, and where it is: of two numbers, or of two vectors of numbers without a branch. A NaN is the largest, and
-/// of equal ones the first.
+/// Takes the larger value and its offset: of two numbers, or of two vectors of numbers without a branch. A NaN is the largest, and
+/// of equal values the first is taken.
 template <typename Number, typename Offset>
 void take_larger(Number& value, Offset& offset, Number one, Offset where) {
   const auto larger = (one > value) | (one != one);  // NOLINT(misc-redundant-expression): a NaN
@@ -163,7 +164,7 @@ void take_larger(Number& value, Offset& offset, Number one, Offset where) {
   offset = larger ? where : offset;
 }
 
-/// Of some rows and columns of an image.
+/// The largest number in some rows and columns of an image.
 struct Largest {
   float value;
   std::int32_t offset;  // in the image
@@ -179,7 +180,7 @@ struct Largest {
   }
 };
 
-/// How far windows lie apart, as far as loads of several of them depend on it: each second number is had from two loads.
+/// The distance between windows, as far as loads depend on it: if it is two, every second number of two loads is taken.
 enum class Apart : std::uint8_t { one, two, any };
 
 /// `lanes` windows side by side, one lane per window, of which the image has these rows and all columns.
@@ -200,7 +201,7 @@ class WindowBlock {
     }
   }
   void store_largest(float* to) const { std::memcpy(to, &largest_, sizeof largest_); }
-  /// Where the largest are, as offsets from the first window's first number. Answers how many there are.
+  /// Stores the places of the largest numbers, as offsets from the first window's first number. Returns their number.
   std::int64_t store_offsets(std::int32_t* to) const {
     std::memcpy(to, &offset_, sizeof offset_);
     for (std::size_t i = 0; i < lanes; ++i) {
@@ -208,7 +209,7 @@ class WindowBlock {
     }
     return static_cast<std::int64_t>(lanes);
   }
-  /// Of windows of 2 × 2 that do not overlap: what each was given to where its largest is, and zero to the rest of it.
+  /// For windows of 2 × 2 that do not overlap: stores each window's gradient at its largest number, and zeros in the rest of it.
   void store_gradients(const float* given, float* to) const {
     const Floats gradients = load(given);
     for (const std::int64_t row : {std::int64_t{0}, pool_.shape.width}) {
@@ -223,8 +224,8 @@ class WindowBlock {
     std::memcpy(&values, from, sizeof values);
     return values;
   }
-  /// What column `column` of each window holds. Reads nothing that no window sees: of columns after the first one the number
-  /// before, of the first one that after it.
+  /// The number in column `column` of each window. Reads only numbers that a window sees: with each also the one before it, or the
+  /// one after it for the first column.
   Floats load(const float* from, std::int64_t column) const {
     if constexpr (apart == Apart::one) {
       return load(from);

@@ -33,7 +33,7 @@ constexpr std::int64_t panel_rows = 128;
 /// the smallest such cache in use. No bit of a result depends on it.
 constexpr std::int64_t cached_floats = std::int64_t{64} * 1024;
 
-/// What the workspaces of all groups of rows may take together, unless there is one group. No bit of a result depends on it.
+/// The largest size of the workspaces of all groups of rows together, unless there is one group. No bit of a result depends on it.
 constexpr std::int64_t most_floats_of_groups = std::int64_t{16} << 20;  // 64 MiB
 
 /// Floats of a cache line.
@@ -135,13 +135,13 @@ ProductTable generate_all(Side m, Side n, Side k) {
 }
 
 #if defined(__AVX512F__)
-// Where a whole tile is four vectors high, this beats the generated kernel by a twentieth: it spreads the
-// prefetches over the multiply-adds, where the other issues them in bursts that fill the line buffers.
+// If a whole tile is four vectors high, this is a twentieth faster than the generated kernel: it spreads the prefetches over the
+// multiply-adds, while the other issues them in bursts that fill the line buffers.
 
 constexpr std::int64_t vectors = tile / 16;
 constexpr std::int64_t most_columns = 6;  // with `vectors` sums per column, what the registers hold
 
-/// `fixed_k` is k where the compiler may know it, else zero.
+/// `fixed_k` is k if the compiler may know it, else zero.
 template <std::int64_t columns, std::int64_t fixed_k, bool add>
 void multiply_columns(std::int64_t any_k, const float* a, const float* b, float* c, std::uintptr_t& next, std::uintptr_t stride) {
   const std::int64_t k = fixed_k > 0 ? fixed_k : any_k;

@@ -14,7 +14,7 @@
 ///
 /// Activations are row-major and contiguous. A weight and its gradient have the layout of TiledWeight.
 ///
-/// What all three promise:
+/// All three promise:
 /// - The bits of a result do not depend on the size of the team.
 /// - Every element of y and dx is one chain of fused multiply-adds from zero, in ascending order of the reduction index. So the
 ///   bits of a row depend neither on the other rows of its batch nor on the vector width of the machine.

@@ -11,7 +11,7 @@
 /// The products of linear.h with bf16 operands, multiplied by tiles and summed in float32. Results are bf16, rounded once, or
 /// float32.
 ///
-/// What all promise:
+/// All of them promise:
 /// - The bits of a result do not depend on the size of the team, and those of a row not on the other rows.
 /// - A float32 sum of k products differs from the exact one by at most k · 2⁻²⁴ / (1 − k · 2⁻²⁴) times the sum of their magnitudes,
 ///   plus what the tiles take for zero: operands and sums below 2⁻¹²⁶. So does that of the float32 kernels, which round in another

@@ -28,7 +28,7 @@ MatrixProductBf16 product(TileUnit unit, const op::MatrixProduct&, const op::Pro
   return {unit, e.rows, e.in, e.out};
 }
 
-/// What a kernel reads and writes, with its types.
+/// The addresses and types of a kernel's operands.
 struct Operands {
   Addresses at;
   std::vector<DType> read_types;

@@ -14,13 +14,13 @@ namespace {
 /// Small enough to stay in the first cache of a core.
 constexpr std::int64_t run_elements = 8192;
 
-/// What falls to one member. Others may take some off it when they have nothing else to do.
+/// The operations of one member. Other members take some of them when they are idle.
 struct alignas(64) Work {
   std::atomic<std::size_t> next{0};
   std::vector<Operation> operations;
 };
 
-/// What the members of one transfer or collective share.
+/// The state that the members of one transfer or collective share.
 class MemoryMeeting {
  public:
   explicit MemoryMeeting(std::size_t members) : works_(members) {}
@@ -121,7 +121,7 @@ class MemoryExchange final : public Exchange, private threads::TeamWork {
 
  private:
   static bool left(const Work& work) { return work.next.load(std::memory_order_relaxed) < work.operations.size(); }
-  /// Said by the last to arrive, before anybody can tell that all have.
+  /// Set by the last to arrive, before `met_` is set.
   Nanoseconds over_at() const { return Nanoseconds(meeting_.over_at_.load(std::memory_order_relaxed)); }
 
   void work() {
@@ -139,7 +139,7 @@ class MemoryExchange final : public Exchange, private threads::TeamWork {
   Work* work_ = nullptr;
 };
 
-/// What becomes of one run of a member's share.
+/// The operation for one run of a member's share.
 Operation operation_of(const plan::Task& first, DType type, const std::vector<MemberMemory>& members, std::size_t owner,
                        const ElementRun& run) {
   const auto* collective = std::get_if<plan::Collective>(&first.action);

@@ -54,7 +54,7 @@ void RankMeeting::arrive() {
     return;
   }
   met_.store(true, std::memory_order_release);
-  // What is received first: a message that finds its place open needs no other on the way.
+  // Receives first: a message whose receive is open needs no buffer on the way.
   for (const bool receives : {true, false}) {
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
       const auto* message = std::get_if<ranks::Message>(&nodes_[n].what);

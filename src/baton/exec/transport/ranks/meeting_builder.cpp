@@ -32,7 +32,7 @@ class MeetingBuilder {
     }
   }
 
-  /// Each rank tells the others when its members have come; from when all have, the meeting lasts `min_duration`.
+  /// Each rank tells the others when its members have arrived; after all have, the meeting lasts `min_duration`.
   void slow_down(Nanoseconds min_duration) {
     RankMeeting::After all;
     for (const int other : others_) {
@@ -49,9 +49,9 @@ class MeetingBuilder {
   const MemberMemory& memory(std::size_t member) const { return *members_[member].memory; }
   std::size_t bytes(const ElementRun& run) const { return static_cast<std::size_t>(run.count * size_of(type_)); }
 
-  /// The part that `member` gives to the member that sums,
+  /// The tag of the part that `member` sends to the member that sums.
   int part_tag(std::size_t member) const { return next_tag_ + static_cast<int>(member); }
-  /// and what that member, or the only one that has it, gives to each rank.
+  /// The tag of the result, which that member, or the only one that has it, sends to each rank.
   int result_tag() const { return next_tag_ + static_cast<int>(members_.size()); }
 
   std::size_t send(int rank, int tag, std::byte* from, const ElementRun& run, After after = {}) {
@@ -137,7 +137,7 @@ class MeetingBuilder {
     }
   }
 
-  /// One of another rank does: each member of this one gives its part.
+  /// A member of another rank sums: each member of this one sends its part.
   void sum_there(std::size_t owner, const ElementRun& run) {
     After sent;
     for (const std::size_t m : local_) {
@@ -152,12 +152,12 @@ class MeetingBuilder {
       operate(Operation::Function::apply, run, {total}, parameters(run), {came});
       return;
     }
-    // Where a part was sent from, the sum comes in.
+    // The sum replaces a part, so it is received after that part was sent.
     const std::size_t came = receive(members_[owner].rank, result_tag(), memory(local_[0]).at(run), run, {sent[0]});
     copy_on(run, came, After(sent.begin() + 1, sent.end()));
   }
 
-  /// What the first member of this rank has got, to its others.
+  /// Copies the data that the first member of this rank has received to the others.
   void copy_on(const ElementRun& run, std::size_t came, After after) {
     if (local_.size() == 1) {
       return;
@@ -168,7 +168,7 @@ class MeetingBuilder {
     operate(Operation::Function::copy, run, {memory(local_[0]).at(run)}, std::move(to), std::move(after));
   }
 
-  /// Where the run lies in the members of this rank.
+  /// The addresses of the run in the members of this rank.
   std::vector<std::byte*> places(const ElementRun& run) const {
     std::vector<std::byte*> list;
     for (const std::size_t m : local_) {

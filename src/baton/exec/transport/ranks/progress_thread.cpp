@@ -8,8 +8,8 @@ namespace baton::exec {
 namespace {
 
 constexpr timespec short_nap{0, 50'000};
-/// A look takes some ten microseconds of a core, and what comes in meanwhile (a megabit in a millisecond on a link of a gigabit a
-/// second) lies in the buffers of the system.
+/// A poll takes some ten microseconds of a core, and data that arrive meanwhile (a megabit per millisecond on a link of 1 Gbit/s)
+/// wait in the buffers of the system.
 constexpr Nanoseconds long_nap(500'000);
 
 }  // namespace
@@ -59,7 +59,7 @@ bool ProgressThread::work() {
 void ProgressThread::run() {
   while (!stopping_) {
     const std::uint32_t seen = bell_.rings();
-    // What has waited for a nap: its device has been busy all the time.
+    // Operations may have waited for the end of a nap, while their devices were busy.
     if (!work() && !world_.under_way()) {
       bell_.wait(seen, 0, Nanoseconds(1'000'000'000));
       continue;

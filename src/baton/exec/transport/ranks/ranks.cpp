@@ -13,7 +13,7 @@
 namespace baton::exec {
 namespace {
 
-/// What one message carries.
+/// The number of elements of one message.
 constexpr std::int64_t elements_a_message = ranks::usual_message / sizeof(float);
 /// Below are tags of messages that belong to no meeting.
 constexpr int first_tag = 16;
@@ -129,7 +129,7 @@ class RankTransport final : public Transport {
     }
     return list;
   }
-  /// The first member that this rank runs; not valid where it runs none.
+  /// The first member that this rank runs; not valid if it runs none.
   TaskId first_local(MeetingId id) const {
     for (const TaskId member : members(id)) {
       if (context_.doorbells[context_.plan[member].device.index()] != nullptr) {
@@ -139,7 +139,7 @@ class RankTransport final : public Transport {
     return {};
   }
 
-  /// True if several ranks run its members, of which this one need not be one; and it is not carried otherwise.
+  /// True if several ranks run its members (this one need not be among them), and it is not carried otherwise.
   bool crosses(MeetingId id) const {
     if (!context_.staged.empty() && !context_.staged[id.index()]) {
       return false;
@@ -151,8 +151,7 @@ class RankTransport final : public Transport {
 
   LaneOfDevice lane_of(TaskId id) const { return {context_.plan[id].device.value, context_.plan[id].lane}; }
 
-  /// The tasks of a lane follow one another, so their meetings use one place for what comes in from other
-  /// ranks.
+  /// The tasks of a lane follow one another, so their meetings share one place for data from other ranks.
   void measure_staging() {
     std::map<LaneOfDevice, std::size_t> most;
     for (std::size_t m = 0; m < context_.plan.meeting_count(); ++m) {
@@ -185,7 +184,7 @@ class RankTransport final : public Transport {
     return first.valid() ? std::move(meeting) : nullptr;
   }
 
-  /// How much staging it takes.
+  /// Writes a meeting's operations and returns the bytes of staging that they need.
   std::size_t write(MeetingId id, RankMeeting& meeting, Staging staging, int& tag) {
     const plan::Plan& plan = context_.plan;
     const std::vector<TaskId> tasks = members(id);
