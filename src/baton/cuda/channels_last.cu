@@ -156,6 +156,28 @@ __device__ Pack<Element> pack_at(const Element* x, std::int64_t row, const Norm&
   return *reinterpret_cast<const Pack<Element>*>(x + row * norm.channels + channel);
 }
 
+/// Calls use(row, read(row)) for the rows of a thread. Four rows are read before the first of them is used: what is written might
+/// lie where something is read, as far as the compiler knows, so it would wait for each row's reads by themselves.
+template <typename Read, typename Use>
+__device__ void each_row(const At& at, Read read, Use use) {
+  constexpr int ahead = 4;
+  for (std::int64_t row = at.first; row < at.last; row += ahead * lanes) {
+    decltype(read(row)) packs[ahead];
+#pragma unroll
+    for (int i = 0; i < ahead; ++i) {
+      if (row + i * lanes < at.last) {
+        packs[i] = read(row + i * lanes);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < ahead; ++i) {
+      if (row + i * lanes < at.last) {
+        use(row + i * lanes, packs[i]);
+      }
+    }
+  }
+}
+
 /// Sums of the distances from the group's first pixel, and of their squares.
 template <typename Element>
 __global__ void __launch_bounds__(threads) moment_sums_kernel(const Element* x, double2* sums, Norm norm) {
@@ -171,16 +193,16 @@ __global__ void __launch_bounds__(threads) moment_sums_kernel(const Element* x, 
     for (int e = 0; e < chunk; ++e) {
       shift[e] = widened(start.elements[e]);
     }
-#pragma unroll 4
-    for (std::int64_t row = at.first; row < at.last; row += lanes) {
-      const Pack<Element> pack = pack_at(x, row, norm, at.channel);
+    each_row(
+        at, [&](std::int64_t row) { return pack_at(x, row, norm, at.channel); },
+        [&](std::int64_t, const Pack<Element>& pack) {
 #pragma unroll
-      for (int e = 0; e < chunk; ++e) {
-        const float distance = widened(pack.elements[e]) - shift[e];
-        sum[e] += distance;
-        squares[e] += distance * distance;
-      }
-    }
+          for (int e = 0; e < chunk; ++e) {
+            const float distance = widened(pack.elements[e]) - shift[e];
+            sum[e] += distance;
+            squares[e] += distance * distance;
+          }
+        });
   }
   add_up(norm, at, sum, squares, sums);
 }
@@ -309,34 +331,42 @@ __global__ void __launch_bounds__(threads)
     return;
   }
   const Eight own(moments, at.unit(norm));
-#pragma unroll 4
-  for (std::int64_t row = at.first; row < at.last; row += lanes) {
-    const Pack<Element> pack = pack_at(x, row, norm, at.channel);
+  struct Packs {
+    Pack<Element> value;
     Pack<Element> other;
-    if constexpr (Added) {
-      other = pack_at(added, row, norm, at.channel);
-    }
-    Pack<Element> result;
+  };
+  each_row(
+      at,
+      [&](std::int64_t row) {
+        Packs packs;
+        packs.value = pack_at(x, row, norm, at.channel);
+        if constexpr (Added) {
+          packs.other = pack_at(added, row, norm, at.channel);
+        }
+        return packs;
+      },
+      [&](std::int64_t row, const Packs& packs) {
+        Pack<Element> result;
 #pragma unroll
-    for (int e = 0; e < chunk; ++e) {
-      Element value = rounded<Element>(own.of(widened(pack.elements[e]), e));
-      if constexpr (Added) {
-        value = rounded<Element>(widened(value) + widened(other.elements[e]));
-      }
-      if constexpr (Relu) {
-        value = widened(value) > 0.0F || isnan(widened(value)) ? value : rounded<Element>(0.0F);
-      }
-      result.elements[e] = value;
-    }
-    *reinterpret_cast<Pack<Element>*>(y + row * norm.channels + at.channel) = result;
-  }
+        for (int e = 0; e < chunk; ++e) {
+          Element value = rounded<Element>(own.of(widened(packs.value.elements[e]), e));
+          if constexpr (Added) {
+            value = rounded<Element>(widened(value) + widened(packs.other.elements[e]));
+          }
+          if constexpr (Relu) {
+            value = widened(value) > 0.0F || isnan(widened(value)) ? value : rounded<Element>(0.0F);
+          }
+          result.elements[e] = value;
+        }
+        *reinterpret_cast<Pack<Element>*>(y + row * norm.channels + at.channel) = result;
+      });
 }
 
 enum class Mask { none, of_output, again };
 
 template <typename Element, Mask Masked>
-__global__ void __launch_bounds__(threads) slope_sums_kernel(const Element* dy, const Element* x, const NormMoments* moments,
-                                                             const Element* output, Element* to, double2* sums, Norm norm) {
+__global__ void __launch_bounds__(threads, 2) slope_sums_kernel(const Element* dy, const Element* x, const NormMoments* moments,
+                                                                const Element* output, Element* to, double2* sums, Norm norm) {
   allow_next();
   await_previous();
   const At at(norm);
@@ -344,29 +374,39 @@ __global__ void __launch_bounds__(threads) slope_sums_kernel(const Element* dy, 
   float along[chunk] = {};
   if (at.valid) {
     const Eight own(moments, at.unit(norm));
-#pragma unroll 4
-    for (std::int64_t row = at.first; row < at.last; row += lanes) {
-      Pack<Element> slopes = pack_at(dy, row, norm, at.channel);
-      const Pack<Element> values = pack_at(x, row, norm, at.channel);
+    struct Packs {
+      Pack<Element> slopes;
+      Pack<Element> values;
       Pack<Element> outputs;
-      if constexpr (Masked == Mask::of_output) {
-        outputs = pack_at(output, row, norm, at.channel);
-      }
+    };
+    each_row(
+        at,
+        [&](std::int64_t row) {
+          Packs packs;
+          packs.slopes = pack_at(dy, row, norm, at.channel);
+          packs.values = pack_at(x, row, norm, at.channel);
+          if constexpr (Masked == Mask::of_output) {
+            packs.outputs = pack_at(output, row, norm, at.channel);
+          }
+          return packs;
+        },
+        [&](std::int64_t row, Packs& packs) {
 #pragma unroll
-      for (int e = 0; e < chunk; ++e) {
-        const float value = widened(values.elements[e]);
-        if constexpr (Masked != Mask::none) {
-          const float after = Masked == Mask::again ? widened(rounded<Element>(own.of(value, e))) : widened(outputs.elements[e]);
-          slopes.elements[e] = after > 0.0F ? slopes.elements[e] : rounded<Element>(0.0F);
-        }
-        const float slope = widened(slopes.elements[e]);
-        sum[e] += slope;
-        along[e] += slope * ((value - own.mean[e]) * own.factor[e]);
-      }
-      if constexpr (Masked != Mask::none) {
-        *reinterpret_cast<Pack<Element>*>(to + row * norm.channels + at.channel) = slopes;
-      }
-    }
+          for (int e = 0; e < chunk; ++e) {
+            const float value = widened(packs.values.elements[e]);
+            if constexpr (Masked != Mask::none) {
+              const float after = Masked == Mask::again ? widened(rounded<Element>(own.of(value, e)))
+                                                        : widened(packs.outputs.elements[e]);
+              packs.slopes.elements[e] = after > 0.0F ? packs.slopes.elements[e] : rounded<Element>(0.0F);
+            }
+            const float slope = widened(packs.slopes.elements[e]);
+            sum[e] += slope;
+            along[e] += slope * ((value - own.mean[e]) * own.factor[e]);
+          }
+          if constexpr (Masked != Mask::none) {
+            *reinterpret_cast<Pack<Element>*>(to + row * norm.channels + at.channel) = packs.slopes;
+          }
+        });
   }
   add_up(norm, at, sum, along, sums);
 }
@@ -399,18 +439,25 @@ __global__ void __launch_bounds__(threads) norm_backward_kernel(const Element* d
     mean_sum[e] = static_cast<float>(all.sum / static_cast<double>(norm.rows));
     mean_along[e] = static_cast<float>(all.along / static_cast<double>(norm.rows));
   }
-#pragma unroll 4
-  for (std::int64_t row = at.first; row < at.last; row += lanes) {
-    const Pack<Element> pack = pack_at(dy, row, norm, at.channel);
-    const Pack<Element> values = pack_at(x, row, norm, at.channel);
-    Pack<Element> result;
+  struct Packs {
+    Pack<Element> slopes;
+    Pack<Element> values;
+  };
+  each_row(
+      at,
+      [&](std::int64_t row) {
+        return Packs{pack_at(dy, row, norm, at.channel), pack_at(x, row, norm, at.channel)};
+      },
+      [&](std::int64_t row, const Packs& packs) {
+        Pack<Element> result;
 #pragma unroll
-    for (int e = 0; e < chunk; ++e) {
-      const float normal = (widened(values.elements[e]) - own.mean[e]) * own.factor[e];
-      result.elements[e] = rounded<Element>((widened(pack.elements[e]) - mean_sum[e] - normal * mean_along[e]) * own.scale[e]);
-    }
-    *reinterpret_cast<Pack<Element>*>(dx + row * norm.channels + at.channel) = result;
-  }
+        for (int e = 0; e < chunk; ++e) {
+          const float normal = (widened(packs.values.elements[e]) - own.mean[e]) * own.factor[e];
+          result.elements[e] = rounded<Element>((widened(packs.slopes.elements[e]) - mean_sum[e] - normal * mean_along[e]) *
+                                                own.scale[e]);
+        }
+        *reinterpret_cast<Pack<Element>*>(dx + row * norm.channels + at.channel) = result;
+      });
 }
 
 /// One thread per channel.

@@ -238,7 +238,33 @@ class Shares {
         .x = x, .group = own.group, .epsilon = own.epsilon, .applies = true, .operand = next.reads[0] == y ? 0U : 1U};
     if (relu) {
       after_[next.writes[0]] = x;
+    } else {
+      put_off_sum(at, reader);
     }
+  }
+
+  /// Lets the ReLU that alone reads the sum of a norm and another value apply the norm and add, if x and the other value are still
+  /// there then.
+  void put_off_sum(std::size_t norm, std::size_t at) {
+    const Task& add = plan_[tasks_[at]];
+    NormShare& share = shares_[tasks_[at].index()];
+    const BufferId sum = add.writes[0];
+    const BufferId other = add.reads[share.operand == 0 ? 1 : 0];
+    const auto all = readers_.find(sum);
+    if (all == readers_.end() || all->second.size() != 1 || all->second[0] < at || plan_[sum].persistent) {
+      return;
+    }
+    const std::size_t reader = all->second[0];
+    const auto lives = [&](BufferId id, std::size_t from) {
+      const auto needed = readers_.find(id);
+      return needed != readers_.end() && needed->second.back() > reader && !is_written(id, from + 1, needed->second.back() + 1);
+    };
+    if (op_of<op::Relu>(plan_[tasks_[reader]]) == nullptr || !lives(share.x, norm) || !lives(other, at)) {
+      return;
+    }
+    shares_[tasks_[reader].index()] = {.x = share.x, .group = share.group, .epsilon = share.epsilon, .applies = true, .added = other};
+    share.applies = false;
+    share.put_off = true;
   }
 
   /// Takes the slopes on the way back through a ReLU, where they are needed next and x is known.

@@ -33,6 +33,7 @@ struct ImageContext {
   const std::vector<bool>& last;  // by buffer: its images have their channels last
   const NormShare& share;
   const void* x;         // of the norm that it has a share in
+  const void* added;     // what a ReLU adds to that norm's result; null if it adds nothing
   NormMoments* moments;  // likewise
   NormSlopes* slopes;
   void* scratch;  // of all norms

@@ -237,13 +237,15 @@ Launch PrepareImages::with_norm(const op::Relu&) const {
   if (!images.share.applies) {
     return {};
   }
-  return [shape = shared_norm(), moments = images.moments, x = norm_input(), y = out(0), type = type()](cudaStream_t stream) {
-    apply_norm(type, shape, x, moments, nullptr, true, y, stream);
-  };
+  return [shape = shared_norm(), moments = images.moments, x = norm_input(), added = images.added, y = out(0),
+          type = type()](cudaStream_t stream) { apply_norm(type, shape, x, moments, added, true, y, stream); };
 }
 
 Launch PrepareImages::with_norm(const op::Add&) const {
   const ImageContext& images = around.images;
+  if (images.share.put_off) {
+    return [](cudaStream_t) {};  // the ReLU that reads the sum adds
+  }
   if (!images.share.applies) {
     return {};
   }

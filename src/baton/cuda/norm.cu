@@ -5,8 +5,8 @@
 #include "baton/cuda/programmatic.cuh"
 #include "baton/cuda/status.h"
 
-/// Norms of rows, with a mean (LayerNorm) or without (RmsNorm). Sums are float32 and their order depends on the shape alone. Where two
-/// kernels must give the same bits, products and sums are spelled out, so that no compiler joins them in one kernel only.
+/// Norms of rows, with a mean (LayerNorm) or without (RmsNorm). Sums are float32 and their order depends on the shape alone. Where
+/// two kernels must give the same bits, products and sums are spelled out, so that no compiler joins them in one kernel only.
 namespace baton::cuda {
 namespace {
 
@@ -194,7 +194,8 @@ __device__ void write_normal(const Part& part, const Element* gain, const Elemen
     for (int e = 0; e < Part::per_group; ++e) {
       const float normal = normalized(values[e], moments);
       const float factor = widened(gains.elements[e]);
-      result.elements[e] = rounded<Element>(Centred ? __fmaf_rn(normal, factor, widened(biases.elements[e])) : __fmul_rn(normal, factor));
+      result.elements[e] = rounded<Element>(Centred ? __fmaf_rn(normal, factor, widened(biases.elements[e]))
+                                                    : __fmul_rn(normal, factor));
     }
     reinterpret_cast<G*>(y)[g] = result;
   });
@@ -252,13 +253,15 @@ __device__ RowSlopes slopes_of_row(const Moments& moments, std::int64_t width, E
   return {moments, mean, sum_of_row<Threads>(along) / static_cast<float>(width)};
 }
 
-/// Writes the gradients of a group of x, with those of `term` added if there is one, and a copy of 16 bits if one is asked for.
+/// A group of another term of the gradient of x; zeros if there is none.
+template <int Width, typename Stream>
+__device__ Group<Stream, Width> term_of(const Stream* term, std::int64_t row, std::int64_t width, int g) {
+  return term == nullptr ? Group<Stream, Width>{} : reinterpret_cast<const Group<Stream, Width>*>(term + row * width)[g];
+}
+
+/// Writes the gradients of a group of x, with another term added, and a copy of 16 bits if one is asked for.
 template <typename Element, typename Stream, int Width>
-__device__ void write_gradients(const float (&own)[Width], int g, const Stream* term, Stream* dx, Element* copy) {
-  Group<Stream, Width> added{};
-  if (term != nullptr) {
-    added = reinterpret_cast<const Group<Stream, Width>*>(term)[g];
-  }
+__device__ void write_gradients(const float (&own)[Width], int g, const Group<Stream, Width>& added, Stream* dx, Element* copy) {
   Group<Stream, Width> result;
   Group<Element, Width> narrow;
 #pragma unroll
@@ -328,8 +331,7 @@ __global__ void __launch_bounds__(threads)
     for (int e = 0; e < Width; ++e) {
       own[e] = of_row.of(scaled[e], values[e]);
     }
-    write_gradients(own, g, term == nullptr ? nullptr : term + row * width, dx + row * width,
-                    copy == nullptr ? nullptr : copy + row * width);
+    write_gradients(own, g, term_of<Width>(term, row, width, g), dx + row * width, copy == nullptr ? nullptr : copy + row * width);
   });
 }
 
@@ -428,7 +430,15 @@ __global__ void __launch_bounds__(summing_threads, 3)
     const RowPart<Stream, warp, Width, Held> part(x + row * width, width);
     const auto* slopes = reinterpret_cast<const G*>(dy + row * width);
     G slope[Held];
-    part.each([&](int h, int g, const float(&)[Width]) { slope[h] = slopes[g]; });
+    // Another term is read ahead, so that all reads of a row are under way at once, if the registers suffice for that.
+    constexpr bool ahead = Input && Held * Width <= 24;
+    Group<Stream, Width> added[ahead ? Held : 1];
+    part.each([&](int h, int g, const float(&)[Width]) {
+      slope[h] = slopes[g];
+      if constexpr (ahead) {
+        added[h] = term_of<Width>(term, row, width, g);
+      }
+    });
     const Moments moments = part.template moments<Centred>(width, epsilon);
     if constexpr (Input) {
       const auto* gains = reinterpret_cast<const G*>(gain);
@@ -449,8 +459,10 @@ __global__ void __launch_bounds__(summing_threads, 3)
         for (int e = 0; e < Width; ++e) {
           own[e] = of_row.of(scale(h, g, e), values[e]);
         }
-        write_gradients(own, g, term == nullptr ? nullptr : term + row * width, dx + row * width,
-                        copy == nullptr ? nullptr : copy + row * width);
+        if constexpr (!ahead) {
+          added[0] = term_of<Width>(term, row, width, g);
+        }
+        write_gradients(own, g, added[ahead ? h : 0], dx + row * width, copy == nullptr ? nullptr : copy + row * width);
       });
     }
     part.each([&](int h, int, const float(&values)[Width]) {
@@ -586,8 +598,8 @@ void norm(DType type, const NormInput& x, const void* gain, const void* bias, vo
                static_cast<const Term*>(second), static_cast<Stream*>(x.sum), gains, biases, result, rows, width, epsilon);
       };
       if (x.sum == nullptr) {
-        launch(norm_kernel<Element, Stream, I::Threads, I::Width, I::Held, Centred>, shape, stream, values, gains, biases, result, rows,
-               width, epsilon);
+        launch(norm_kernel<Element, Stream, I::Threads, I::Width, I::Held, Centred>, shape, stream, values, gains, biases, result,
+               rows, width, epsilon);
       } else if (second_type == x.sum_type) {
         of_sum(wide);
       } else {
@@ -602,7 +614,7 @@ std::int64_t parts_of(std::int64_t rows) { return std::clamp<std::int64_t>((rows
 std::int64_t held_parts_of(std::int64_t rows) { return std::clamp<std::int64_t>((rows + 15) / 16, 1, 396); }
 
 template <typename Instance>
-constexpr bool sums_held_rows = Instance::Threads == warp && Instance::Held * Instance::Width <= few_held;
+constexpr bool sums_held_rows = Instance::Threads == warp&& Instance::Held* Instance::Width <= few_held;
 
 template <bool Centred>
 void norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain, const NormGradient& result,
@@ -621,12 +633,12 @@ void norm_backward_input(DType type, DType stream_type, const void* dy, const vo
       if constexpr (sums_held_rows<I>) {
         if (result.sums != nullptr) {
           return launch(norm_sums_kernel<Element, Stream, I::Width, I::Held, Centred, true>,
-                        {dim3(static_cast<unsigned>(held_parts_of(rows))), dim3(summing_threads)}, stream, values, slopes, gains, dx, term,
-                        copy, result.sums, rows, width, epsilon);
+                        {dim3(static_cast<unsigned>(held_parts_of(rows))), dim3(summing_threads)}, stream, values, slopes, gains,
+                        dx, term, copy, result.sums, rows, width, epsilon);
         }
       }
-      launch(norm_backward_input_kernel<Element, Stream, I::Threads, I::Width, I::Held, Centred>, shape, stream, slopes, values, gains,
-             dx, term, copy, rows, width, epsilon);
+      launch(norm_backward_input_kernel<Element, Stream, I::Threads, I::Width, I::Held, Centred>, shape, stream, slopes, values,
+             gains, dx, term, copy, rows, width, epsilon);
     });
   });
 }

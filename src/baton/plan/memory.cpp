@@ -235,7 +235,7 @@ std::vector<TaskId> placing_order(const Plan& plan, const Ordering& ordering) {
 }
 
 /// The operand in whose place a task may put a result that it writes; an invalid id if there is none.
-BufferId overwritten_by(const Plan& plan, const Task& task, BufferId result) {
+BufferId overwritten_by(const Task& task, BufferId result) {
   const auto* compute = std::get_if<Compute>(&task.action);
   const std::optional<op::Overwritten> pair = compute == nullptr ? std::nullopt : op::overwritten(compute->op);
   return pair && task.writes[pair->written] == result ? task.reads[pair->read] : BufferId();
@@ -289,7 +289,7 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
     };
     for (const BufferId buffer : task.writes) {
       if (const std::int64_t needed = std::exchange(size[buffer.index()], 0); needed > 0) {
-        const BufferId place = overwritten_by(plan, task, buffer);
+        const BufferId place = overwritten_by(task, buffer);
         if (place.valid() && !lives_on(plan[place]) && plan[place].size() == plan[buffer].size() && is_last_touch(place)) {
           memory.offset[buffer.index()] = memory.offset[place.index()];
           arena.hold(memory.offset[buffer.index()], needed, last[buffer.index()]);

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
@@ -86,6 +88,14 @@ TEST(ImageOrder, ImagesThatBecomeASequenceKeepTheUsualOrder) {
   }
 }
 
+bool is_read_after(const plan::Plan& plan, const plan::Ordering& ordering, TaskId task, BufferId id) {
+  const auto from = std::find(ordering.sequence.begin(), ordering.sequence.end(), task);
+  return std::any_of(from + 1, ordering.sequence.end(), [&](TaskId later) {
+    const std::vector<BufferId>& reads = plan[later].reads;
+    return std::find(reads.begin(), reads.end(), id) != reads.end();
+  });
+}
+
 /// Follows the tasks as the GPU runs them: a task that uses a kept value must find it there, of what x and dy hold at that time.
 /// `apart`: the gradients of the weights come so late that slopes may have to be taken again.
 void expect_sound(const plan::Plan& plan, bool apart) {
@@ -101,6 +111,8 @@ void expect_sound(const plan::Plan& plan, bool apart) {
   std::size_t moments = 0;
   std::size_t slopes = 0;
   std::size_t norms = 0;
+  std::size_t put_off = 0;
+  std::map<BufferId, std::tuple<std::int64_t, BufferId, std::int64_t>> sums;  // that were put off: versions of x and the other value
   for (const TaskId id : ordering.sequence) {
     const plan::Task& task = plan[id];
     const NormShare& share = shares[id.index()];
@@ -132,7 +144,22 @@ void expect_sound(const plan::Plan& plan, bool apart) {
     if (share.applies) {
       EXPECT_TRUE(op_of<op::Relu>(task) != nullptr || op_of<op::Add>(task) != nullptr);
     }
+    if (share.put_off && op_of<op::Add>(task) != nullptr) {
+      const BufferId other = task.reads[share.operand == 0 ? 1 : 0];
+      sums[task.writes[0]] = {now, other, version[other.index()]};
+    }
+    if (share.added.valid()) {
+      const auto sum = sums.find(task.reads[0]);
+      ASSERT_TRUE(op_of<op::Relu>(task) != nullptr && sum != sums.end());
+      EXPECT_EQ(sum->second, std::tuple(now, share.added, version[share.added.index()]));
+      for (const BufferId needed : {share.x, share.added}) {
+        EXPECT_TRUE(is_read_after(plan, ordering, id, needed)) << "its memory may hold something else by then";
+      }
+      ++put_off;
+    }
   }
+  EXPECT_EQ(put_off, sums.size()) << "each sum that is put off is applied once";
+  EXPECT_GT(put_off, 0U);
   EXPECT_GT(norms, 0U);
   EXPECT_EQ(moments, norms) << "the moments of each norm are taken once";
   if (apart) {
