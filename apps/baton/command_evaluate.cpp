@@ -143,20 +143,21 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
   const training::Job job = job_without_data(words.job);
   const data::Parts parts = open_data(words, inherits_token_type);
   words.job = training::with_pixel_scale(words.job, *parts.for_evaluation());
-  const training::SampleFeed feed(parts.for_evaluation(), words.job, training::form_of(job.model(), job.request().step.loss),
-                                  job.request().step.global_batch, 0, training::SampleFeed::Use::evaluation);
+  const auto feed = std::make_shared<const training::SampleFeed>(
+      parts.for_evaluation(), words.job, training::form_of(job.model(), job.request().step.loss), job.request().step.global_batch,
+      0, training::SampleFeed::Use::evaluation);
   if (!words.checkpoint.empty()) {
     checkpoint::require_model(source, job.model());
   }
   training::Forward forward(job, feed);
   forward.take_weights(source);
-  const std::optional<training::Evaluation> evaluation = evaluate_all(forward, job, feed, exit_code);
+  const std::optional<training::Evaluation> evaluation = evaluate_all(forward, job, *feed, exit_code);
   if (!evaluation || world().rank() != 0) {
     return;
   }
   const Evaluated evaluated{.plan = forward.plan().title(),
                             .model = job.model().name(),
-                            .data = feed.source().description().format,
+                            .data = feed->source().description().format,
                             .step = metadata_of(source, "step"),
                             .result = *evaluation};
   if (words.json != "-") {

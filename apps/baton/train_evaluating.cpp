@@ -25,7 +25,7 @@ Evaluating::Evaluating(const TrainWords& words, training::Training& run, const L
     return;
   }
   every_ = words.eval_every.value_or(std::max<std::int64_t>(1, length.epoch));
-  forward_ = std::make_unique<training::Forward>(run.job(), *feed_);
+  forward_ = std::make_unique<training::Forward>(run.job(), feed_);
 }
 
 std::optional<training::Evaluation> Evaluating::evaluate(const std::function<bool(std::int64_t done, std::int64_t of)>& go_on) {

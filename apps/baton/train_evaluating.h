@@ -25,7 +25,7 @@ class Evaluating {
 
  private:
   training::Training& run_;
-  std::unique_ptr<training::SampleFeed> feed_;
+  std::shared_ptr<const training::SampleFeed> feed_;
   std::unique_ptr<training::Forward> forward_;
   std::int64_t every_ = 0;
 };

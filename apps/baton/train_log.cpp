@@ -65,7 +65,7 @@ std::int64_t tokens_of_a_sample(const training::Job& job) {
 
 /// Steps of an epoch; 0 if there are no epochs.
 std::int64_t steps_of_an_epoch(const training::Job& job) {
-  return job.data() != nullptr ? job.data()->training().order().steps_per_epoch() : 0;
+  return job.data() != nullptr ? job.data()->training()->order().steps_per_epoch() : 0;
 }
 
 std::string duration_text(double seconds) {

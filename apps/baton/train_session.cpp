@@ -171,7 +171,7 @@ std::string classes_note(const training::Job& job) {
   if (job.data() == nullptr || job.request().step.loss != strategy::Loss::cross_entropy) {
     return "";
   }
-  const data::Description& description = job.data()->training().source().description();
+  const data::Description& description = job.data()->training()->source().description();
   const std::int64_t classes = job.model().output().last();
   return description.kind == data::ContentType::tokens || job.model().blocks().front().values.front().integers ||
                  description.classes == 0 || description.classes >= classes
@@ -301,7 +301,7 @@ void TrainSession::announce() const {
   }
   print_notes();
   if (to_stdout_ && run_.job().data() != nullptr) {
-    const training::SampleFeed& feed = run_.job().data()->training();
+    const training::SampleFeed& feed = *run_.job().data()->training();
     fmt::print("data: {}; {} samples, {} steps per epoch\n", printable(feed.source().description().format), feed.order().samples(),
                length_.epoch);
   }

@@ -40,7 +40,7 @@ Length length_of(const TrainWords& words, const training::Job& job) {
   constexpr std::int64_t usual_warmup = 5;
   const std::int64_t batch = job.request().step.global_batch;
   Length length;
-  length.epoch = job.data() != nullptr ? job.data()->training().order().steps_per_epoch() : job.samples() / batch;
+  length.epoch = job.data() != nullptr ? job.data()->training()->order().steps_per_epoch() : job.samples() / batch;
   if (words.epochs) {
     if (words.steps) {
       throw usage_error("--epochs and --steps both say how long to train: give one of them");

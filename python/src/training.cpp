@@ -137,11 +137,11 @@ py::object evaluate(Run& self, const std::string& data) {
     throw usage_error("there is no data to evaluate on: give some to the training");
   }
   const auto evaluation = outside([&]() -> std::optional<training::Evaluation> {
-    const std::unique_ptr<training::SampleFeed> feed = training.job().data()->evaluation(data);
+    const std::shared_ptr<const training::SampleFeed> feed = training.job().data()->evaluation(data);
     if (!feed) {
       return std::nullopt;
     }
-    training::Forward forward(training.job(), *feed);
+    training::Forward forward(training.job(), feed);
     return training.evaluate(forward, *feed);
   });
   if (!evaluation) {
@@ -171,7 +171,8 @@ std::vector<std::int64_t> samples_at(const Run& self, std::int64_t step) {
 
 std::int64_t steps_per_epoch(const Run& self) {
   const training::Job& job = self.training().job();
-  return job.data() != nullptr ? job.data()->training().order().steps_per_epoch() : job.samples() / job.request().step.global_batch;
+  return job.data() != nullptr ? job.data()->training()->order().steps_per_epoch()
+                               : job.samples() / job.request().step.global_batch;
 }
 
 }  // namespace

@@ -76,8 +76,8 @@ std::vector<float> scores_of(const JobSpec& spec, const checkpoint::TensorReader
   const std::int64_t batch = job.request().step.global_batch;
   const bool labels = job.request().step.loss == strategy::Loss::cross_entropy;
   const Shape output = job.model().output();
-  const Given feed(inputs, batch, labels ? output.elements() / output.last() : output.elements());
-  Forward forward(job, feed);
+  Forward forward(job,
+                  std::make_shared<const Given>(inputs, batch, labels ? output.elements() / output.last() : output.elements()));
   forward.take_weights(weights);
   forward.run();
   return forward.outputs();

@@ -119,8 +119,8 @@ class ArraySamples final : public Samples {
     return draw.sample * array.each();
   }
 
-  const Array& inputs_;
-  const Array& targets_;
+  Array inputs_;
+  Array targets_;
   Form form_;
   Normalization normalization_;
 };

@@ -45,8 +45,8 @@ std::vector<Taps> taps_of(std::int64_t length, double step, double from, std::in
 
 class ImageSamples final : public Samples {
  public:
-  ImageSamples(const Pictures& pictures, std::int64_t count, const Shape& size, const Preparation& preparation)
-      : pictures_(pictures), count_(count), size_(size), augmentation_(preparation.augmentation) {
+  ImageSamples(std::shared_ptr<const Pictures> pictures, std::int64_t count, const Shape& size, const Preparation& preparation)
+      : pictures_(std::move(pictures)), count_(count), size_(size), augmentation_(preparation.augmentation) {
     const auto channels = static_cast<std::size_t>(size[0]);
     const Normalization& given = preparation.normalization;
     const auto pick = [&](const std::vector<float>& list, std::size_t channel, std::string_view what) {
@@ -71,7 +71,7 @@ class ImageSamples final : public Samples {
   void input(Draw draw, std::span<float> out) const override {
     check(draw.sample >= 0 && draw.sample < count_ && static_cast<std::int64_t>(out.size()) == size_.elements(),
           "image {} of {} into {} numbers", draw.sample, count_, out.size());
-    Picture picture = pictures_.picture(draw.sample);
+    Picture picture = pictures_->picture(draw.sample);
     picture = with_channels(std::move(picture), size_[0]);
     if (picture.height != size_[1] || picture.width != size_[2]) {
       picture = resized(picture, size_[1], size_[2]);
@@ -90,11 +90,11 @@ class ImageSamples final : public Samples {
   void target(Draw draw, std::span<std::int32_t> out) const override {
     check(draw.sample >= 0 && draw.sample < count_ && out.size() == 1, "label {} of {} into {} numbers", draw.sample, count_,
           out.size());
-    out[0] = static_cast<std::int32_t>(pictures_.label(draw.sample));
+    out[0] = static_cast<std::int32_t>(pictures_->label(draw.sample));
   }
 
  private:
-  const Pictures& pictures_;
+  std::shared_ptr<const Pictures> pictures_;
   std::int64_t count_;
   Shape size_;
   Augmentation augmentation_;
@@ -134,7 +134,7 @@ class ImagesSource final : public Source {
     if (size[0] != 1 && size[0] != 3) {
       throw usage_error("the model takes images of {} channels, but images have 1 or 3", size[0]);
     }
-    return std::make_unique<ImageSamples>(*pictures_, description_.count, size, preparation);
+    return std::make_unique<ImageSamples>(pictures_, description_.count, size, preparation);
   }
 
  private:
@@ -144,7 +144,7 @@ class ImagesSource final : public Source {
                        known ? description_.sample[0] : 3, description_.classes);
   }
 
-  std::unique_ptr<const Pictures> pictures_;
+  std::shared_ptr<const Pictures> pictures_;
 };
 
 std::vector<float> numbers_of(std::string_view text, std::string_view what, double low, double high) {

@@ -91,8 +91,7 @@ class Source {
   /// Set for a text, and for tokens with a tokenizer beside them.
   const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
   /// A usage error says why the source does not fit the form. Tokens become windows of `context` tokens that do not overlap, each
-  /// with the token after as label; images are resized to the form if they have another size (see docs/data.md). The source must
-  /// outlive what is returned.
+  /// with the token after as label; images are resized to the form if they have another size (see docs/data.md).
   virtual std::unique_ptr<Samples> samples(const Form& form, const Preparation& preparation) const = 0;
 
  protected:

@@ -92,7 +92,7 @@ class TokenSamples final : public Samples {
     files_[file].read((sample - before) * context_ + shift, out, limit);
   }
 
-  const std::vector<TokenFile>& files_;
+  std::vector<TokenFile> files_;
   std::int64_t context_;
   std::int64_t vocabulary_;
   std::int64_t classes_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -18,8 +19,8 @@ namespace baton::exec {
 /// The buffers that the data of a step goes into and those that its loss is read from, for any engine.
 struct StepData {
   RandomContents source;
-  const Feed* feed = nullptr;    // where there is one, rows come from it
-  std::int64_t batch = 0;        // rows of the global batch
+  std::shared_ptr<const Feed> feed = nullptr;  // where there is one, rows come from it
+  std::int64_t batch = 0;                      // rows of the global batch
   std::vector<BufferId> loaded;  // inputs and targets that are filled before each step; empty if the batch stays the same
   std::vector<BufferId> ahead;   // those that a Load fills during the step before
   std::vector<BufferId> losses;  // in the order of the batch

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -23,8 +24,8 @@ struct DataOptions {
   std::uint64_t seed = 0;
   /// Step k takes the batch that begins at sample k · batch, modulo this; 0: the same batch every step.
   std::int64_t samples = 0;
-  /// The source of each step's rows, instead of random numbers. It must outlive the executor.
-  const Feed* feed = nullptr;
+  /// The source of each step's rows, instead of random numbers.
+  std::shared_ptr<const Feed> feed = nullptr;
 };
 
 struct RunOptions {

@@ -38,11 +38,11 @@ strategy::Request forward_of(const Job& job, const model::Model& model) {
 
 }  // namespace
 
-Forward::Forward(const Job& job, const exec::Feed& feed)
+Forward::Forward(const Job& job, std::shared_ptr<const exec::Feed> feed)
     : job_(job),
       model_(model::for_evaluation(job.model())),
       plan_(strategy::compile(forward_of(job, model_))),
-      executor_(plan_, job.cluster(), job.backend(), {.seed = job.seed(), .feed = &feed}, job.world()),
+      executor_(plan_, job.cluster(), job.backend(), {.seed = job.seed(), .feed = std::move(feed)}, job.world()),
       room_(static_cast<std::size_t>(checkpoint::room_for(checkpoint::tensors_of(plan_)).count)) {}
 
 void Forward::take_weights(const plan::Plan& plan, const exec::Executor& executor) {

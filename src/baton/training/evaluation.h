@@ -27,10 +27,9 @@ struct Evaluation {
 class Forward {
  public:
   /// Compiles and verifies the plan and takes the memory; a usage error says why it cannot be run. Rows come from the feed, step by
-  /// step; both must outlive it.
-  Forward(const Job& job, const exec::Feed& feed);
-  Forward(Job&&, const exec::Feed&) = delete;
-  Forward(const Job&, exec::Feed&&) = delete;
+  /// step. The job must outlive it.
+  Forward(const Job& job, std::shared_ptr<const exec::Feed> feed);
+  Forward(Job&&, std::shared_ptr<const exec::Feed>) = delete;
 
   const plan::Plan& plan() const { return plan_; }
   /// Takes the weights as a training has them, or as a checkpoint does. A usage error if one is missing or of another shape.

@@ -60,7 +60,7 @@ class Job {
   /// The training data; null for random numbers.
   const JobData* data() const { return data_.get(); }
   exec::DataOptions data_options() const {
-    return {.seed = seed(), .samples = samples(), .feed = data_ ? &data_->training() : nullptr};
+    return {.seed = seed(), .samples = samples(), .feed = data_ ? data_->training() : nullptr};
   }
   /// The parts that the calling program supplied itself.
   const JobOverrides& overrides() const { return overrides_; }

@@ -134,11 +134,11 @@ JobData::JobData(const JobSpec& spec, const model::Model& model, strategy::Loss 
     throw usage_error("{} holds a test part alone, which is nothing to train on: give a folder or file with training data",
                       spec.data);
   }
-  training_ = std::make_unique<SampleFeed>(parts_.train, with_pixel_scale(spec, *parts_.train), form_, batch, seed,
-                                           SampleFeed::Use::training);
+  training_ = std::make_shared<const SampleFeed>(parts_.train, with_pixel_scale(spec, *parts_.train), form_, batch, seed,
+                                                 SampleFeed::Use::training);
 }
 
-std::unique_ptr<SampleFeed> JobData::evaluation(const std::string& text) const {
+std::shared_ptr<const SampleFeed> JobData::evaluation(const std::string& text) const {
   const auto open = [&] {
     try {
       return data::open(text, {.tokenizer = spec_.tokenizer,
@@ -156,7 +156,7 @@ std::unique_ptr<SampleFeed> JobData::evaluation(const std::string& text) const {
     return nullptr;
   }
   try {
-    return std::make_unique<SampleFeed>(source, spec_, form_, batch_, 0, SampleFeed::Use::evaluation);
+    return std::make_shared<const SampleFeed>(source, spec_, form_, batch_, 0, SampleFeed::Use::evaluation);
   } catch (const Error& error) {
     throw Error(error.kind(), fmt::format("the evaluation data {}: {}", text.empty() ? "in " + spec_.data : text, error.what()));
   }

@@ -62,16 +62,16 @@ class JobData {
   JobData(const JobSpec& spec, const model::Model& model, strategy::Loss loss, std::int64_t batch, std::uint64_t seed,
           const std::optional<data::Parts>& own = {});
 
-  const SampleFeed& training() const { return *training_; }
+  const std::shared_ptr<const SampleFeed>& training() const { return training_; }
   /// The data to evaluate on: what `text` names, or the test part of the data if that is empty. Null if there is none.
-  std::unique_ptr<SampleFeed> evaluation(const std::string& text) const;
+  std::shared_ptr<const SampleFeed> evaluation(const std::string& text) const;
 
  private:
   JobSpec spec_;
   data::Form form_;
   std::int64_t batch_;
   data::Parts parts_;
-  std::unique_ptr<SampleFeed> training_;
+  std::shared_ptr<const SampleFeed> training_;
 };
 
 /// The tokens that a model reads are below this; 1 where it reads none.

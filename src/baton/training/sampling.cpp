@@ -103,8 +103,8 @@ Sampler::Sampler(JobSpec spec, const checkpoint::TensorReader& weights, std::int
   spec.batch = 1;
   spec.loss = strategy::Loss::cross_entropy;
   job_ = std::make_unique<Job>(spec, machine);
-  feed_ = std::make_unique<Window>(window_);
-  forward_ = std::make_unique<Forward>(*job_, *feed_);
+  feed_ = std::make_shared<Window>(window_);
+  forward_ = std::make_unique<Forward>(*job_, feed_);
   forward_->take_weights(*checkpoint::shortened(weights, job_->model()));
 }
 

@@ -47,7 +47,7 @@ class Sampler {
 
   std::int64_t window_;
   std::unique_ptr<Job> job_;
-  std::unique_ptr<Window> feed_;
+  std::shared_ptr<Window> feed_;
   std::unique_ptr<Forward> forward_;
 };
 

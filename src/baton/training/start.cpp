@@ -76,7 +76,7 @@ void write_samples(const std::filesystem::path& path, const Job& job, std::int64
   for (const plan::Buffer& buffer : {input, target}) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(buffer.size().count));
     if (job.data() != nullptr) {  // batch after batch, as the training takes them
-      exec::fill_rows(buffer, bytes.data(), Unrolled(job.data()->training(), job.request().step.global_batch), 0);
+      exec::fill_rows(buffer, bytes.data(), Unrolled(*job.data()->training(), job.request().step.global_batch), 0);
       writer.append(bytes);
       continue;
     }

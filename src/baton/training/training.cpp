@@ -111,7 +111,7 @@ checkpoint::Metadata Training::metadata() const {
   }
   checkpoint::Metadata metadata = checkpoint::to_metadata(progress);
   if (job_->data() != nullptr) {
-    if (const std::vector<std::string>& names = job_->data()->training().source().description().class_names; !names.empty()) {
+    if (const std::vector<std::string>& names = job_->data()->training()->source().description().class_names; !names.empty()) {
       metadata[checkpoint::class_names_key] = fmt::format("{}", fmt::join(names, "\n"));
     }
   }

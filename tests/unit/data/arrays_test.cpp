@@ -58,6 +58,7 @@ TEST_F(Arrays, OfNumbersWithLabelsAreReadByName) {
   EXPECT_EQ(input(*samples, 1, 3), (std::vector<float>{4, 5, 6}));
   EXPECT_EQ(labels(*samples, 1, 1)[0], 3);
   EXPECT_EQ(input(*parts.test->samples(form, {}), 0, 3), (std::vector<float>{7, 8, 9}));
+  EXPECT_EQ(input(*open(folder_.string()).train->samples(form, {}), 1, 3), (std::vector<float>{4, 5, 6})) << "without their source";
   // Both files, or the one of the inputs, can be given as well.
   for (const std::string& text :
        {(folder_ / "x_train.npy").string() + "," + (folder_ / "y_train.npy").string(), (folder_ / "x_train.npy").string()}) {

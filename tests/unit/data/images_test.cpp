@@ -71,6 +71,15 @@ TEST_F(Images, OfIdxFilesAreTrainAndTestByTheirNames) {
   }
 }
 
+TEST_F(Images, AreReadAfterTheirSourceIsGone) {
+  const std::string pixels = random_bytes(2 * 12, 1);
+  write_bytes(folder_ / "train-images-idx3-ubyte", idx({2, 3, 4}, pixels));
+  write_bytes(folder_ / "train-labels-idx1-ubyte", idx({2}, std::string("\0\2", 2)));
+  const auto samples = open(folder_.string()).train->samples({.input = {12}, .target = {}, .classes = 3}, {});
+  EXPECT_EQ(label(*samples, 1), 2);
+  EXPECT_FLOAT_EQ(input(*samples, {1, 0}, 12)[0], (static_cast<float>(static_cast<std::uint8_t>(pixels[12])) / 255 - 0.5F) / 0.5F);
+}
+
 TEST_F(Images, OfLyingIdxFilesAreRefused) {
   const auto refused = [&](const std::string& images, const std::string& labels) {
     write_bytes(folder_ / "train-images-idx3-ubyte", images);

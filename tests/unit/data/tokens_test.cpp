@@ -175,6 +175,8 @@ TEST_F(Tokens, ThatAreWrittenAreReadAgain) {
     const auto samples = parts.train->samples(form(3), {});
     EXPECT_EQ(input(*samples, 0, 3), (std::vector<std::int32_t>{1, 65'535, 3}));
     EXPECT_EQ(target(*samples, 0, 3)[2], vocabulary - 1);
+    EXPECT_EQ(target(*open((folder_ / "out.bin").string()).train->samples(form(3), {}), 0, 3)[2], vocabulary - 1)
+        << "without its source";
     EXPECT_EQ(std::filesystem::file_size(folder_ / "out.bin"), 1024U + (vocabulary > 1 << 16 ? 16U : 8U));
   }
 }

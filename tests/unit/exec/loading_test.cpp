@@ -98,8 +98,8 @@ std::vector<double> losses(const Case& one, const Backend& backend, bool ahead, 
   const model::Model model = model::parse_model(one.model);
   const cluster::Cluster cluster(test::cpus(one.devices, 2));
   const plan::Plan plan = compiled(one, model, cluster, backend, ahead, rate);
-  const CountingFeed feed(model, model.output_kind() == model::Output::scores);
-  Executor executor(plan, cluster, backend, {.feed = &feed});
+  const auto feed = std::make_shared<const CountingFeed>(model, model.output_kind() == model::Output::scores);
+  Executor executor(plan, cluster, backend, {.feed = feed});
   executor.continue_from(from);
   std::vector<double> all;
   for (const std::int64_t steps : runs) {
@@ -157,10 +157,10 @@ TEST(Loading, WhatCannotBeReadEndsTheRunWithItsSentence) {
   const model::Model model = model::parse_model("mlp:6-5-4");
   const cluster::Cluster cluster(test::cpus(2, 2));
   const plan::Plan plan = compiled({"", "ddp", 2}, model, cluster, *cpu, true);
-  CountingFeed feed(model, false);
-  Executor executor(plan, cluster, *cpu, {.feed = &feed});
+  const auto feed = std::make_shared<CountingFeed>(model, false);
+  Executor executor(plan, cluster, *cpu, {.feed = feed});
   executor.run({.steps = 2, .warmup = 0});
-  feed.broken_from = 4;
+  feed->broken_from = 4;
   try {
     executor.run({.steps = 9, .warmup = 0});
     FAIL() << "it went on without data";
@@ -175,12 +175,12 @@ TEST(Loading, RowsThatCannotBeReadEndARunWithTheStepsBeforeIfItsStateIsWanted) {
   for (const Case& one : {Case{"", "single", 1}, Case{"", "ddp", 2}, Case{"", "1f1b", 2}}) {
     const cluster::Cluster cluster(test::cpus(one.devices, 2));
     const plan::Plan plan = compiled(one, model, cluster, *cpu, true);
-    CountingFeed feed(model, false);
-    Executor executor(plan, cluster, *cpu, {.feed = &feed});
+    const auto feed = std::make_shared<CountingFeed>(model, false);
+    Executor executor(plan, cluster, *cpu, {.feed = feed});
     const std::vector<double> whole = executor.run({.steps = 9, .warmup = 0}).losses;
-    Executor again(plan, cluster, *cpu, {.feed = &feed});
+    Executor again(plan, cluster, *cpu, {.feed = feed});
     const RunOptions kept{.steps = 9, .warmup = 0, .keep_result = true};
-    feed.broken_from = 4;
+    feed->broken_from = 4;
     const auto sentence = [](const RunResult& result) -> std::string {
       try {
         std::rethrow_exception(result.unread);
@@ -194,7 +194,7 @@ TEST(Loading, RowsThatCannotBeReadEndARunWithTheStepsBeforeIfItsStateIsWanted) {
     const RunResult none = again.run(kept);
     EXPECT_TRUE(none.losses.empty());
     EXPECT_EQ(sentence(none), "the data ends at step 4");
-    feed.broken_from = 9;
+    feed->broken_from = 9;
     const RunResult rest = again.run({.steps = 5, .warmup = 0, .keep_result = true});
     EXPECT_EQ(rest.losses, std::vector<double>(whole.begin() + 4, whole.end())) << "to the bit";
     EXPECT_FALSE(rest.unread) << "the rows after the last step are not needed";
@@ -206,9 +206,9 @@ TEST(Loading, TimeThatOnlyDataIsWaitedForIsTold) {
   const model::Model model = model::parse_model("mlp:6-5-4");
   const cluster::Cluster cluster(test::cpus(1, 1));
   const plan::Plan plan = compiled({"", "single", 1}, model, cluster, *cpu, true);
-  CountingFeed feed(model, false);
-  feed.slow = std::chrono::milliseconds(2);  // for each of 8 rows, beside a step of some microseconds
-  Executor executor(plan, cluster, *cpu, {.feed = &feed});
+  const auto feed = std::make_shared<CountingFeed>(model, false);
+  feed->slow = std::chrono::milliseconds(2);  // for each of 8 rows, beside a step of some microseconds
+  Executor executor(plan, cluster, *cpu, {.feed = feed});
   const RunResult result = executor.run({.steps = 3, .warmup = 0});
   for (std::size_t s = 0; s < 3; ++s) {
     EXPECT_GT(result.data_waits[s], Nanoseconds(10'000'000));

@@ -67,9 +67,8 @@ using TrainingOnData = OnImages;
 using EvaluatingTokens = test::OwnFolder;
 
 TEST(Forward, TemporariesAreRefused) {
-  EXPECT_TRUE((std::is_constructible_v<Forward, const Job&, const SampleFeed&>));
-  EXPECT_FALSE((std::is_constructible_v<Forward, Job, const SampleFeed&>));
-  EXPECT_FALSE((std::is_constructible_v<Forward, const Job&, SampleFeed>));
+  EXPECT_TRUE((std::is_constructible_v<Forward, const Job&, std::shared_ptr<const SampleFeed>>));
+  EXPECT_FALSE((std::is_constructible_v<Forward, Job, std::shared_ptr<const SampleFeed>>));
 }
 
 TEST_F(Evaluating, TheDataKeepsTheSpecificationAsItWas) {
@@ -81,8 +80,8 @@ TEST_F(Evaluating, TheDataKeepsTheSpecificationAsItWas) {
 
 Evaluation evaluated(const JobSpec& spec, std::int64_t steps) {
   Training run(spec, two_cores());
-  const std::unique_ptr<SampleFeed> feed = run.job().data()->evaluation("");
-  Forward forward(run.job(), *feed);
+  const std::shared_ptr<const SampleFeed> feed = run.job().data()->evaluation("");
+  Forward forward(run.job(), feed);
   if (steps > 0) {
     run.run(steps, 0);
   }
@@ -106,8 +105,8 @@ TEST_F(Evaluating, CountsEverySampleOnceWhateverTheBatch) {
 TEST_F(Evaluating, IsThatOfItsOutputs) {
   const JobSpec spec = on_images();
   Training run(spec, two_cores());
-  const std::unique_ptr<SampleFeed> feed = run.job().data()->evaluation("");
-  Forward forward(run.job(), *feed);
+  const std::shared_ptr<const SampleFeed> feed = run.job().data()->evaluation("");
+  Forward forward(run.job(), feed);
   run.run(12, 0);
   const Evaluation evaluation = *run.evaluate(forward, *feed);
   EXPECT_EQ(evaluation.step, 12);
@@ -159,8 +158,8 @@ TEST_F(EvaluatingTokens, GivesAPerplexity) {
     spec.strategy = strategy;
     spec.devices = spec.strategy == "single" ? "cpu" : "cpu:2";
     Training run(spec, two_cores());
-    const std::unique_ptr<SampleFeed> feed = run.job().data()->evaluation(spec.data);
-    Forward forward(run.job(), *feed);
+    const std::shared_ptr<const SampleFeed> feed = run.job().data()->evaluation(spec.data);
+    Forward forward(run.job(), feed);
     const Evaluation evaluation = *run.evaluate(forward, *feed);
     EXPECT_EQ(evaluation.samples, 66) << "windows of 6 with one token behind each, out of 400";
     EXPECT_FALSE(evaluation.accuracy);
@@ -214,7 +213,7 @@ TEST_F(TrainingOnData, GoesOnWithTheNextSampleUnderAnotherStrategy) {
 TEST_F(TrainingOnData, EpochsHaveEverySampleInAnotherOrder) {
   const JobSpec spec = on_images();
   const Job job(spec, two_cores());
-  const data::Order& order = job.data()->training().order();
+  const data::Order& order = job.data()->training()->order();
   EXPECT_EQ(order.steps_per_epoch(), 5);
   std::vector<std::int64_t> first;
   std::vector<std::int64_t> second;

@@ -1,10 +1,10 @@
 #include "baton/exec/backend/cpu/convolution.h"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 
 #include "baton/base/stop.h"
+#include "baton/exec/backend/cpu/copy_run.h"
 #include "baton/exec/backend/cpu/lane_sums.h"
 #include "baton/exec/backend/cpu/member_range.h"
 #include "baton/exec/backend/cpu/transpose.h"
@@ -15,8 +15,8 @@ template <typename Layout>
 detail::PieceProducts::PieceProducts(const Cut& places, const Cut& channels, const Layout& layout) {
   for (const bool short_places : {false, true}) {
     for (const bool short_channels : {false, true}) {
-      const std::int64_t m = short_places ? places.extent % places.piece : std::min(places.piece, places.extent);
-      const std::int64_t c = short_channels ? channels.extent % channels.piece : std::min(channels.piece, channels.extent);
+      const std::int64_t m = places.size_of(short_places);
+      const std::int64_t c = channels.size_of(short_channels);
       for (const bool add : {false, true}) {
         if (m > 0 && c > 0) {
           ProductLayout one = layout(m, c);
@@ -113,31 +113,6 @@ void each_view(const ConvolutionShape& shape, Range channels, Range places, cons
   }
 }
 
-/// Copies this many floats that there are at least, by two copies that may overlap.
-template <std::int64_t least>
-void copy_twice(const float* from, float* to, std::int64_t count) {
-  std::memcpy(to, from, least * sizeof(float));
-  std::memcpy(to + count - least, from + count - least, least * sizeof(float));
-}
-
-/// Runs are short as a rule, so that a call would take longer than the copy.
-void copy_run(const float* from, float* to, std::int64_t count) {
-  for (; count > 32; count -= 16, from += 16, to += 16) {
-    std::memcpy(to, from, 16 * sizeof(float));
-  }
-  if (count >= 16) {
-    copy_twice<16>(from, to, count);
-  } else if (count >= 8) {
-    copy_twice<8>(from, to, count);
-  } else if (count >= 4) {
-    copy_twice<4>(from, to, count);
-  } else {
-    for (std::int64_t j = 0; j < count; ++j) {
-      to[j] = from[j];
-    }
-  }
-}
-
 /// The im2col matrix of some channels of a sample: a row per channel and tap, a column per place.
 void pack_views(const ConvolutionShape& shape, const float* sample, Range channels, Range places, float* to) {
   const std::int64_t columns = places.size();
@@ -176,12 +151,60 @@ void add_views(const ConvolutionShape& shape, const float* matrix, Range channel
   });
 }
 
+/// The fewest channels, of images and of results, for which each tap is a product by itself: its extents are no larger.
+constexpr std::int64_t fewest_channels = 4;
+/// The time to copy an element of the im2col matrix, in multiply-adds.
+constexpr double copy_cost = 22;
+
+/// True if products of taps, which compute places that are dropped, are faster than to copy windows.
+bool takes_taps(const ConvolutionShape& shape) {
+  if (shape.stride > 1 || shape.taps() == 1 || std::min(shape.in, shape.out) < fewest_channels) {
+    return false;
+  }
+  return PaddedPieces(shape, {shape.padding, shape.padding}, places_of_taps).computed() <=
+         (1 + copy_cost / static_cast<double>(shape.out)) * static_cast<double>(shape.places());
+}
+
+std::optional<TapProducts> forward_taps(const ConvolutionShape& shape) {
+  if (!takes_taps(shape)) {
+    return std::nullopt;
+  }
+  return TapProducts(shape, {shape.padding, shape.padding},
+                     {.result_stride = shape.in * shape.taps(), .tap_stride = shape.in, .turned = false});
+}
+
+/// The gradient of the input is a convolution of dy by the weight turned by half a turn.
+std::optional<TapProducts> backward_taps(const ConvolutionShape& shape) {
+  const Padding padding{shape.window_height - 1 - shape.padding, shape.window_width - 1 - shape.padding};
+  if (!takes_taps(shape) || padding.down < 0 || padding.across < 0) {
+    return std::nullopt;
+  }
+  ConvolutionShape turned = shape;
+  turned.in = shape.out;
+  turned.height = shape.places_down();
+  turned.width = shape.places_across();
+  turned.out = shape.in;
+  return TapProducts(turned, padding, {.result_stride = shape.out * shape.taps(), .tap_stride = shape.out, .turned = true});
+}
+
+/// Computes all samples of `images`, each of `units` parts, side by side.
+void run_taps(const TapProducts& taps, std::int64_t samples, const float* images, std::int64_t image_floats, const float* weights,
+              const float* bias, float* results, std::int64_t result_floats, float* scratch, threads::Member member) {
+  const MemberRange units(member, samples * taps.units());
+  for (std::int64_t unit = units.begin; unit < units.end && !asked_to_stop_at_once(); ++unit) {
+    const std::int64_t n = unit / taps.units();
+    taps.run(unit % taps.units(), images + n * image_floats, weights, bias, results + n * result_floats,
+             scratch + member.index * padded_floats(taps.scratch_floats()));
+  }
+}
+
 }  // namespace
 
 // Row-major matrices are column-major ones transposed: y of (out, places) is a product of the im2col matrix, (places, in · taps) as
 // it lies in memory, with the weight, (in · taps, out).
 ConvolutionForward::ConvolutionForward(const ConvolutionShape& shape)
     : shape_(shape),
+      taps_(forward_taps(shape)),
       places_(cut_places(shape, places_at_once)),
       channels_(cut_channels(shape)),
       products_(places_, channels_, [&](std::int64_t places, std::int64_t channels) {
@@ -194,12 +217,32 @@ ConvolutionForward::ConvolutionForward(const ConvolutionShape& shape)
       }) {}
 
 std::int64_t ConvolutionForward::workspace_bytes(int team) const {
+  if (taps_) {
+    return bytes_of_floats(padded_floats(shape_.in * shape_.taps() * shape_.out) + team * padded_floats(taps_->scratch_floats()));
+  }
   return shape_.is_pointwise() ? 0 : team * bytes_of_floats(padded_floats(places_.piece * channels_.piece * shape_.taps()));
 }
 
 void ConvolutionForward::run(const float* x, const float* w, const float* bias, float* y, void* workspace,
                              threads::Member member) const {
-  float* views = static_cast<float*>(workspace) + member.index * padded_floats(places_.piece * channels_.piece * shape_.taps());
+  auto* scratch = static_cast<float*>(workspace);
+  if (!taps_) {
+    run_views(x, w, bias, y, scratch, member);
+    return;
+  }
+  const std::int64_t each = shape_.in * shape_.taps();
+  const MemberRange turning(member, shape_.out);
+  for (std::int64_t o = turning.begin; o < turning.end; ++o) {
+    copy_transposed(shape_.in, shape_.taps(), w + o * each, shape_.taps(), scratch + o * each, shape_.in);
+  }
+  member.sync();
+  run_taps(*taps_, shape_.samples, x, shape_.in * shape_.image(), scratch, bias, y, shape_.out * shape_.places(),
+           scratch + padded_floats(each * shape_.out), member);
+}
+
+void ConvolutionForward::run_views(const float* x, const float* w, const float* bias, float* y, float* scratch,
+                                   threads::Member member) const {
+  float* views = scratch + member.index * padded_floats(places_.piece * channels_.piece * shape_.taps());
   const MemberRange units(member, shape_.samples * places_.count());
   for (std::int64_t unit = units.begin; unit < units.end && !asked_to_stop_at_once(); ++unit) {
     const std::int64_t n = unit / places_.count();
@@ -228,6 +271,7 @@ void ConvolutionForward::run(const float* x, const float* w, const float* bias, 
 // The gradient of the im2col matrix, (places, in · taps), is dy, (places, out), times the weight turned, (out, in · taps).
 ConvolutionBackwardInput::ConvolutionBackwardInput(const ConvolutionShape& shape)
     : shape_(shape),
+      taps_(backward_taps(shape)),
       places_(cut_places(shape, places_at_once)),
       channels_(cut_channels(shape)),
       products_(places_, channels_, [&](std::int64_t places, std::int64_t channels) {
@@ -240,18 +284,28 @@ ConvolutionBackwardInput::ConvolutionBackwardInput(const ConvolutionShape& shape
       }) {}
 
 std::int64_t ConvolutionBackwardInput::workspace_bytes(int team) const {
-  return bytes_of_floats(padded_floats(shape_.in * shape_.taps() * shape_.out) +
-                         team * padded_floats(places_.piece * channels_.piece * shape_.taps()));
+  const std::int64_t scratch = taps_ ? taps_->scratch_floats() : places_.piece * channels_.piece * shape_.taps();
+  return bytes_of_floats(padded_floats(shape_.in * shape_.taps() * shape_.out) + team * padded_floats(scratch));
 }
 
 void ConvolutionBackwardInput::run(const float* dy, const float* w, float* dx, void* workspace, threads::Member member) const {
   const std::int64_t columns = shape_.in * shape_.taps();
   auto* turned = static_cast<float*>(workspace);
-  float* views = turned + padded_floats(columns * shape_.out) +
-                 member.index * padded_floats(places_.piece * channels_.piece * shape_.taps());
+  float* scratch = turned + padded_floats(columns * shape_.out);
   const MemberRange turning(member, columns, cache_line);
   copy_transposed(shape_.out, turning.size(), w + turning.begin, columns, turned + turning.begin * shape_.out, shape_.out);
   member.sync();
+  if (taps_) {
+    run_taps(*taps_, shape_.samples, dy, shape_.out * shape_.places(), turned, nullptr, dx, shape_.in * shape_.image(), scratch,
+             member);
+  } else {
+    run_views(dy, turned, dx, scratch, member);
+  }
+}
+
+void ConvolutionBackwardInput::run_views(const float* dy, const float* turned, float* dx, float* scratch,
+                                         threads::Member member) const {
+  float* views = scratch + member.index * padded_floats(places_.piece * channels_.piece * shape_.taps());
   const MemberRange units(member, shape_.samples * channels_.count());
   for (std::int64_t unit = units.begin; unit < units.end && !asked_to_stop_at_once(); ++unit) {
     const std::int64_t n = unit / channels_.count();
@@ -275,15 +329,25 @@ void ConvolutionBackwardInput::run(const float* dy, const float* w, float* dx, v
 }
 
 // The gradient of the weight, (out, in · taps) as it lies in memory while it is summed, is a product of dy turned, (out, places),
-// with the im2col matrix, (places, in · taps).
+// with the im2col matrix, (places, in · taps), or for each tap with its view of the copies, (places, in).
 ConvolutionBackwardWeight::ConvolutionBackwardWeight(const ConvolutionShape& shape, bool accumulate)
     : shape_(shape),
       accumulate_(accumulate),
       groups_(
           std::clamp<std::int64_t>(group_floats / (shape.in * shape.taps() * shape.out), 1, std::min(most_groups, shape.samples))),
-      places_(cut_places(shape, summed_places_at_once)),
+      pieces_(takes_taps(shape) ? std::optional(PaddedPieces(shape, {shape.padding, shape.padding}, summed_places_at_once))
+                                : std::nullopt),
+      places_(pieces_ ? pieces_->rows() : cut_places(shape, summed_places_at_once)),
       channels_(cut_channels(shape)),
       products_(places_, channels_, [&](std::int64_t places, std::int64_t channels) {
+        if (pieces_) {
+          return ProductLayout{.m = shape.out,
+                               .n = channels,
+                               .k = pieces_->places(places),
+                               .a_stride = shape.out,
+                               .b_stride = pieces_->channel_floats(),
+                               .c_stride = shape.taps() * shape.out};
+        }
         return ProductLayout{.m = shape.out,
                              .n = channels * shape.taps(),
                              .k = places,
@@ -292,11 +356,46 @@ ConvolutionBackwardWeight::ConvolutionBackwardWeight(const ConvolutionShape& sha
                              .c_stride = shape.out};
       }) {}
 
+std::int64_t ConvolutionBackwardWeight::scratch_floats() const {
+  if (pieces_) {
+    const std::int64_t places = places_.piece * pieces_->across();
+    return padded_floats(places * shape_.out) + padded_floats(channels_.piece * pieces_->channel_floats());
+  }
+  return padded_floats(places_.piece * shape_.out) + padded_floats(places_.piece * channels_.piece * shape_.taps());
+}
+
 std::int64_t ConvolutionBackwardWeight::workspace_bytes(int team) const {
   const std::int64_t sums = groups_ * padded_floats(shape_.in * shape_.taps() * shape_.out);
-  const std::int64_t scratch = padded_floats(places_.piece * shape_.out) +
-                               padded_floats(places_.piece * channels_.piece * shape_.taps());
-  return bytes_of_floats(sums + team * scratch);
+  return bytes_of_floats(sums + team * scratch_floats());
+}
+
+void ConvolutionBackwardWeight::sum_taps(Range samples, std::int64_t piece, const float* x, const float* dy, float* sums,
+                                         float* scratch) const {
+  const std::int64_t across = pieces_->across();
+  const std::int64_t seen = pieces_->places_across();
+  float* turned = scratch;  // dy, the channels of a place side by side, with zeros at places where no window fits
+  float* copy = scratch + padded_floats(places_.piece * across * shape_.out);
+  for (std::int64_t row = 0; row < places_.piece; ++row) {
+    std::fill_n(turned + (row * across + seen) * shape_.out, (across - seen) * shape_.out, 0.0F);
+  }
+  const Range channels = channels_.at(piece);
+  for (std::int64_t n = samples.begin; n < samples.end && !asked_to_stop_at_once(); ++n) {
+    for (std::int64_t r = 0; r < places_.count(); ++r) {
+      const Range rows = places_.at(r);
+      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+        copy_transposed(shape_.out, seen, dy + (n * shape_.out * shape_.places_down() + row) * seen, shape_.places(),
+                        turned + (row - rows.begin) * across * shape_.out, shape_.out);
+      }
+      pieces_->copy(x + n * shape_.in * shape_.image(), channels, rows, copy);
+      const GeneratedProduct product = products_.at(places_.is_short(r), channels_.is_short(piece), n > samples.begin || r > 0);
+      for (std::int64_t k = 0; k < shape_.window_height; ++k) {
+        for (std::int64_t l = 0; l < shape_.window_width; ++l) {
+          const std::int64_t first = channels.begin * shape_.taps() + k * shape_.window_width + l;
+          product(turned, copy + pieces_->seen(k, l), sums + first * shape_.out);
+        }
+      }
+    }
+  }
 }
 
 void ConvolutionBackwardWeight::sum_group(Range samples, std::int64_t piece, const float* x, const float* dy, float* sums,
@@ -327,14 +426,17 @@ void ConvolutionBackwardWeight::run(const float* x, const float* dy, float* dw, 
   const std::int64_t columns = shape_.in * shape_.taps();
   const std::int64_t sum_floats = padded_floats(columns * shape_.out);
   auto* sums = static_cast<float*>(workspace);
-  const std::int64_t scratch_floats = padded_floats(places_.piece * shape_.out) +
-                                      padded_floats(places_.piece * channels_.piece * shape_.taps());
-  float* scratch = sums + groups_ * sum_floats + member.index * scratch_floats;
+  float* scratch = sums + groups_ * sum_floats + member.index * scratch_floats();
   const MemberRange units(member, groups_ * channels_.count());
   for (std::int64_t unit = units.begin; unit < units.end; ++unit) {
     const std::int64_t group = unit / channels_.count();
-    sum_group(divide(shape_.samples, groups_, group, Remainder::spread), unit % channels_.count(), x, dy, sums + group * sum_floats,
-              scratch);
+    const Range samples = divide(shape_.samples, groups_, group, Remainder::spread);
+    const std::int64_t piece = unit % channels_.count();
+    if (pieces_) {
+      sum_taps(samples, piece, x, dy, sums + group * sum_floats, scratch);
+    } else {
+      sum_group(samples, piece, x, dy, sums + group * sum_floats, scratch);
+    }
   }
   member.sync();
   // The groups in order, turned to where they belong.

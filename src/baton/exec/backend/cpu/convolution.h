@@ -1,54 +1,26 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
-#include "baton/base/divide.h"
+#include "baton/exec/backend/cpu/convolution_shape.h"
 #include "baton/exec/backend/cpu/generated_product.h"
+#include "baton/exec/backend/cpu/tap_products.h"
 #include "baton/threads/member.h"
 
 /// The three products of a convolution in float32, each run by all threads of a team together. Images are row-major (sample,
 /// channel, row, column), a weight is (out, in, row, column).
 ///
-/// The elements under the windows are copied into a matrix (im2col), a piece at a time, and multiplied by the weight.
+/// With a stride of 1 each tap of a window is a product by itself (`TapProducts`), if there are channels enough. Otherwise the
+/// elements under the windows are copied into a matrix (im2col), a piece at a time, and multiplied by the weight.
 ///
 /// Promised of all three: the bits of a result do not depend on the size of the team, and those of a sample's y and dx not on the
 /// other samples. `run` neither allocates nor locks. Constructors generate machine code.
 namespace baton::exec::cpu {
 
-struct ConvolutionShape {
-  std::int64_t samples = 0;
-  std::int64_t in = 0;  // channels
-  std::int64_t height = 0;
-  std::int64_t width = 0;
-  std::int64_t out = 0;
-  std::int64_t window_height = 0;
-  std::int64_t window_width = 0;
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
-
-  std::int64_t places_down() const { return (height + 2 * padding - window_height) / stride + 1; }
-  std::int64_t places_across() const { return (width + 2 * padding - window_width) / stride + 1; }
-  std::int64_t places() const { return places_down() * places_across(); }
-  std::int64_t taps() const { return window_height * window_width; }
-  std::int64_t image() const { return height * width; }
-  /// True if the im2col matrix is the image itself.
-  bool is_pointwise() const { return taps() == 1 && stride == 1 && padding == 0; }
-};
-
 namespace detail {
-
-/// A run of things cut in pieces of one size; the last may be smaller.
-struct Cut {
-  std::int64_t extent = 0;
-  std::int64_t piece = 1;
-
-  std::int64_t count() const { return (extent + piece - 1) / piece; }
-  Range at(std::int64_t i) const { return {i * piece, std::min(extent, (i + 1) * piece)}; }
-  bool is_short(std::int64_t i) const { return (i + 1) * piece > extent; }
-};
 
 /// Products by whether their places, and their channels, are those of a last, smaller piece, and whether they add.
 struct PieceProducts {
@@ -76,7 +48,11 @@ class ConvolutionForward {
   void run(const float* x, const float* w, const float* bias, float* y, void* workspace, threads::Member member) const;
 
  private:
+  /// By the im2col matrix.
+  void run_views(const float* x, const float* w, const float* bias, float* y, float* scratch, threads::Member member) const;
+
   ConvolutionShape shape_;
+  std::optional<TapProducts> taps_;
   detail::Cut places_;
   detail::Cut channels_;
   detail::PieceProducts products_;
@@ -89,7 +65,10 @@ class ConvolutionBackwardInput {
   void run(const float* dy, const float* w, float* dx, void* workspace, threads::Member member) const;
 
  private:
+  void run_views(const float* dy, const float* turned, float* dx, float* scratch, threads::Member member) const;
+
   ConvolutionShape shape_;
+  std::optional<TapProducts> taps_;
   detail::Cut places_;
   detail::Cut channels_;
   detail::PieceProducts products_;
@@ -107,11 +86,14 @@ class ConvolutionBackwardWeight {
  private:
   /// The sums of one group of samples for the input channels of one piece.
   void sum_group(Range samples, std::int64_t piece, const float* x, const float* dy, float* sums, float* scratch) const;
+  void sum_taps(Range samples, std::int64_t piece, const float* x, const float* dy, float* sums, float* scratch) const;
+  std::int64_t scratch_floats() const;
 
   ConvolutionShape shape_;
   bool accumulate_;
   std::int64_t groups_;
-  detail::Cut places_;
+  std::optional<PaddedPieces> pieces_;  // if each tap is a product by itself
+  detail::Cut places_;                  // places, or rows of them in these pieces
   detail::Cut channels_;
   detail::PieceProducts products_;
 };

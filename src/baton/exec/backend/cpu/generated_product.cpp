@@ -9,7 +9,11 @@
 
 namespace baton::exec::cpu {
 
-GeneratedProduct generate_product(const ProductLayout& layout, bool prefetches) {
+namespace {
+
+/// Calls one of the library's functions that make machine code. A failure if it makes none.
+template <typename Dispatch>
+auto generate(const ProductLayout& layout, int prefetch, const Dispatch& dispatch) {
   require_memory(Bytes(std::int64_t{32} << 20));
   libxsmm_init();
   const auto extent = [](std::int64_t value) { return static_cast<libxsmm_blasint>(value); };
@@ -19,9 +23,8 @@ GeneratedProduct generate_product(const ProductLayout& layout, bool prefetches) 
   const float alpha = 1.0F;
   const float beta = layout.add ? 1.0F : 0.0F;
   const int flags = LIBXSMM_GEMM_FLAG_NONE;
-  const int prefetch = prefetches ? LIBXSMM_GEMM_PREFETCH_BL2_VIA_C : LIBXSMM_GEMM_PREFETCH_NONE;
-  const GeneratedProduct generated = libxsmm_smmdispatch(extent(layout.m), extent(layout.n), extent(layout.k), &lda, &ldb, &ldc,
-                                                         &alpha, &beta, &flags, &prefetch);
+  const auto generated = dispatch(extent(layout.m), extent(layout.n), extent(layout.k), &lda, &ldb, &ldc, &alpha, &beta, &flags,
+                                  &prefetch);
   if (generated == nullptr) {
     throw failure(
         "this processor has no vector instructions that products of {}x{} and {}x{} could be made for{}: use --backend reference",
@@ -29,6 +32,16 @@ GeneratedProduct generate_product(const ProductLayout& layout, bool prefetches) 
         std::getenv("LIBXSMM_TARGET") == nullptr ? "" : " (LIBXSMM_TARGET is set: leave it out)");
   }
   return generated;
+}
+
+}  // namespace
+
+GeneratedProduct generate_product(const ProductLayout& layout, bool prefetches) {
+  return generate(layout, prefetches ? LIBXSMM_GEMM_PREFETCH_BL2_VIA_C : LIBXSMM_GEMM_PREFETCH_NONE, libxsmm_smmdispatch);
+}
+
+GeneratedSum generate_sum(const ProductLayout& layout) {
+  return generate(layout, LIBXSMM_GEMM_PREFETCH_NONE, libxsmm_smmdispatch_reducebatch_offs);
 }
 
 }  // namespace baton::exec::cpu

@@ -23,4 +23,14 @@ using GeneratedProduct = void (*)(const float* a, const float* b, float* c, ...)
 /// it.
 GeneratedProduct generate_product(const ProductLayout& layout, bool prefetches = false);
 
+/// A number of products, or of bytes, as the library takes it.
+using LibraryCount = unsigned long long;
+/// A sum of products of one layout: of `count` pairs, of which number i begins `a_offsets[i]` and `b_offsets[i]` bytes after a and
+/// b.
+using GeneratedSum = void (*)(const float* a, const float* b, float* c, const LibraryCount* count, const LibraryCount* a_offsets,
+                              const LibraryCount* b_offsets, ...);
+
+/// Machine code for a sum of products, as above.
+GeneratedSum generate_sum(const ProductLayout& layout);
+
 }  // namespace baton::exec::cpu

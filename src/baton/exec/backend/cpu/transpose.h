@@ -49,33 +49,35 @@ void copy_transposed(std::int64_t rows, std::int64_t columns, const float* from,
     const float value = from[row * from_stride + column];
     to[column * to_stride + row] = gated && !(gate[column * to_stride + row] > 0.0F) ? 0.0F : value;
   };
-  std::int64_t whole_rows = 0;
-  std::int64_t whole_columns = 0;
 #if defined(__AVX__)
-  whole_rows = rows / 8 * 8;
-  whole_columns = columns / 8 * 8;
-  // Lines of `to` are finished one after the other: a power of two as stride would let halves evict each
-  // other.
-  for (std::int64_t column = 0; column < whole_columns; column += 8) {
-    for (std::int64_t row = 0; row < whole_rows; row += 8) {
-      detail::Square square;
-      for (std::int64_t i = 0; i < 8; ++i) {
-        square.row[i] = _mm256_loadu_ps(from + (row + i) * from_stride + column);
-      }
-      detail::transpose(square);
-      for (std::int64_t i = 0; i < 8; ++i) {
-        const std::int64_t place = (column + i) * to_stride + row;
-        if constexpr (gated) {
-          const __m256 shut = _mm256_cmp_ps(_mm256_loadu_ps(gate + place), _mm256_setzero_ps(), _CMP_NGT_UQ);
-          square.row[i] = _mm256_andnot_ps(shut, square.row[i]);
+  constexpr std::int64_t side = 8;
+  if (rows >= side && columns >= side) {
+    // The last squares of a line may overlap the ones before. Lines of `to` are finished one after the other: a power of two as
+    // stride would let halves evict each other.
+    for (std::int64_t next_column = 0; next_column < columns; next_column += side) {
+      const std::int64_t column = std::min(next_column, columns - side);
+      for (std::int64_t next_row = 0; next_row < rows; next_row += side) {
+        const std::int64_t row = std::min(next_row, rows - side);
+        detail::Square square;
+        for (std::int64_t i = 0; i < side; ++i) {
+          square.row[i] = _mm256_loadu_ps(from + (row + i) * from_stride + column);
         }
-        _mm256_storeu_ps(to + place, square.row[i]);
+        detail::transpose(square);
+        for (std::int64_t i = 0; i < side; ++i) {
+          const std::int64_t place = (column + i) * to_stride + row;
+          if constexpr (gated) {
+            const __m256 shut = _mm256_cmp_ps(_mm256_loadu_ps(gate + place), _mm256_setzero_ps(), _CMP_NGT_UQ);
+            square.row[i] = _mm256_andnot_ps(shut, square.row[i]);
+          }
+          _mm256_storeu_ps(to + place, square.row[i]);
+        }
       }
     }
+    return;
   }
 #endif
   for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t column = row < whole_rows ? whole_columns : 0; column < columns; ++column) {
+    for (std::int64_t column = 0; column < columns; ++column) {
       move(row, column);
     }
   }
