@@ -142,7 +142,7 @@ void Bpe::encode_pre_token(std::string_view pre_token, std::vector<std::int32_t>
   out.insert(out.end(), symbols.begin(), symbols.end());
 }
 
-Bpe::Place Bpe::next_plain(std::string_view text, std::size_t from) const {
+Bpe::PlainAt Bpe::next_plain(std::string_view text, std::size_t from) const {
   for (std::size_t at = from; at < text.size() && !plain_.empty(); ++at) {
     for (const std::size_t length : plain_lengths_[static_cast<unsigned char>(text[at])]) {
       const auto found = length <= text.size() - at ? plain_.find(text.substr(at, length)) : plain_.end();
@@ -170,7 +170,7 @@ bool Bpe::is_in_plain(std::string_view text, std::size_t blank) const {
 
 void Bpe::encode(std::string_view text, std::vector<std::int32_t>& out) const {
   for (std::size_t at = 0; at < text.size();) {
-    const Place next = next_plain(text, at);
+    const PlainAt next = next_plain(text, at);
     encode_between(text.substr(at, next.begin - at), out);
     if (next.length > 0) {
       out.push_back(next.token);

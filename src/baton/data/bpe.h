@@ -58,13 +58,13 @@ class Bpe final : public Tokenizer {
     std::int32_t made;
   };
   const Merged* merged(std::int32_t left, std::int32_t right) const;
-  /// A place in a text where one of the `plain` texts lies; at the end, and of no length, if there is none.
-  struct Place {
+  /// An occurrence of one of the `plain` texts in a text; at the end, and of no length, if there is none.
+  struct PlainAt {
     std::size_t begin;
     std::size_t length;
     std::int32_t token;
   };
-  Place next_plain(std::string_view text, std::size_t from) const;
+  PlainAt next_plain(std::string_view text, std::size_t from) const;
   /// True if one of them may lie around a blank in the text.
   bool is_in_plain(std::string_view text, std::size_t blank) const;
   void encode_between(std::string_view text, std::vector<std::int32_t>& out) const;

@@ -241,16 +241,16 @@ Model for_evaluation(const Model& model) {
 }
 
 bool is_same_network(const Model& a, const Model& b) {
-  struct Step {
+  struct NumberedNode {
     op::Op op;
     std::vector<Parameter> parameters;
     Dims dims;
     std::vector<std::size_t> reads;  // by the order in which a block's values are written; 0 is its input
-    bool operator==(const Step&) const = default;
+    bool operator==(const NumberedNode&) const = default;
   };
-  const auto steps_of = [](const Model& model) {
+  const auto nodes_of = [](const Model& model) {
     constexpr std::string_view of_positions = "btnpyx";  // extents along these may differ
-    std::vector<Step> steps;
+    std::vector<NumberedNode> nodes;
     for (const Block& block : model.blocks()) {
       std::vector<std::size_t> number(block.values.size(), 0);
       std::size_t written = 0;
@@ -259,24 +259,25 @@ bool is_same_network(const Model& a, const Model& b) {
           number[node.writes[0]] = number[node.reads[0]];
           continue;
         }
-        Step& step = steps.emplace_back(Step{node.op, {}, node.writes.empty() ? Dims() : block.values[node.writes[0]].dims, {}});
+        NumberedNode& one = nodes.emplace_back(
+            NumberedNode{node.op, {}, node.writes.empty() ? Dims() : block.values[node.writes[0]].dims, {}});
         for (const std::size_t value : node.reads) {
-          step.reads.push_back(number[value]);
+          one.reads.push_back(number[value]);
         }
         for (const std::size_t value : node.writes) {
           number[value] = ++written;
         }
         for (const std::size_t parameter : node.parameters) {
-          step.parameters.push_back(block.parameters[parameter]);
+          one.parameters.push_back(block.parameters[parameter]);
         }
-        for (Dim& dim : step.dims) {
+        for (Dim& dim : one.dims) {
           dim.extent = of_positions.find(dim.name) == std::string_view::npos ? dim.extent : 0;
         }
       }
     }
-    return steps;
+    return nodes;
   };
-  return steps_of(a) == steps_of(b);
+  return nodes_of(a) == nodes_of(b);
 }
 
 }  // namespace baton::model

@@ -52,7 +52,7 @@ class Balanced final : public TrainMeasurement {
     Record record = TrainMeasurement::record();
     if (training().simulated() && number(record, key::communication_ns) > 0) {
       if (const double batch = balanced_batch(); batch > 0) {
-        const Step step = simulated_at(std::llround(batch));
+        const SimulatedStep step = simulated_at(std::llround(batch));
         record.set(key::balanced_batch, std::llround(batch));
         record.set(key::balanced_ns, step.time.busy);
         record.set(key::balanced_gflops, step.flops / static_cast<double>(std::max<std::int64_t>(1, step.time.busy.count)));
@@ -62,12 +62,12 @@ class Balanced final : public TrainMeasurement {
   }
 
  private:
-  struct Step {
+  struct SimulatedStep {
     trace::DeviceTime time;  // the parts of the mean device's time
     double flops = 0;        // per device
   };
   /// A simulated step of this many samples.
-  Step simulated_at(std::int64_t batch) const {
+  SimulatedStep simulated_at(std::int64_t batch) const {
     job::JobSpec spec = training().job().spec();
     spec.batch = batch;
     spec.memory = job::ample_memory;  // the question is one of time

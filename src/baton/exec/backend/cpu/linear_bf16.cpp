@@ -30,8 +30,8 @@ void read(ConstValues from, std::int64_t at, std::int64_t count, float* to) {
   }
 }
 
-/// MemberRange of a matrix in memory.
-struct Place {
+/// The part of a row-major matrix that a block holds.
+struct BlockExtents {
   std::int64_t at;  // of its first element
   std::int64_t rows;
   std::int64_t columns;
@@ -39,29 +39,29 @@ struct Place {
 };
 
 /// A block of a row-major matrix: as many rows and columns as there are.
-Place place_of(std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) {
+BlockExtents extents_of(std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) {
   return {row * columns + column, std::min(block_side, rows - row), std::min(block_side, columns - column), columns};
 }
 
 /// Stores a block, whose columns outside the matrix are cleared so that they are not counted.
-Rounding store(Block& block, const Place& place, Values to) {
+Rounding store(Block& block, const BlockExtents& extents, Values to) {
   if (to.type == DType::f32) {
-    for (std::int64_t row = 0; row < place.rows; ++row) {
-      std::memcpy(to.first + (place.at + row * place.stride) * 4, block.data() + row * block_side,
-                  static_cast<std::size_t>(place.columns) * 4);
+    for (std::int64_t row = 0; row < extents.rows; ++row) {
+      std::memcpy(to.first + (extents.at + row * extents.stride) * 4, block.data() + row * block_side,
+                  static_cast<std::size_t>(extents.columns) * 4);
     }
     return {};
   }
-  if (place.columns < block_side) {
-    for (std::int64_t row = 0; row < place.rows; ++row) {
-      std::fill_n(block.data() + row * block_side + place.columns, block_side - place.columns, 0.0F);
+  if (extents.columns < block_side) {
+    for (std::int64_t row = 0; row < extents.rows; ++row) {
+      std::fill_n(block.data() + row * block_side + extents.columns, block_side - extents.columns, 0.0F);
     }
   }
   alignas(64) std::array<std::byte, sizeof(Block) / 2> rounded;
-  const Rounding done = narrow(DType::bf16, block.data(), rounded.data(), place.rows * block_side);
-  for (std::int64_t row = 0; row < place.rows; ++row) {
-    std::memcpy(to.first + (place.at + row * place.stride) * 2, rounded.data() + row * block_side * 2,
-                static_cast<std::size_t>(place.columns) * 2);
+  const Rounding done = narrow(DType::bf16, block.data(), rounded.data(), extents.rows * block_side);
+  for (std::int64_t row = 0; row < extents.rows; ++row) {
+    std::memcpy(to.first + (extents.at + row * extents.stride) * 2, rounded.data() + row * block_side * 2,
+                static_cast<std::size_t>(extents.columns) * 2);
   }
   return done;
 }
@@ -86,7 +86,7 @@ Bf16Part part_of(const std::uint16_t* matrix, std::int64_t rows, std::int64_t co
 }
 
 /// The tile of a weight that holds an element, from that element on: its rows are inputs and its columns outputs.
-Place place_in_weight(std::int64_t out, std::int64_t in, std::int64_t output, std::int64_t input) {
+BlockExtents extents_in_weight(std::int64_t out, std::int64_t in, std::int64_t output, std::int64_t input) {
   constexpr std::int64_t side = TiledWeight::tile;
   const std::int64_t height = std::min(side, out - output / side * side);
   return {TiledWeight::offset(out, in, output, input), std::min(side - input % side, in - input), height - output % side, height};
@@ -95,8 +95,8 @@ Bf16Part part_of_weight(const std::uint16_t* w, std::int64_t out, std::int64_t i
   if (output >= out || input >= in) {
     return {};
   }
-  const Place place = place_in_weight(out, in, output, input);
-  return {w + place.at, place.rows, place.columns, place.stride};
+  const BlockExtents extents = extents_in_weight(out, in, output, input);
+  return {w + extents.at, extents.rows, extents.columns, extents.stride};
 }
 
 /// Counts gradients that are not zero and go into a step unrounded, as `store` counts those that it rounds.
@@ -162,13 +162,13 @@ Rounding LinearForwardBf16::run(const std::uint16_t* x, const std::uint16_t* w, 
         pack_pairs(part_of_weight(w, out_, in_, output, input), tile);
       },
       [&](std::int64_t row, std::int64_t output, Block& block) {
-        const Place place = place_of(row, output, rows_, out_);
+        const BlockExtents extents = extents_of(row, output, rows_, out_);
         std::array<float, block_side> shift{};
         if (bias.first != nullptr) {
-          read(bias, output, place.columns, shift.data());
+          read(bias, output, extents.columns, shift.data());
         }
         (relu_ ? add_shift<true> : add_shift<false>)(shift.data(), block);
-        done += store(block, place, y);
+        done += store(block, extents, y);
       });
   member.sync();
   return done;
@@ -189,18 +189,18 @@ Rounding LinearBackwardInputBf16::run(const std::uint16_t* dy, const std::uint16
         pack_rows_turned(part_of_weight(w, out_, in_, output, input), tile);
       },
       [&](std::int64_t row, std::int64_t input, Block& block) {
-        const Place place = place_of(row, input, rows_, in_);
+        const BlockExtents extents = extents_of(row, input, rows_, in_);
         if (mask_x.first != nullptr) {
-          for (std::int64_t r = 0; r < place.rows; ++r) {
+          for (std::int64_t r = 0; r < extents.rows; ++r) {
             std::array<float, block_side> gate{};
-            read(mask_x, place.at + r * place.stride, place.columns, gate.data());
+            read(mask_x, extents.at + r * extents.stride, extents.columns, gate.data());
             float* sums = block.data() + r * block_side;
             for (std::size_t i = 0; i < gate.size(); ++i) {
               sums[i] = gate[i] > 0.0F ? sums[i] : 0.0F;
             }
           }
         }
-        done += store(block, place, dx);
+        done += store(block, extents, dx);
       });
   member.sync();
   return done;
@@ -225,23 +225,23 @@ Rounding LinearBackwardWeightBf16::run(const std::uint16_t* x, const std::uint16
       },
       [&](std::int64_t output, std::int64_t row, std::uint16_t* tile) { pack_pairs(part_of(dy, rows_, out_, row, output), tile); },
       [&](std::int64_t input, std::int64_t output, Block& block) {
-        Place place = place_in_weight(out_, in_, output, input);
-        place.rows = std::min(block_side, place.rows);
-        place.columns = std::min(block_side, place.columns);
-        for (std::int64_t r = 0; r < place.rows; ++r) {
+        BlockExtents extents = extents_in_weight(out_, in_, output, input);
+        extents.rows = std::min(block_side, extents.rows);
+        extents.columns = std::min(block_side, extents.columns);
+        for (std::int64_t r = 0; r < extents.rows; ++r) {
           std::array<float, block_side> before{};
           if (accumulate_) {
-            read({dw.first, dw.type}, place.at + r * place.stride, place.columns, before.data());
+            read({dw.first, dw.type}, extents.at + r * extents.stride, extents.columns, before.data());
           }
           float* sums = block.data() + r * block_side;
           if (alpha_ != 1.0F) {
-            count_unrounded(sums, place.columns, done);
+            count_unrounded(sums, extents.columns, done);
           }
           for (std::size_t i = 0; i < before.size(); ++i) {
             sums[i] = before[i] + alpha_ * sums[i];
           }
         }
-        done += store(block, place, dw);
+        done += store(block, extents, dw);
       });
   member.sync();
   return done;
@@ -262,7 +262,7 @@ Rounding MatrixProductBf16::run(const std::uint16_t* a, const std::uint16_t* b, 
         pack_pairs(part_of(b, inner_, columns_, inner, column), tile);
       },
       [&](std::int64_t row, std::int64_t column, Block& block) {
-        done += store(block, place_of(row, column, rows_, columns_), c);
+        done += store(block, extents_of(row, column, rows_, columns_), c);
       });
   member.sync();
   return done;

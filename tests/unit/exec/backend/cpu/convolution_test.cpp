@@ -133,15 +133,31 @@ void expect_same_bits(const Floats& left, const Floats& right) {
 
 /// Every size on both sides of what is done at once, windows larger than the image, strides larger than the window.
 std::vector<ConvolutionShape> shapes() {
-  std::vector<ConvolutionShape> list{{3, 1, 28, 28, 5, 3, 3, 1, 1}, {2, 40, 7, 7, 70, 3, 3, 1, 1}, {2, 64, 14, 14, 33, 1, 1, 1, 0},
-                                     {2, 33, 9, 9, 17, 1, 1, 2, 0}, {1, 3, 30, 30, 8, 7, 7, 2, 3}, {20, 2, 3, 3, 3, 3, 3, 1, 1},
-                                     {2, 300, 4, 4, 9, 1, 1, 1, 0}, {1, 90, 5, 5, 10, 3, 3, 1, 1}, {17, 1, 1, 1, 1, 1, 1, 1, 0},
-                                     {2, 2, 2, 2, 3, 5, 5, 1, 2},   {1, 30, 6, 6, 600, 3, 3, 1, 1}};
+  std::vector<ConvolutionShape> list{
+      {3, 1, 28, 28, 5, 3, 3, 1, 1},
+      {2, 40, 7, 7, 70, 3, 3, 1, 1},
+      {2, 64, 14, 14, 33, 1, 1, 1, 0},
+      {2, 33, 9, 9, 17, 1, 1, 2, 0},
+      {1, 3, 30, 30, 8, 7, 7, 2, 3},
+      {20, 2, 3, 3, 3, 3, 3, 1, 1},
+      {2, 300, 4, 4, 9, 1, 1, 1, 0},
+      {1, 90, 5, 5, 10, 3, 3, 1, 1},
+      {17, 1, 1, 1, 1, 1, 1, 1, 0},
+      {2, 2, 2, 2, 3, 5, 5, 1, 2},
+      {1, 30, 6, 6, 600, 3, 3, 1, 1},
+      // Each tap a product: several pieces of rows, of results and of channels, windows of odd shapes.
+      {3, 32, 14, 14, 130, 3, 3, 1, 1},
+      {2, 300, 14, 14, 7, 3, 3, 1, 1},
+      {2, 8, 28, 28, 19, 5, 5, 1, 2},
+      {2, 6, 33, 28, 16, 5, 5, 1, 0},
+      {1, 4, 9, 300, 5, 3, 3, 1, 1},
+      {2, 5, 12, 40, 6, 4, 2, 1, 1},
+      {2, 5, 20, 20, 6, 2, 3, 1, 2}};
   std::mt19937 engine(5);
   const auto between = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(engine);
   };
-  while (list.size() < 40) {
+  while (list.size() < 47) {
     ConvolutionShape shape{between(1, 5), between(1, 20), between(1, 13), between(1, 17), between(1, 20),
                            between(1, 5), between(1, 5),  between(1, 3),  between(0, 3)};
     if (shape.height + 2 * shape.padding >= shape.window_height && shape.width + 2 * shape.padding >= shape.window_width) {
