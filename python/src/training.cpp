@@ -164,7 +164,7 @@ std::vector<std::int64_t> samples_at(const Run& self, std::int64_t step) {
   }
   std::vector<std::int64_t> list;
   for (std::int64_t row = 0; row < self.training().job().request().step.global_batch; ++row) {
-    list.push_back(data->training().order().at(step, row).sample);
+    list.push_back(data->training()->order().at(step, row).sample);
   }
   return list;
 }
