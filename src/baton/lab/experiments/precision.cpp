@@ -150,7 +150,7 @@ std::string on_vanishing(const Record& bare, const Record& scaled) {
         "and a scaler has nothing to bring back.",
         percent(lost));
   }
-  std::string sentence = fmt::format("In fp16 without loss scaling {} of the gradients became zero, since it ends at 6e-8: {}. ",
+  std::string sentence = fmt::format("In fp16 without loss scaling {} of the gradients became zero, since values below 3e-8 round to zero: {}. ",
                                      percent(lost), silent_blocks(bare));
   return sentence +
          (kept < 0.5 * lost
