@@ -41,7 +41,7 @@ class PaddedPieces {
   double computed() const;
   /// The floats of a channel in a copy: more than are seen of whole vectors of places.
   std::int64_t channel_floats() const { return channel_floats_; }
-  /// Where tap (k, l) sees the first place.
+  /// The offset at which tap (k, l) sees the first place.
   std::int64_t seen(std::int64_t k, std::int64_t l) const { return k * across_ + l; }
   /// Copies what the windows of these rows of places see in these channels of a sample.
   void copy(const float* sample, Range channels, Range rows, float* to) const;
