@@ -33,7 +33,7 @@ class PaddedPieces {
 
   const detail::Cut& rows() const { return rows_; }
   std::int64_t across() const { return across_; }
-  /// The places of so many rows: those up to the last at which a window fits.
+  /// The places of this many rows: those up to the last at which a window fits.
   std::int64_t places(std::int64_t rows) const { return (rows - 1) * across_ + places_across_; }
   std::int64_t places_across() const { return places_across_; }
   std::int64_t places_down() const { return rows_.extent; }
