@@ -212,9 +212,8 @@ void validate(ValidateWords words, int& exit_code) {
     print_errors(predict::errors_by_source(points, false));
     if (const std::vector<predict::SourceErrors> fitted = predict::errors_by_source(points, true); !fitted.empty()) {
       fmt::print(
-          "\nEvery tenth row of sources with at least 20 rows is left out above, because constants were chosen by it. The errors "
-          "of these "
-          "rows:\n");
+          "\nEvery tenth row of sources with at least 20 rows is left out above, because constants were chosen by it. Their "
+          "errors:\n");
       print_errors(fitted);
     }
     print_memory(points);
