@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <variant>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
@@ -179,33 +180,33 @@ class Runs {
     for (const std::string& id : ids) {
       ask(place, store, id, asking);
     }
-    std::map<std::string, std::vector<std::size_t>> jobs;  // those who ask for a job, by what it is
+    std::map<Measured, std::vector<std::size_t>> jobs;  // those who ask for a job
     for (std::size_t i = 0; i < asking.size(); ++i) {
-      jobs[job_name(place, asking[i])].push_back(i);
+      jobs[measured_for(place, asking[i])].push_back(i);
     }
     std::vector<lab::Point> points;
-    std::map<std::string, lab::Record> known;
+    std::map<lab::Point, lab::Record> known;
     for (const Asking& one : asking) {
-      const std::vector<std::size_t>& sharing = jobs[job_name(place, one)];
+      const std::vector<std::size_t>& sharing = jobs[measured_for(place, one)];
       if (&asking[sharing.front()] != &one) {
         continue;
       }
       points.push_back(merged(one));
       for (const std::size_t other : sharing) {
         if (!asking[other].known.empty()) {
-          known[points.back().text()] = asking[other].known;
+          known[points.back()] = asking[other].known;
         }
       }
     }
     ProgressBar bar(place.source.simulated ? "simulating" : "measuring", 1000, true, ProgressBar::percent);
     const auto keep = [&](const lab::Point& point, const lab::Record& record, bool final) {
       const auto found = std::find_if(asking.begin(), asking.end(), [&](const Asking& one) { return merged(one) == point; });
-      for (const std::size_t i : jobs[job_name(place, *found)]) {
+      for (const std::size_t i : jobs[measured_for(place, *found)]) {
         store.keep(asking[i].id, asking[i].point, record, final, asking[i].conditions_name);
       }
     };
     for (const lab::Point& point : points) {  // of those that share a record, some may not have it yet
-      if (const auto record = known.find(point.text()); record != known.end()) {
+      if (const auto record = known.find(point); record != known.end()) {
         keep(point, record->second, true);
       }
     }
@@ -229,30 +230,40 @@ class Runs {
     lab::Record known = {};  // of a run before, if it goes on
   };
 
+  /// The axis that names the experiment, before the axes of its own.
+  static constexpr const char* asking_axis = "experiment";
+
   /// The experiment whose points are those of others, with their names.
   static lab::Experiment together() {
     lab::Experiment all;
     all.id = "handin";
     all.open = [](const lab::Point& point, const lab::Settings& settings) {
-      const Json own = Json::parse(lab::text(point, "point"));
-      return lab::experiment_by_id(lab::text(point, "experiment")).open(*lab::Point::parse(own), settings);
+      lab::Point own;
+      for (const auto& [axis, value] : point) {
+        if (axis != asking_axis) {
+          own.set(axis, value);
+        }
+      }
+      return lab::experiment_by_id(lab::text(point, asking_axis)).open(own, settings);
     };
     return all;
   }
 
   static lab::Point merged(const Asking& one) {
-    lab::Point point{{"experiment", one.id}, {"point", one.point.text()}};
-    if (const job::FieldValue* devices = one.point.find(lab::key::devices.name)) {
-      point.set(lab::key::devices, *devices);  // the most of which decides into how many parts a GPU is cut
+    lab::Point point{{asking_axis, one.id}};
+    for (const auto& [axis, value] : one.point) {
+      check(axis != asking_axis, "{} has an axis {}", one.id, asking_axis);
+      point.set(axis, value);
     }
     return point;
   }
 
-  /// The name of the job that is measured for it. Simulating a job again costs nothing, and an experiment may need
-  /// simulations of its own.
-  static std::string job_name(const ResultSource& place, const Asking& one) {
+  /// The job that is measured for it: its text, or the point if nobody shares it. Simulating a job again costs nothing, and an
+  /// experiment may need simulations of its own.
+  using Measured = std::variant<std::string, lab::Point>;
+  static Measured measured_for(const ResultSource& place, const Asking& one) {
     const std::string job = place.source.simulated ? "" : sheet::job_of(one.id, one.point);
-    return job.empty() ? one.id + one.point.text() : job;
+    return job.empty() ? Measured(merged(one)) : Measured(job);
   }
 
   void ask(const ResultSource& place, const lab::Store& store, const std::string& id, std::vector<Asking>& asking) const {
@@ -260,7 +271,7 @@ class Runs {
     const std::vector<lab::Point> points = lab::points(experiment, place.settings.preset, devices_that_exist(place, experiment));
     const Json conditions = lab::experiment_conditions(place.settings, points, std::nullopt);
     const std::string name = lab::conditions_name(conditions);
-    std::map<std::string, lab::Record> known = words_.resume ? store.records(id, true, name) : std::map<std::string, lab::Record>();
+    std::map<lab::Point, lab::Record> known = words_.resume ? store.records(id, true, name) : std::map<lab::Point, lab::Record>();
     store.keep_spec({.experiment = id,
                      .title = experiment.title,
                      .run_command = command_line(),
@@ -272,7 +283,7 @@ class Runs {
                      .conditions = conditions,
                      .toml = std::nullopt});
     for (const lab::Point& point : points) {
-      asking.push_back({id, point, name, known[point.text()]});
+      asking.push_back({id, point, name, known[point]});
     }
   }
 

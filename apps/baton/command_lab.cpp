@@ -214,10 +214,10 @@ fs::path folder_to_resume(const std::string& out, const std::string& name, const
 }
 
 /// The records of an earlier run of an experiment that `--resume` takes; `note` says which it leaves and why.
-std::map<std::string, lab::Record> known_records(const lab::Store& store, const std::string& id, const Json& conditions,
-                                                 std::string& note) {
+std::map<lab::Point, lab::Record> known_records(const lab::Store& store, const std::string& id, const Json& conditions,
+                                                std::string& note) {
   const std::optional<lab::RunSpec> before = store.spec(id);
-  std::map<std::string, lab::Record> known = store.records(id, true, lab::conditions_name(conditions));
+  std::map<lab::Point, lab::Record> known = store.records(id, true, lab::conditions_name(conditions));
   if (const lab::Damage damage = before ? lab::damage_of(store, *before) : lab::Damage(); damage.lost) {
     note += fmt::format("note: {}; points without a record are measured again\n", damage.sentence);
   }
@@ -265,8 +265,8 @@ struct Planned {
   std::shared_ptr<const lab::Experiment> experiment;
   std::optional<std::string> toml = {};  // of an experiment that a user wrote
   std::vector<lab::Point> points = {};
-  Json conditions = {};                           // the conditions of its numbers
-  std::map<std::string, lab::Record> known = {};  // records of an earlier run that are taken over
+  Json conditions = {};                          // the conditions of its numbers
+  std::map<lab::Point, lab::Record> known = {};  // records of an earlier run that are taken over
 };
 
 /// The named experiments, with the one of a spec; all if none is named.
