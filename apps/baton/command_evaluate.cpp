@@ -66,8 +66,7 @@ void take_settings(const checkpoint::TensorReader& source, job::JobSpec& job) {
 /// The job without data to train on.
 training::Job job_without_data(job::JobSpec spec) {
   for (const std::string& name : data_flags()) {
-    const job::JobField* field = training::find_field(name);
-    field->set(spec, field->text(job::JobSpec{}));
+    training::find_field(name)->reset(spec);
   }
   return training::Job(spec, cluster::probe(), &world());
 }

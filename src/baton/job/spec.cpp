@@ -100,7 +100,12 @@ constexpr bool is_optional<std::optional<T>> = true;
 template <typename Member>
 JobField field_of(std::string name, Member JobSpec::*member, std::string type, std::string help, auto take, auto print) {
   const std::string flag = "--" + name;
-  JobField field{.name = std::move(name), .type = std::move(type), .help = std::move(help), .set = nullptr, .text = nullptr};
+  JobField field{.name = std::move(name),
+                 .type = std::move(type),
+                 .help = std::move(help),
+                 .set = nullptr,
+                 .reset = [member](JobSpec& spec) { spec.*member = JobSpec{}.*member; },
+                 .text = nullptr};
   field.set = [member, flag, take](JobSpec& spec, const FieldValue& value) {
     if constexpr (is_optional<Member>) {
       if (is_empty(value)) {

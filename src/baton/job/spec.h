@@ -122,6 +122,8 @@ struct JobField {
   /// Sets the member, in its range; a usage error names the flag and names what is accepted. An empty text means "not asked for" if
   /// the field may be left out.
   std::function<void(JobSpec& spec, const FieldValue& value)> set;
+  /// Sets the member to its default.
+  std::function<void(JobSpec& spec)> reset;
   /// The value as text for the command line; empty if the field was left out.
   std::function<std::string(const JobSpec& spec)> text;
   Topic topic = Topic::step;

@@ -102,6 +102,19 @@ TEST(JobSpec, EveryFieldPrintsTheTextThatSetsIt) {
   }
 }
 
+TEST(JobSpec, EveryFieldCanBeSetBackToItsDefault) {
+  JobSpec spec;
+  for (const auto& [name, text] : examples()) {
+    set_field(spec, name, text);
+  }
+  for (const JobField& field : fields()) {
+    EXPECT_TRUE(field.given(spec)) << field.name;
+    field.reset(spec);
+    EXPECT_FALSE(field.given(spec)) << field.name;
+  }
+  EXPECT_EQ(spec, JobSpec{});
+}
+
 TEST(JobSpec, ItsFlagsGiveTheSameJobAgain) {
   JobSpec spec;
   for (const auto& [name, text] : examples()) {
