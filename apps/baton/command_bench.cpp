@@ -69,32 +69,30 @@ std::string law_text(const findings::AlphaBeta& law) {
 }
 
 lab::Json to_json(const std::vector<measure::BenchRow>& rows, const training::Job& job) {
-  lab::Json result{{"command", command_line()},
-                   {"devices", job.spec().devices.text()},
-                   {"backend", job.backend().name()},
-                   {"rows", lab::Json::array()},
-                   {"laws", lab::Json::object()},
-                   {"oversubscribed", job.cluster().oversubscribed()},
-                   {"environment", measure::environment(job.machine())}};
+  namespace key = lab::key;
+  std::vector<lab::Record> list;
+  lab::Json laws = lab::Json::object();
   for (const measure::BenchRow& row : rows) {
-    result["rows"].push_back({{"operation", plan::to_text(row.operation)},
-                              {"bytes", row.bytes},
-                              {"count", row.count},
-                              {"type", to_text(DType::f32)},
-                              {"time_ns", row.time.count},
-                              {"time_low_ns", row.low.count},
-                              {"time_high_ns", row.high.count},
-                              {"algorithm_bandwidth", row.algorithm_bandwidth()},
-                              {"bus_bandwidth", row.bus_bandwidth(job.cluster().size())},
-                              {"wrong", row.wrong}});
+    using Row = key::BenchRow;
+    list.push_back({Row::operation(std::string(plan::to_text(row.operation))), key::bytes(Bytes(row.bytes)), Row::count(row.count),
+                    Row::type(std::string(to_text(DType::f32))), key::time_ns(row.time), key::time_low_ns(row.low),
+                    key::time_high_ns(row.high), Row::algorithm_bandwidth(row.algorithm_bandwidth()),
+                    Row::bus_bandwidth(row.bus_bandwidth(job.cluster().size())), Row::wrong(row.wrong)});
     const findings::AlphaBeta law = measure::fit(rows, row.operation);
-    result["laws"][plan::to_text(row.operation)] = law.testable() ? lab::Json{{"alpha_ns", law.alpha_ns},
-                                                                              {"beta", law.beta},
-                                                                              {"r2", law.r2},
-                                                                              {"worst_residual", law.worst_residual}}
-                                                                  : lab::Json();
+    laws[plan::to_text(row.operation)] = law.testable() ? lab::Json{{"alpha_ns", law.alpha_ns},
+                                                                    {"beta", law.beta},
+                                                                    {"r2", law.r2},
+                                                                    {"worst_residual", law.worst_residual}}
+                                                        : lab::Json();
   }
-  return result;
+  return lab::Record{key::command(command_line()),
+                     key::BenchResult::devices(job.spec().devices.text()),
+                     key::backend(std::string(job.backend().name())),
+                     key::BenchResult::rows(list),
+                     key::BenchResult::laws(laws),
+                     key::oversubscribed(job.cluster().oversubscribed()),
+                     key::environment(measure::environment(job.machine()))}
+      .json();
 }
 
 void print_rows(const std::vector<measure::BenchRow>& rows, std::size_t devices) {
