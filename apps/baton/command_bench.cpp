@@ -26,7 +26,7 @@ struct BenchWords {
   job::JobSpec job;
   std::string sizes = "8:64MiB:4";
   std::string operations;
-  std::string limit = "100ms";
+  Nanoseconds limit{100'000'000};
   std::string json;
   std::string cluster;
 };
@@ -34,7 +34,7 @@ struct BenchWords {
 measure::BenchOptions options_of(const BenchWords& words) {
   measure::BenchOptions options;
   measure::parse_sizes(words.sizes, options);
-  options.time = parse_time(words.limit, "--time-limit");
+  options.time = words.limit;
   if (!words.operations.empty()) {
     options.operations.clear();
     for (const std::string_view name : split(words.operations, ',')) {
@@ -187,7 +187,7 @@ void bench_guarded(const BenchWords& words, int& exit_code) {
     const StartLimit limit(!world().alone());
     std::vector<exec::Setting> settings{{"--sizes", words.sizes},
                                         {"--operations", words.operations},
-                                        {"--time-limit", words.limit},
+                                        {"--time-limit", job::flag_text(words.limit)},
                                         {"--json", words.json},
                                         {"--write-cluster", words.cluster}};
     add_settings(words.job, settings);
@@ -213,9 +213,7 @@ void add_bench_flags(CLI::App& command, BenchWords& words) {
       .add_option("--operations", words.operations,
                   fmt::format("any of {}, for example all_reduce,broadcast (default: all)", operation_names()))
       ->type_name("NAMES");
-  command.add_option("--time-limit", words.limit, "approximate time for one size of one operation")
-      ->type_name("TIME")
-      ->capture_default_str();
+  add_time(command, "--time-limit", words.limit, Nanoseconds(0), "approximate time for one size of one operation");
   command.add_option("--json", words.json, "write the rows to a file, or to standard output with -")->type_name("FILE");
   command
       .add_option("--write-cluster", words.cluster,

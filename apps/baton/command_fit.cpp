@@ -19,7 +19,7 @@ namespace key = lab::key;
 
 struct FitWords {
   job::JobSpec job;
-  std::string top = "10";
+  std::int64_t top = 10;
   std::string json;
 };
 
@@ -187,7 +187,7 @@ void print_list(const job::FitList& list, const FitWords& words, std::size_t top
 }
 
 void fit(FitWords words) {
-  const auto top = static_cast<std::size_t>(parse_integer(words.top, "--top", 1, 1000));
+  const auto top = static_cast<std::size_t>(words.top);
   settle_outputs({&words.json});
   const Interrupt interrupt;
   if (words.job.cluster.empty() || job::is_this_machine(words.job.cluster)) {
@@ -251,7 +251,7 @@ void add_fit_command(CLI::App& program) {
   auto words = std::make_shared<FitWords>();
   add_job_flags(*command, words->job);
   hide_job_flags(*command, data_flags());
-  command->add_option("--top", words->top, "number of splits to show")->type_name("N")->capture_default_str();
+  add_number(*command, "--top", words->top, std::int64_t{1}, std::int64_t{1000}, "number of splits to show");
   command->add_option("--json", words->json, "write the answer to a file, or to standard output with -")->type_name("FILE");
   command->footer(
       "\nWith a strategy or a split: the memory of each device by cause, and if it does not fit what would make it smaller.\n"

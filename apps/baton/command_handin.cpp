@@ -22,6 +22,7 @@
 #include "browser.h"
 #include "called_as.h"
 #include "commands.h"
+#include "options.h"
 #include "run_report.h"
 #include "signals.h"
 #include "terminal.h"
@@ -45,7 +46,7 @@ struct HandinWords {
   std::string option;
   std::string preset;
   std::string out;
-  std::string limit;
+  std::optional<Nanoseconds> limit;
   bool resume = false;
 };
 
@@ -76,9 +77,7 @@ std::string option_of(const sheet::Sheet& sheet, const HandinWords& words) {
 }
 
 Nanoseconds limit_of(const HandinWords& words, lab::Preset preset) {
-  return !words.limit.empty()          ? parse_time(words.limit, "--time-limit")
-         : preset == lab::Preset::full ? Nanoseconds(30'000'000'000)
-                                       : Nanoseconds(900'000'000);
+  return words.limit ? *words.limit : preset == lab::Preset::full ? Nanoseconds(30'000'000'000) : Nanoseconds(900'000'000);
 }
 
 /// "1 core", "2 cores".
@@ -165,7 +164,7 @@ std::string command_of(const HandinWords& words, const ResultSource& place, cons
   } else if (place.settings.devices != "cpu") {
     command += " --devices " + shell_word(place.settings.devices);
   }
-  return as_called(command + (words.limit.empty() ? "" : " --time-limit " + shell_word(words.limit)));
+  return as_called(command + (words.limit ? " --time-limit " + job::flag_text(*words.limit) : ""));
 }
 
 /// Runs the experiments of a place as one, so that the instances of all their points take turns: then times of different tasks, and
@@ -398,13 +397,14 @@ sheet::Document with_commands_as_called(sheet::Document document) {
 /// The same hand-in at the sheet's own sizes, with all that was asked for, in a folder of its own.
 std::string full_command(const HandinWords& words, const std::string& sheet, const std::string& option, const fs::path& folder) {
   std::string command = fmt::format("baton handin {}", sheet);
-  for (const auto& [flag, value] : std::vector<std::pair<const char*, std::string>>{{"--name", words.name},
-                                                                                    {"--devices", words.devices},
-                                                                                    {"--cluster", words.cluster},
-                                                                                    {"--option", option},
-                                                                                    {"--preset", "full"},
-                                                                                    {"--time-limit", words.limit},
-                                                                                    {"--out", folder.string() + "-full"}}) {
+  for (const auto& [flag, value] :
+       std::vector<std::pair<const char*, std::string>>{{"--name", words.name},
+                                                        {"--devices", words.devices},
+                                                        {"--cluster", words.cluster},
+                                                        {"--option", option},
+                                                        {"--preset", "full"},
+                                                        {"--time-limit", words.limit ? job::flag_text(*words.limit) : ""},
+                                                        {"--out", folder.string() + "-full"}}) {
     command += value.empty() ? "" : fmt::format(" {} {}", flag, shell_word(value));
   }
   return command;
@@ -545,15 +545,21 @@ void add_handin_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("handin",
                                              "Answer a homework sheet: measure, write the document, the code and the archive");
   auto words = std::make_shared<HandinWords>();
-  command->add_option("sheet", words->sheet, "hw1, hw3, practical8, csye-hw4, or list to name them")->required();
-  command->add_option("--name", words->name, "name of the student, for the title");
-  command->add_option("-d,--devices", words->devices, "measure on this kind of device: cpu, cuda, or parts of a GPU as cuda:0/4");
-  command->add_option("--cluster", words->cluster,
-                      "simulate instead, on machine (this one), a name from `baton clusters` or a file");
-  command->add_option("--option", words->option, "which option to answer if a task leaves a choice: A, B or C (default: A)");
-  command->add_option("--preset", words->preset, "quick, or full for the sheet's sizes (default: full; quick on CPUs)");
-  command->add_option("--out", words->out, "the folder to write (handin-SHEET)");
-  command->add_option("--time-limit", words->limit, "for one point, as 2s");
+  command->add_option("sheet", words->sheet, "hw1, hw3, practical8, csye-hw4, or list to name them")
+      ->type_name("SHEET")
+      ->required();
+  command->add_option("--name", words->name, "name of the student, for the title")->type_name("NAME");
+  command->add_option("-d,--devices", words->devices, "measure on this kind of device: cpu, cuda, or parts of a GPU as cuda:0/4")
+      ->type_name("TYPE");
+  command
+      ->add_option("--cluster", words->cluster, "simulate instead, on machine (this one), a name from `baton clusters` or a file")
+      ->type_name("CLUSTER");
+  command->add_option("--option", words->option, "which option to answer if a task leaves a choice: A, B or C (default: A)")
+      ->type_name("NAME");
+  command->add_option("--preset", words->preset, "quick, or full for the sheet's sizes (default: full; quick on CPUs)")
+      ->type_name("NAME");
+  command->add_option("--out", words->out, "the folder to write (handin-SHEET)")->type_name("DIR");
+  add_time(*command, "--time-limit", words->limit, Nanoseconds(0), "for one point, as 2s");
   command->add_flag("--resume", words->resume, "continue in the existing folder");
   command->footer(
       "\nExamples:\n  baton handin list\n  baton handin hw1 --name \"Ada Lovelace\" --option C\n  baton handin hw3 --cluster "
