@@ -24,16 +24,16 @@ namespace {
 using lab::Json;
 using LogLine = lab::key::LogLine;
 
-/// The settings of a training: those of a job without the settings of simulations, which `train` does not take. Their columns are
-/// named `trained_` like those of experiments, since some of them are also measured.
+/// The settings of a training as the cells of a table: those of a job without the settings of simulations, which `train` does not
+/// take. Their columns are named `trained_` like those of experiments, since some of them are also measured.
 Json settings_of(const training::Job& job) {
-  const Json all = job::settings_json(job.spec(), job.request().step.optimizer);
+  const job::JobSpec spec = job::with_rates_of(job.spec(), job.request().step.optimizer);
   Json settings;
-  for (const auto& [name, value] : all.items()) {
-    if (name != "cluster" && name != "software" && name != "what-if" && name != "fold") {
-      std::string key = "trained_" + name;
+  for (const job::JobField& field : job::fields()) {
+    if (field.name != "cluster" && field.name != "software" && field.name != "what-if" && field.name != "fold") {
+      std::string key = "trained_" + field.name;
       std::replace(key.begin(), key.end(), '-', '_');
-      settings[key] = value;
+      settings[key] = field.text(spec);
     }
   }
   settings["trained_strategy"] = job.request().strategy;

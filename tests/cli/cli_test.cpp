@@ -677,7 +677,7 @@ TEST_F(Cli, TimelinesLinkToThePlaygroundWithTheJobThatTheyShow) {
   const json timeline = json::parse(contents(folder / "report.json"))["experiments"][0]["timelines"][0];
   std::string flags;
   for (const auto& [name, value] : timeline["playground"].items()) {
-    flags += fmt::format(" --{} {}", name, value.get<std::string>());
+    flags += fmt::format(" --{} {}", name, value.is_string() ? value.get<std::string>() : value.dump());
   }
   EXPECT_EQ(timeline["playground"]["cluster"], "pcie-4");
   EXPECT_EQ(json::parse(run("simulate --json -" + flags).out)["time_per_step_ns"], timeline["duration_ns"]) << flags;

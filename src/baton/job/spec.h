@@ -126,6 +126,9 @@ struct JobField {
   std::function<void(JobSpec& spec)> reset;
   /// The value as text for the command line; empty if the field was left out.
   std::function<std::string(const JobSpec& spec)> text;
+  /// The value as JSON and Python have it: a number if it is one, otherwise its text. Setting it gives the member again, to the
+  /// bit.
+  std::function<FieldValue(const JobSpec& spec)> value;
   Topic topic = Topic::step;
   bool numeric = false;                                        // takes numbers alone
   std::vector<std::string> also = {};                          // other spellings: a letter, or a name known from other programs

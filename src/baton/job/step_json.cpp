@@ -114,7 +114,7 @@ Json path_json(const Study& study) {
   return path;
 }
 
-Json settings_json(JobSpec spec, op::Optimizer optimizer) {
+JobSpec with_rates_of(JobSpec spec, op::Optimizer optimizer) {
   op::attributes(optimizer, [&](std::string_view name, const auto& value) {
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
       for (const auto& [attribute, member] : {std::pair("rate", &JobSpec::lr), std::pair("momentum", &JobSpec::momentum),
@@ -125,9 +125,13 @@ Json settings_json(JobSpec spec, op::Optimizer optimizer) {
       }
     }
   });
+  return spec;
+}
+
+Json settings_json(const JobSpec& spec) {
   Json settings;
   for (const JobField& field : fields()) {
-    settings[field.name] = field.text(spec);
+    settings[field.name] = to_json(field.value(spec));
   }
   return settings;
 }
@@ -148,12 +152,12 @@ Json playground_words(const JobSpec& spec, std::size_t devices, std::string_view
                                                        "fold",    "tokenizer", "token-type", "normalize", "augment", "memory"};
   Json given{{"model", spec.model},
              {"cluster", is_imagined(spec) ? spec.cluster : std::string(otherwise)},
-             {"devices", fmt::format("{}", devices)},
-             {"batch", fmt::format("{}", spec.batch)}};
+             {"devices", devices},
+             {"batch", spec.batch}};
   for (const JobField& field : fields()) {
-    const std::string text = field.text(spec);
-    if (field.given(spec) && !text.empty() && std::find(elsewhere.begin(), elsewhere.end(), field.name) == elsewhere.end()) {
-      given[field.name] = text;
+    if (field.given(spec) && !field.text(spec).empty() &&
+        std::find(elsewhere.begin(), elsewhere.end(), field.name) == elsewhere.end()) {
+      given[field.name] = to_json(field.value(spec));
     }
   }
   if (is_imagined(spec) && spec.memory) {

@@ -161,7 +161,7 @@ Json result_json(const Training& run, const std::string& command) {
              key::loss(std::string(strategy::to_text(request.step.loss))),
              key::optimizer(job.spec().optimizer),
              key::precision(std::string(strategy::to_text(request.step.precision))),
-             key::settings(job::settings_json(job.spec(), request.step.optimizer)),
+             key::settings(job::settings_json(job::with_rates_of(job.spec(), request.step.optimizer))),
              key::seed(job.seed()),
              key::steps(static_cast<std::int64_t>(run.step_times().size())),
              key::steps_before(run.steps_before()),
