@@ -182,9 +182,7 @@ void TrainLog::read_kept(const std::string& path) {
 
 std::vector<lab::Record> TrainLog::rows() const {
   std::vector<lab::Record> all = earlier_;
-  for (const LogEntry& entry : entries_) {
-    all.push_back(record_of(entry));
-  }
+  all.insert(all.end(), entries_.begin(), entries_.end());
   return all;
 }
 
@@ -241,8 +239,6 @@ std::string TrainLog::close_interval() {
   loss_sum_ = 0;
   time_ = waited_ = Nanoseconds(0);
   write(entry);
-  require_written();
-  entries_.push_back(entry);
   const double left = static_cast<double>(steps_ - entry.step) * static_cast<double>(all_time_.count) * 1e-9 /
                       static_cast<double>(std::max<std::int64_t>(1, taken_));
   return fmt::format("{:>7}{}  {:>10}  {:>9.3g}  {:>9}{}{}  {}", entry.step,
@@ -261,8 +257,6 @@ std::string TrainLog::add(const training::Evaluation& evaluation) {
     entry.epoch = static_cast<double>(entry.step) / static_cast<double>(epoch);
   }
   write(entry);
-  require_written();
-  entries_.push_back(entry);
   return fmt::format("{:>7}  evaluation on {} samples: {}", evaluation.step, evaluation.samples, evaluation_text(evaluation));
 }
 
@@ -281,7 +275,8 @@ std::string TrainLog::heading() const {
 }
 
 void TrainLog::write(const LogEntry& entry) {
-  const Json json = record_of(entry).json();
+  entries_.push_back(record_of(entry));
+  const Json& json = entries_.back().json();
   for (const File* file : {&json_lines_, &kept_}) {
     if (*file) {
       fmt::print(file->get(), "{}\n", json.dump());
@@ -296,9 +291,6 @@ void TrainLog::write(const LogEntry& entry) {
     fmt::print(csv_.get(), "{}{}\n", line, settings_);
     std::fflush(csv_.get());
   }
-}
-
-void TrainLog::require_written() const {
   for (const auto& [file, path] : {std::pair(csv_.get(), &files_.csv), std::pair(json_lines_.get(), &files_.json_lines),
                                    std::pair(kept_.get(), &files_.kept)}) {
     if (file != nullptr && std::ferror(file) != 0) {

@@ -73,9 +73,8 @@ class TrainLog {
   void open_csv(const std::string& path, bool append);
   void read_kept(const std::string& path);
   std::string close_interval();
+  /// Writes a line to all files, and keeps it. A failure names a file that has not taken all that was written so far.
   void write(const LogEntry& entry);
-  /// A failure names a file that has not taken all that was written so far.
-  void require_written() const;
 
   const training::Training& run_;
   std::int64_t steps_;
@@ -92,7 +91,7 @@ class TrainLog {
   double evaluated_seconds_ = 0;
   double seconds_before_ = 0;         // of earlier runs
   std::vector<lab::Record> earlier_;  // lines of earlier runs
-  std::vector<LogEntry> entries_;
+  std::vector<lab::Record> entries_;  // of this run
   File csv_;
   std::string settings_;  // what was trained, as the last cells of each line of the CSV
   File kept_;
