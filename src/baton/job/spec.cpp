@@ -127,7 +127,7 @@ JobField field_of(std::string name, Member JobSpec::*member, std::string type, s
   return field;
 }
 
-/// Lets the value of a field be a number: `number_of` gives it for a value of the member, or nullopt if that is no number.
+/// Lets the value of a field be a number: `number_of` gives it for a value of the member, or nullopt if it is not a number.
 template <typename Member>
 void give_number(JobField& field, Member JobSpec::*member, auto number_of) {
   field.value = [member, number_of, text = field.text](const JobSpec& spec) -> FieldValue {
