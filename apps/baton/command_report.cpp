@@ -163,8 +163,10 @@ void add_compare_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("compare", "Show two runs side by side, and which differences exceed the noise");
   auto first = std::make_shared<std::string>();
   auto second = std::make_shared<std::string>();
-  command->add_option("A", *first, "a folder under runs/, or a result of train --json or of a PyTorch twin")->required();
-  command->add_option("B", *second, "another")->required();
+  command->add_option("A", *first, "a folder under runs/, or a result of train --json or of a PyTorch twin")
+      ->type_name("PATH")
+      ->required();
+  command->add_option("B", *second, "another")->type_name("PATH")->required();
   command->footer(
       "\nExamples:\n  baton compare runs/20261115-101500-lab runs/20261116-090000-lab\n  baton compare baton.json pytorch.json");
   command->callback([first, second, &exit_code] {

@@ -59,6 +59,13 @@ TEST_F(Cli, HelpNamesTheStrategyThatIsTakenWithoutOne) {
   EXPECT_EQ(run("man --help").out.find("baton train"), std::string::npos);
 }
 
+TEST_F(Cli, HelpNamesWhatAValueIsInsteadOfCallingItText) {
+  for (const std::string command : {"train", "handin", "tokens", "compare", "pytorch", "check", "lab run", "launch"}) {
+    const std::string help = run(command + " --help").out;
+    EXPECT_EQ(help.find(" TEXT"), std::string::npos) << help;
+  }
+}
+
 TEST_F(Cli, HelpShowsTheTypeAndTheBoundsOfANumberAndValuesOutsideAreRefused) {
   struct Flag {
     const char* command;
