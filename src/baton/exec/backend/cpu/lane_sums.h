@@ -23,18 +23,25 @@ class LaneSums {
       sums_[static_cast<std::size_t>(lane)] += term(i);
     }
   }
-  double total() const {
-    std::array<double, width> sums = sums_;
-    for (std::size_t half = width / 2; half > 0; half /= 2) {
-      for (std::size_t lane = 0; lane < half; ++lane) {
-        sums[lane] += sums[lane + half];
-      }
-    }
-    return sums[0];
-  }
+  double total() const { return total_of(sums_); }
 
  private:
   static constexpr std::int64_t width = 16;
+
+  /// The second half is added to the first until one number is left. Each half is a vector in registers.
+  template <std::size_t count>
+  static double total_of(const std::array<double, count>& sums) {
+    if constexpr (count == 1) {
+      return sums[0];
+    } else {
+      std::array<double, count / 2> halves;
+      for (std::size_t lane = 0; lane < count / 2; ++lane) {
+        halves[lane] = sums[lane] + sums[lane + count / 2];
+      }
+      return total_of(halves);
+    }
+  }
+
   std::array<double, width> sums_{};
 };
 
