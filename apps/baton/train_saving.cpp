@@ -52,7 +52,7 @@ Saving::Saving(const TrainWords& words, training::Training& run) : run_(run) {
   world().broadcast(best, 0);
   best_ = std::strtod(ranks::to_text(best).c_str(), nullptr);
   if (!last_.empty()) {
-    differences_ = run.restore(checkpoint::SharedReader(world(), found ? found->archive.get() : nullptr));
+    differences_ = run.restore(checkpoint::SharedReader(world(), found ? found->archive : nullptr));
     saved_step_ = run.steps_before();
   }
 }
@@ -93,8 +93,8 @@ void Saving::keep_tokenizer(const std::string& folder, bool continues) const {
   if (data == nullptr) {
     return;
   }
-  if (!data->training().source().tokenizer()) {
-    const bool tokens = data->training().source().description().kind == data::ContentType::tokens;
+  if (!data->training()->source().tokenizer()) {
+    const bool tokens = data->training()->source().description().kind == data::ContentType::tokens;
     if (continues && tokens && std::filesystem::exists(path)) {
       throw usage_error(
           "{} was trained with a tokenizer, and nothing says that the tokens of --data are of the same: give --tokenizer {}",
@@ -102,7 +102,7 @@ void Saving::keep_tokenizer(const std::string& folder, bool continues) const {
     }
     return;
   }
-  const std::string own = data->training().source().tokenizer()->serialized();
+  const std::string own = data->training()->source().tokenizer()->serialized();
   if (continues && std::filesystem::exists(path) && data::read_tokenizer(path)->serialized() != own) {
     throw usage_error("{} was trained with another tokenizer than --data has: give --tokenizer {}", folder, path.string());
   }
