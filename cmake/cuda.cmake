@@ -76,7 +76,7 @@ function(baton_add_cuda target)
   list(TRANSFORM ARGN PREPEND ${folder}/)
   target_sources(${target} PRIVATE ${ARGN} $<TARGET_OBJECTS:baton_cuda_kernels> $<TARGET_OBJECTS:baton_cuda_hopper>)
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${BATON_CUBLAS_INCLUDE_DIR} ${BATON_NCCL_INCLUDE_DIR})
-  # What was chosen by other code is not taken up.
+  # Choices that other code made are not taken up.
   set(choosing cublas_lt.cpp cublas_lt.h elementwise.cu kept_choices.cpp kept_choices.h map.cuh product_shape.h timer.h transpose.cu)
   list(TRANSFORM choosing PREPEND ${folder}/)
   set(hashes "")

@@ -1,5 +1,5 @@
-# What a build as WebAssembly has in the place of packages: the headers of fmt, toml++ and nlohmann/json as this system has them, without
-# the rest of its headers, which are not those of WebAssembly; and what the compiler's own library lacks (playground/compat).
+# Replaces packages in a build as WebAssembly: the headers of fmt, toml++ and nlohmann/json as this system has them, without
+# the rest of its headers, which are not those of WebAssembly; and the parts that the compiler's own library lacks (playground/compat).
 set(headers ${PROJECT_BINARY_DIR}/headers)
 file(MAKE_DIRECTORY ${headers})
 foreach(package fmt nlohmann toml++)

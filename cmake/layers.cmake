@@ -44,16 +44,16 @@ function(baton_compile_together target)
   endforeach()
 endfunction()
 
-# For what is compiled far oftener than it is waited for: the command line, the laboratory around what it measures, and the tests.
+# Optimization for code that is compiled often and takes little time to run: the command line, the laboratory around its measurements, and the tests.
 function(baton_optimize_lightly target)
   if(NOT EMSCRIPTEN)  # there the linker keeps one version of each template for all, which may be this one's
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
 endfunction()
 
-# What every target of this project is compiled with. Contraction is off: whether a*b+c is fused must not depend on the
+# Options that every target of this project is compiled with. Contraction is off: fusing a*b+c must not depend on the
 # machine, or the same seed would not give the same bits. The three warnings are false ones of GCC 12 about strings that are put together.
-# Where the sources of a folder are compiled as one, a name may be one of another source's, and a class made of names of its source alone.
+# If the sources of a folder are compiled as one, two of them may use the same name, and a class may be made of names of one source alone.
 function(baton_compile_options target)
   set(alone -Wshadow)
   if(BATON_UNITY)

@@ -1,4 +1,4 @@
-// What the programs share: a job is trained, and the median of its timed steps is taken.
+// Shared by the programs: trains a job and takes the median of its timed steps.
 #pragma once
 
 #include <baton/cluster/machine.h>

@@ -45,7 +45,7 @@ void calibrate(const CalibrateWords& words) {
   }
   const cost::Times& alone = calibration.times(1);
   const cost::Times& beside = calibration.times(job.cluster().size());
-  report::Table table({"task", "alone", fmt::format("{} at work", job.cluster().size()), "rate"});
+  report::Table table({"task", "alone", fmt::format("with all {} busy", job.cluster().size()), "rate"});
   std::map<std::string, bool> shown;
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
     const std::string& key = keys[TaskId(t)];

@@ -458,10 +458,10 @@ void write_handin(const fs::path& folder, const sheet::Sheet& sheet, const sheet
   }
   write_whole(folder / (sheet.id + ".tar.gz"), sheet::to_tarball(sheet.id, files));
   if (!print.obstacle.empty()) {
-    fmt::print("There is no handin.pdf: {}. To try again: {}\n", print.obstacle, again);
+    fmt::print("There is no handin.pdf: {}. This command tries again: {}\n", print.obstacle, again);
   } else {
     fmt::print("handin.pdf has {} page{}{}\n", print.pages, print.pages == 1 ? "" : "s",
-               print.pages > sheet.most_pages ? fmt::format(", more than the {} that the sheet wants", sheet.most_pages) : "");
+               print.pages > sheet.most_pages ? fmt::format("; the sheet allows at most {}", sheet.most_pages) : "");
   }
 }
 

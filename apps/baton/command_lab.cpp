@@ -224,7 +224,7 @@ std::map<std::string, lab::Record> known_records(const lab::Store& store, const 
   if (before && lab::conditions_name(before->conditions) != lab::conditions_name(conditions)) {
     const std::size_t left = store.records(id, true, lab::conditions_name(before->conditions)).size();
     note += fmt::format(
-        "note: {} record{} of {} {} left, because {} measured with another {}\n", left, left == 1 ? "" : "s", id,
+        "note: {} record{} of {} {} not used, because {} measured with another {}\n", left, left == 1 ? "" : "s", id,
         left == 1 ? "is" : "are", left == 1 ? "it was" : "they were",
         fmt::join(lab::differences(before->conditions.value("own", Json::object()), conditions["own"]), ", another "));
   }
@@ -311,8 +311,8 @@ std::string notes_on_size(const std::string& id, std::size_t points) {
   }
   if (const auto count = static_cast<std::int64_t>(points); count > many_points) {
     notes += fmt::format(
-        "note: a report is made from at most {} of records, which is {} for each of the {} points of {}; if the first are larger, "
-        "the run ends with them\n",
+        "note: a report holds at most {} of records: {} for each of the {} points of {}. If the first records are larger, the run "
+        "ends before the last points\n",
         to_text(lab::most_records), to_text(Bytes(lab::most_records.count / count)), count, id);
   }
   return notes;

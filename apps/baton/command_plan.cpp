@@ -99,8 +99,8 @@ void show_grid(const training::Job& job, bool csv) {
   const schedule::Timing timing = schedule::replay(grid);
   const std::vector<std::int64_t> alive = schedule::in_flight(grid);
   fmt::print(
-      "{}\nWith free transfers, equal stages and a backward as long as two forwards the devices are idle for {:.1f} % of "
-      "the step; they hold up to {} activations of a micro-batch and stage at once.\n",
+      "{}\nThe devices are idle for {:.1f} % of the step, if transfers are free, stages are equal and a backward takes as long as "
+      "two forwards. Row by row they hold at most {} activations at once, one per micro-batch and stage.\n",
       schedule::to_text(grid), 100 * timing.idle_share(), fmt::join(alive, ", "));
 }
 

@@ -69,9 +69,8 @@ std::map<std::string, lab::Record> records_of(const lab::Store& store, const std
   for (const auto& [point, record] : records) {
     if (!lab::is_sound(record)) {
       throw usage_error(
-          "the results of {} in {} are damaged, or of another version of baton: a record holds something of another kind "
-          "than it should",
-          id, store.folder().string());
+          "the results of {} in {} are damaged, or of another version of baton: a value in a record has the wrong type", id,
+          store.folder().string());
     }
   }
   return records;

@@ -206,13 +206,14 @@ void validate(ValidateWords words, int& exit_code) {
                                        [](const predict::ValidatedPoint& point) { return point.simulated(); });
   if (prints) {
     fmt::print(
-        "{} published time{}, {} simulated, {} not\nErrors are simulated / measured - 1, in time; mean and median of their "
-        "sizes\n\n",
+        "{} published time{}, {} simulated, {} not\nErrors are simulated time / measured time - 1; mean and median are of their "
+        "absolute values\n\n",
         points.size(), points.size() == 1 ? "" : "s", simulated, points.size() - static_cast<std::size_t>(simulated));
     print_errors(predict::errors_by_source(points, false));
     if (const std::vector<predict::SourceErrors> fitted = predict::errors_by_source(points, true); !fitted.empty()) {
       fmt::print(
-          "\nEvery tenth row of sources with at least 20, by which constants were chosen, is not in that; these rows alone\n");
+          "\nEvery tenth row of sources with at least 20 rows is left out above, because constants were chosen by it. Their "
+          "errors:\n");
       print_errors(fitted);
     }
     print_memory(points);

@@ -1,4 +1,4 @@
-// What is asked of 01-spread-layers. The cases are drawn at random; answers are judged by these lines.
+// The check of 01-spread-layers. The cases are drawn at random; answers are judged by these lines.
 
 #include <fmt/format.h>
 

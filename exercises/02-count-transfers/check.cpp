@@ -1,4 +1,4 @@
-// What is asked of 02-count-transfers: plans of all kinds, whose transfers are counted here as well.
+// The check of 02-count-transfers: plans of all kinds, whose transfers are counted here as well.
 
 #include <fmt/format.h>
 

@@ -5,13 +5,13 @@
 
 #include "baton/plan/plan.h"
 
-/// What a step of a plan moves between devices.
+/// The transfers and collectives of a step of a plan.
 struct Moved {
-  /// messages[a][b]: how many transfers device a sends to device b; bytes[a][b]: how many bytes they have together.
+  /// messages[a][b]: the number of transfers that device a sends to device b; bytes[a][b]: the bytes of all of them together.
   std::vector<std::vector<std::int64_t>> messages;
   std::vector<std::vector<std::int64_t>> bytes;
-  /// How many collectives there are (an all-reduce of four devices is one), and the bytes of what one of their members holds: all
-  /// buffers of its payload, added up over all collectives.
+  /// The number of collectives (an all-reduce of four devices is one), and their bytes: all buffers of the payload of one member,
+  /// added up over all collectives.
   std::int64_t collectives = 0;
   std::int64_t collective_bytes = 0;
 };

@@ -1,4 +1,4 @@
-// What is asked of 03-ring-all-reduce. Each rank is a process of its own, and the checker is the network: it carries and counts
+// The check of 03-ring-all-reduce. Each rank is a process of its own, and the checker is the network: it carries and counts
 // every message.
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What is asked of 04-ddp-out-of-passes: the plan is checked by the rules of every plan, compared with ddp's, and trained here.
+// The check of 04-ddp-out-of-passes: the plan is checked by the rules of every plan, compared with ddp's, and trained here.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,7 +27,7 @@ cluster::Cluster replicas(std::int64_t count) {
   return cluster::Cluster(std::move(devices));
 }
 
-/// Why the plan cannot be run, or does not compute this step.
+/// The reason for which the plan cannot be run, or does not compute this step.
 std::string flaw_in_plan(const plan::Plan& plan, const plan::Plan& wanted) {
   if (plan.devices() != wanted.devices()) {
     return fmt::format("the devices of the plan are {}, and should be {}", fmt::join(plan.devices(), ", "),
@@ -40,7 +40,7 @@ std::string flaw_in_plan(const plan::Plan& plan, const plan::Plan& wanted) {
   return verdict.holds() ? "" : "the plan breaks a rule: " + verdict.violations[0].text;
 }
 
-/// Whether every device reads rows of the batch, all of them together each row once.
+/// The device or row that is not right: every device reads rows of the batch, and all of them together read each row once.
 std::string flaw_in_rows(const plan::Plan& plan, const plan::Plan& wanted) {
   const auto rows = [](const plan::Plan& of) {
     std::set<std::pair<std::size_t, std::pair<std::int64_t, std::int64_t>>> list;

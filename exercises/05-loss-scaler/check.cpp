@@ -1,4 +1,4 @@
-// What is asked of 05-loss-scaler: runs of many steps, in which some gradients overflow, are infinite or NaN.
+// The check of 05-loss-scaler: runs of many steps, in which some gradients overflow, are infinite or NaN.
 
 #include <fmt/format.h>
 

@@ -12,7 +12,7 @@ class LossScaler {
  public:
   explicit LossScaler(const Settings& settings);
 
-  /// What the loss of the next step is multiplied by.
+  /// The factor by which the loss of the next step is multiplied.
   float scale() const;
 
   /// After the backward of a step. `gradients` are multiplied by scale() and may hold infinities and NaN. If

@@ -1,4 +1,4 @@
-// What is asked of 06-1f1b. A forward takes one unit of time and a backward two.
+// The check of 06-1f1b. A forward takes one unit of time and a backward two.
 
 #include <fmt/format.h>
 

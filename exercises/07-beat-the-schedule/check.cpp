@@ -1,4 +1,4 @@
-// What is asked of 07-beat-the-schedule: rows become a plan, which is verified and simulated, as those of Baton's schedules do.
+// The check of 07-beat-the-schedule: rows become a plan, which is verified and simulated, as those of Baton's schedules do.
 
 #include <fmt/format.h>
 
@@ -43,7 +43,7 @@ DrawnPipeline draw_pipeline(Session& session, int kind) {
   return one;
 }
 
-/// How long a step of a grid takes by the simulator. Every stage is a Linear layer and its ReLU; the times of F, I and W are given
+/// Simulates a step of a grid. Every stage is a Linear layer and its ReLU; the times of F, I and W are given
 /// to the one task of each that every stage has.
 class Judge {
  public:

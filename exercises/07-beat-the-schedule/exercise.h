@@ -20,7 +20,7 @@ struct Action {
   int micro_batch = 0;
 };
 
-/// What each device does, in order.
+/// The actions of each device, in order.
 using Rows = std::vector<std::vector<Action>>;
 
 /// Simulates a step: how many microseconds it takes, or a negative number if the rows cannot run or a device keeps too much. It

@@ -1,4 +1,4 @@
-// What is asked of 08-link-cost. Links from a cable to NVLink are drawn, and measurements of them with an error of 2 %.
+// The check of 08-link-cost. Links from a cable to NVLink are drawn, and measurements of them with an error of 2 %.
 
 #include <fmt/format.h>
 

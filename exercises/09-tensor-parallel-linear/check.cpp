@@ -1,4 +1,4 @@
-// What is asked of 09-tensor-parallel-linear. Each rank is a process of its own, and the checker adds up what they all_reduce.
+// The check of 09-tensor-parallel-linear. Each rank is a process of its own, and the checker adds up what they all_reduce.
 
 #include <fmt/format.h>
 
@@ -21,7 +21,7 @@ struct Tensors {
   Values first, bias, second, last_bias, x, dy;
 };
 
-/// What one device computes, in double precision.
+/// The results of one device, in double precision.
 struct Wanted {
   Values y, first, bias, second, last_bias, x;
 };

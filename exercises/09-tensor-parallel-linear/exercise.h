@@ -35,8 +35,8 @@ Layers take_part(const Layers& whole, int rank, int size);
 /// y on every rank, from the parts: with one all_reduce of the size of y.
 Matrix forward(Peers& peers, const Layers& part, const Matrix& x);
 
-/// What the backward leaves on a rank: the gradients of its part, and on every rank the whole gradient of x, with one all_reduce of
-/// the size of x. `dy` is the gradient of y.
+/// The results of the backward on a rank: the gradients of its part, and on every rank the whole gradient of x, with one all_reduce
+/// of the size of x. `dy` is the gradient of y.
 struct Gradients {
   Layers part;
   Matrix x;

@@ -1,4 +1,4 @@
-// What is asked of 10-find-the-layout: every layout of a job is simulated, and the one that is returned is compared with the best.
+// The check of 10-find-the-layout: every layout of a job is simulated, and the one that is returned is compared with the best.
 
 #include <fmt/format.h>
 
@@ -170,7 +170,7 @@ Writer given_of(const DrawnJob& drawn) {
   return given.add(several ? wiring.network.bandwidth * wiring.network_ports : 0.0);
 }
 
-/// Why a layout cannot be; empty if it can.
+/// The reason for which a layout cannot be; empty if it can.
 std::string refusal(DrawnJob& drawn, const Chosen& layout) {
   const auto [dp, pp, tp, zero, micro_batches, recompute] = layout;
   if (dp < 1 || pp < 1 || tp < 1 || dp > drawn.devices || pp > drawn.devices || tp > drawn.devices ||

@@ -22,7 +22,7 @@ struct Job {
   double network_bandwidth = 0;  // bytes per second between nodes, per node; 0 if there is one node
 };
 
-/// How a step is split. dp × pp × tp are all devices. Stages of a pipeline (pp > 1) work by 1F1B.
+/// A division of a step. dp × pp × tp are all devices. Stages of a pipeline (pp > 1) work by 1F1B.
 struct Layout {
   int dp = 1;              // replicas
   int pp = 1;              // devices that the blocks of a replica are spread over
@@ -34,7 +34,7 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-/// What the simulator says of a layout.
+/// The result of simulating a layout.
 struct Tried {
   std::string refused;  // why it cannot be, in a sentence; empty if it can
   double seconds = 0;   // of a step

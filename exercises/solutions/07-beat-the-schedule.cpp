@@ -29,7 +29,7 @@ class Walk {
   const Device& device(int d) const { return devices_[d]; }
   int kept(int d) const { return devices_[d].forwards - devices_[d].weights; }
   bool done(int d) const { return devices_[d].weights == pipeline_.micro_batches; }
-  // When what the next action of a kind needs is there; `never` if nobody knows yet.
+  // The time at which the next action of a kind has all inputs; `never` if that is not known yet.
   int ready(int d, char kind) const {
     const Device& one = devices_[d];
     if (kind == 'W') {
@@ -147,7 +147,7 @@ class Best {
   double time_ = 0;
 };
 
-// What Baton's schedules have ahead and behind: the naive one, 1F1B, zb-h1 and zb-h2 are among them.
+// Simulates `ahead` and `behind` as Baton's schedules have them: the naive one, 1F1B, zb-h1 and zb-h2 are among them.
 void simulate_known(const Pipeline& pipeline, Best& best) {
   const int p = pipeline.devices;
   for (const int slope : {0, 1, 2}) {

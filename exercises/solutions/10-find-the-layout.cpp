@@ -11,7 +11,7 @@
 // recomputation. From them the layouts that were not simulated are guessed, and the one that promises the most is simulated next.
 namespace {
 
-// How far guesses may be off, as logarithms.
+// The error that guesses may have, as logarithms.
 constexpr double unsure_of_memory = 0.05;
 constexpr double unsure_of_time = 0.05;
 
@@ -97,8 +97,8 @@ class Search {
     return changes;
   }
 
-  // What a change does: as it did where layouts differ in nothing else, those of the same product most of all; at first a rule of
-  // thumb.
+  // The effect of a change: as between layouts that differ in nothing else, above all those of the same product; at first a rule
+  // of thumb.
   Guess effect(Change change, const Layout& on) const {
     const bool pipeline = on.pp > 1;
     const std::array<Guess, 5> thumb{{{-0.05, -0.4}, {0.05, -0.05}, {0.1, -0.1}, {pipeline ? -0.05 : 0.1, -0.2}, {0.2, -0.3}}};

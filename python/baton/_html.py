@@ -50,8 +50,8 @@ def grid(csv: Optional[str], idle: Optional[float]) -> str:
             colour = _colours.get(kind, "transparent")
             cells.append(f"<td style='background:{colour};color:#000;text-align:center;padding:1px 3px'>{html.escape(cell)}</td>")
         lines.append(f"<tr><th>device {device}</th>{''.join(cells)}</tr>")
-    note = "" if idle is None else (f"<p>With free transfers, equal stages and a backward as long as two forwards the devices are "
-                                    f"idle for {100 * idle:.1f} % of the step.</p>")
+    note = "" if idle is None else (f"<p>The devices are idle for {100 * idle:.1f} % of the step, if transfers are free, stages are "
+                                    f"equal and a backward takes as long as two forwards.</p>")
     return f"<table style='font-size:smaller'>{''.join(lines)}</table>{note}"
 
 

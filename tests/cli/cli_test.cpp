@@ -751,9 +751,10 @@ TEST_F(Cli, ResumingTakesNothingFromASpecWithAnotherJobButAddsPoints) {
   write("512", "16, 32");
   const Outcome other = run(job + "--resume");
   ASSERT_EQ(other.code, 0) << other.err;
-  EXPECT_NE(other.err.find("2 records of s are left, because they were measured with another [job] model (mlp:dim=32,depth=2, now "
-                           "mlp:dim=512,depth=2)"),
-            std::string::npos)
+  EXPECT_NE(
+      other.err.find("2 records of s are not used, because they were measured with another [job] model (mlp:dim=32,depth=2, now "
+                     "mlp:dim=512,depth=2)"),
+      std::string::npos)
       << other.err;
   EXPECT_GT(json::parse(other.out)["rows"][0]["flops"], 100 * json::parse(first.out)["rows"][0]["flops"].get<double>());
 }

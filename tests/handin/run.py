@@ -182,7 +182,7 @@ def check_quotes(text):
 def check_notes(text):
     """A mark is explained, and pictures of one document have different titles."""
     if re.search(r"\*(?!\*)[ ,;.:|)]", re.sub(r"```.*?```|\*\*.*?\*\*|`.*?`", "", text, flags=re.S)):
-        assert "What is marked * had more devices than cores" in text
+        assert "Values marked * are of more devices than cores" in text
     titles = re.findall(r"^!\[(.*)\]\(", text, re.M)
     assert len(titles) == len(set(titles)), titles
 
@@ -302,10 +302,10 @@ def check_fewer_devices(program, work, sheet):
     call(f"{program} handin {sheet} --time-limit 50ms --out {folder}", work)
     text = (folder / "handin.md").read_text()
     assert ("are missing; `--cluster pcie-5` has them" in text) == (cluster == "pcie-2"), text
-    assert "what does not fit on these devices" not in text
+    assert "runs that do not fit on these devices" not in text
     assert cluster != "laptop" or ("On core 0" in text and "GPU 0" not in text.replace("Which", "")), text
     if name == "csye-hw4":
-        assert "Over 4, in blocks: 1+1+1+1 of `toy-4` and 5+5+4+4 of ResNet-50" in text, text
+        assert "4 devices would get these blocks: 1+1+1+1 of `toy-4` and 5+5+4+4 of ResNet-50" in text, text
     check_notes(text)
 
 

@@ -72,9 +72,9 @@ std::string straggler(std::span<const ArrivalStats> arrival_stats, Nanoseconds s
     return {};
   }
   const ArrivalStats& worst = slowest(arrival_stats);
-  const std::string numbers = fmt::format("holds all others up for {} per step ({:.1f} % of it), {:.0f} % of such waiting",
-                                          to_text(worst.held_up), part(worst.held_up, step) * 100,
-                                          share_of_waiting(arrival_stats, worst) * 100);
+  const std::string numbers = fmt::format(
+      "holds all others up for {} per step ({:.1f} % of it), {:.0f} % of all the time in which the others wait for a single device",
+      to_text(worst.held_up), part(worst.held_up, step) * 100, share_of_waiting(arrival_stats, worst) * 100);
   if (!enough_evidence(worst, arrival_stats.size(), step) && part(worst.held_up, step) >= least_cost) {
     return fmt::format(
         "Whether a device is slow cannot be told from {} step{} of {}: run more of them. The others waited longest for {}.",

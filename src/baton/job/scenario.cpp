@@ -138,7 +138,7 @@ std::vector<Sensitivity> sensitivities(const std::function<Nanoseconds(const Wha
     list.push_back({std::move(knob), time, gain});
   };
   turn("compute twice as fast", [](WhatIf& what_if) { what_if.compute *= 2; });
-  turn("links twice as wide", [](WhatIf& what_if) { what_if.link *= 2; });
+  turn("twice the bandwidth of links", [](WhatIf& what_if) { what_if.link *= 2; });
   turn("half the latency of links", [](WhatIf& what_if) {
     what_if.latency /= 2;
     what_if.longer = Nanoseconds(what_if.longer.count / 2);

@@ -349,7 +349,7 @@ void add_step_fields(std::vector<JobField>& list) {
              "which parameters weight decay acts on; matrices leaves out biases and gains of norms: ", decay_names));
   add(parsed("lr-schedule", &JobSpec::lr_schedule, "SCHEDULE",
              "how the learning rate changes over the steps: cosine:until=1000,warmup=100,floor=0.1, linear:until=1000, "
-             "step:every=300,gamma=0.1 or constant:warmup=100 (default: it stays)",
+             "step:every=300,gamma=0.1 or constant:warmup=100 (default: it does not change)",
              [](const std::string& value) { return value.empty() ? op::RateSchedule{} : op::parse_schedule(value); }));
   add(number("clip", &JobSpec::clip, RealRange{0, 1e9},
              "clip gradients: if the norm of all of them together exceeds this, scale them down to it (default: 0, which clips "
@@ -409,8 +409,8 @@ void add_machine_and_data_fields(std::vector<JobField>& list) {
                            "--devices is then the number of its devices"),
                       Topic::machine, {}, cluster_names));
   list.push_back(with(text("software", &JobSpec::software, "NAME",
-                           "with --cluster: the program that is simulated, by a profile of profiles/: its fusions, recomputation, "
-                           "overlap, precision and host overhead; a name, or a file (default: Baton itself)"),
+                           "with --cluster: the training program to simulate, a name in profiles/ or a file that says its fusions, "
+                           "recomputation, overlap, precision and host overhead (default: Baton itself)"),
                       Topic::machine, {}, software_names));
   add(parsed("what-if", &JobSpec::what_if, "CHANGES", "simulate a changed machine, for example compute=2x,link=0.5x,latency=+10us",
              [](const std::string& value) { return parse_what_if(value); }));

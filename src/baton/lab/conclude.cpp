@@ -254,7 +254,7 @@ Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::ve
   };
   try {
     for (const Record& record : records) {
-      check(is_sound(record), "a record holds something of another kind than it should");
+      check(is_sound(record), "a value in a record has the wrong type");
     }
     Result result = conclude(std::move(experiment), points, std::move(records), std::move(command), preset);
     for (const Plot& plot : result.experiment->plots) {  // their points are in the records too

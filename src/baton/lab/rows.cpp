@@ -160,7 +160,8 @@ std::string noise_text(const findings::Difference& difference) {
   if (difference.differ) {
     return "beyond the noise";
   }
-  return std::isinf(difference.smallest) ? "not known to be beyond the noise, which one instance cannot show"
+  return std::isinf(difference.smallest)
+             ? "not known to be beyond the noise, because a single instance does not show how much times vary"
          : difference.smallest >= 1
              ? fmt::format("within the noise at the 1 % level, which is large (only a factor of {} would have been seen)",
                            difference.smallest < 99 ? fmt::format("{:.2g}", 1 + difference.smallest) : "more than 100")

@@ -392,7 +392,7 @@ std::string split_without_devices(const Task& task, const ResultSet& source) {
     }
   }
   return models.empty() ? ""
-                        : fmt::format("Over {}, in blocks: {}; {} has {}, on which it was run. ", task.split_over,
+                        : fmt::format("{} devices would get these blocks: {}; {} has {}, on which this was run. ", task.split_over,
                                       lab::listing(models), source.devices, source.most_devices);
 }
 
@@ -460,17 +460,15 @@ std::string measured_beside_text(const std::vector<Task>& tasks, const Evidence&
   }
   std::vector<std::string> what;
   if (!lacking.empty()) {
-    what.push_back(fmt::format("what needs {}, which a simulation does not have", lab::listing(lacking)));
+    what.push_back(fmt::format("{}, which a simulation does not have", lab::listing(lacking)));
   }
   if (unfit) {
-    what.emplace_back("what does not fit on these devices");
+    what.emplace_back("runs that do not fit on these devices");
   }
   if (too_few) {
-    what.emplace_back("what needs more devices");
+    what.emplace_back("runs that need more devices");
   }
-  std::string text = lab::listing(what);
-  text[0] = 'W';
-  return fmt::format(" {}{} was measured on {}.", text, lacking.empty() ? "" : ",", evidence.beside.summary);
+  return fmt::format(" Measured on {}: {}.", evidence.beside.summary, fmt::join(what, "; "));
 }
 
 /// The programs of a task, as Markdown lists them.
@@ -826,11 +824,11 @@ Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover
   const std::string beside = evidence.beside.results.empty()
                                  ? ""
                                  : fmt::format(" {} shown beside them, simulated on {}.",
-                                               larger_beside ? "The sheet's own sizes are" : "The same is",
+                                               larger_beside ? "The sheet's own sizes are" : "The same experiments are",
                                                evidence.beside.summary);
   const std::string more_than_cores =
-      " What is marked * had more devices than cores: they took turns, so their times say what a split costs and not what it "
-      "gains.";
+      " Values marked * are of more devices than cores: the devices took turns, so their times say what a split costs and not what "
+      "it gains.";
   if (shared) {
     note += more_than_cores + beside;
   } else if (evidence.first.parts_of_gpu) {

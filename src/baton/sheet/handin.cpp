@@ -138,8 +138,8 @@ Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence
   files["code/README.md"] = fmt::format(
       "# Code of {}\n\nC++ programs on Baton's library (`cmake --install` of Baton first):\n\n"
       "    cmake -S . -B build -DCMAKE_PREFIX_PATH=WHERE-BATON-IS && cmake --build build\n    build/PROGRAM [cpu|cuda] [SIZE]\n\n"
-      "Without a size they have those of the document's tables.\n\n"
-      "PyTorch scripts, which need nothing but PyTorch and take `--device cpu` where there is no GPU "
+      "Without SIZE they use the sizes of the document's tables.\n\n"
+      "PyTorch scripts. They need only PyTorch; without a GPU give them `--device cpu` "
       "(`--help` lists the flags that change sizes):\n\n{}",
       sheet.id, launches);
   return files;

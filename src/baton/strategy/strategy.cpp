@@ -504,7 +504,7 @@ const std::vector<Strategy>& strategies() {
         {"single", "the whole model and batch on the first device", build_single},
         {"dp", "one owner: device 0 replicates parameters, scatters inputs, gathers outputs and updates", build_dp},
         {"ddp", "a replica on each device; gradients all-reduced in buckets while the backward goes on", NamedLayout{}},
-        {"layers", "blocks spread over the devices in order; one baton, passed along", NamedLayout{.rest = Axis::pp}},
+        {"layers", "blocks spread over the devices in order; one device works at a time", NamedLayout{.rest = Axis::pp}},
         {"tensor", "features between two Linear layers, heads and vocabularies divided over the devices",
          NamedLayout{.rest = Axis::tp}},
         {"zero-1", "ddp with the optimizer's states divided over the devices", NamedLayout{.zero = 1}},

@@ -117,8 +117,8 @@ Record evaluations_record(const Training& run) {
     for (const Nanoseconds wait : run.data_waits()) {
       waited += wait;
     }
-    all.update({key::data(data->training().source().description().format), key::data_samples(data->training().order().samples()),
-                key::steps_per_epoch(data->training().order().steps_per_epoch()), key::data_wait_ns(waited)});
+    all.update({key::data(data->training()->source().description().format), key::data_samples(data->training()->order().samples()),
+                key::steps_per_epoch(data->training()->order().steps_per_epoch()), key::data_wait_ns(waited)});
   }
   return all;
 }

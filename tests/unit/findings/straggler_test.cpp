@@ -18,7 +18,8 @@ std::vector<ArrivalStats> four() {
 
 TEST(Straggler, TheOneWaitedForIsNamedWithItsPhaseAndItsCost) {
   EXPECT_EQ(straggler(four(), ms(40)),
-            "cpu:1 is slow: it holds all others up for 20.0 ms per step (50.0 % of it), 100 % of such waiting. "
+            "cpu:1 is slow: it holds all others up for 20.0 ms per step (50.0 % of it), 100 % of all the time in which the others "
+            "wait for a single device. "
             "Its backward takes 19.0 ms longer than the others' (median).");
 }
 

@@ -108,7 +108,7 @@ TEST(Sensitivities, AreThoseOfJobsSimulatedAnewWithTheChange) {
       JobSpec other = spec;
       if (one.knob == "compute twice as fast") {
         other.what_if.compute = 2;
-      } else if (one.knob == "links twice as wide") {
+      } else if (one.knob == "twice the bandwidth of links") {
         other.what_if.link = 2;
       } else {
         ASSERT_EQ(one.knob, "half the latency of links");

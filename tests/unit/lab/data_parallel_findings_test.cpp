@@ -115,7 +115,7 @@ TEST(Timing, WhichOfAGpusReasonsExistDependsOnTheDevice) {
   EXPECT_TRUE(says(answer("timing", "hw1/1/Q1", rows), "On these CPU cores"));
   EXPECT_TRUE(says(answer("timing", "hw1/1/Q1", rows), "context creation, lazy loading of kernels"));
   rows[0]["gpus"] = {{{"ordinal", 0}}};
-  EXPECT_TRUE(says(answer("timing", "hw1/1/Q1", rows), "Here all but lazy loading"));
+  EXPECT_TRUE(says(answer("timing", "hw1/1/Q1", rows), "Here it pays only for lazy loading"));
   rows[1]["first_step_times_ns"][0] = 2e6;  // then the answer is longest
   std::istringstream words(answer("timing", "hw1/1/Q1", rows));
   EXPECT_LE(std::distance(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>()), 90);
@@ -597,8 +597,8 @@ TEST(DpVsDdp, BusySharesThatPointTheOtherWayAreRemarkedOn) {
   rows[2]["device_list"][0]["busy"] = 0.2;  // of dp on four devices: the others 50 %
   EXPECT_TRUE(
       says(answer("dp-vs-ddp", "hw1/4/Q1", on_cores(2, rows)),
-           "On 2 devices it computes for 90.0 % of the step, the others for 50.0 %; on 4 (devices shared cores), which wait for "
-           "cores, 20.0 % and 50.0 %."));
+           "On 2 devices it computes for 90.0 % of the step, the others for 50.0 %; on 4 (devices shared cores) for 20.0 % and "
+           "50.0 %, because devices wait for cores."));
   rows[2]["device_list"][0]["busy"] = 0.6;
   EXPECT_TRUE(silent_on(answer("dp-vs-ddp", "hw1/4/Q1", on_cores(2, rows)), "wait for cores"));
 }
@@ -622,8 +622,8 @@ TEST(DpVsDdp, ADpThatCameOutFasterIsRemarkedOn) {
     return answer("dp-vs-ddp", "hw1/4/Q2", on_cores(cores, noisy(two_strategies(dp, ddp, 90, 4), factor)));
   };
   EXPECT_TRUE(silent_on(said(6, 4, 2), "On 4 DP takes"));
-  EXPECT_TRUE(says(said(4, 6, 2), "On 4 DP takes 0.67 times DDP's step: shared cores add up all work, DP updates once."));
-  EXPECT_TRUE(says(said(4, 6, 4), "On 4 DP takes 0.67 times DDP's step: these weigh little here."));
+  EXPECT_TRUE(says(said(4, 6, 2), "On 4 DP takes 0.67 times DDP's step: shared cores do all work, and DP updates once."));
+  EXPECT_TRUE(says(said(4, 6, 4), "On 4 DP takes 0.67 times DDP's step: these four things weigh little here."));
   EXPECT_TRUE(says(said(4, 6, 2, 4), "On 4 DP takes 0.67 times DDP's step, within the noise."));
 }
 
@@ -663,7 +663,7 @@ TEST(DpVsDdp, AVerdictOnNoiseShowsTheIntervalItRestsOn) {
   measured(rows[1], {41, 42, 42, 43});
   const std::string said = answer("dp-vs-ddp", "hw1/4/Q3", rows);
   EXPECT_TRUE(says(said, "2.24 times as long as DDP, within the noise (0.5"));
-  EXPECT_TRUE(says(said, "DP adds 52.0 ms, if no noise: acceptable once"));
+  EXPECT_TRUE(says(said, "DP adds 52.0 ms, which may be noise: acceptable once"));
   EXPECT_TRUE(says(said, " with 99 % confidence)"));
   EXPECT_TRUE(silent_on(said, "which is acceptable"));
 }
@@ -795,17 +795,17 @@ TEST(Delay, AFractionAbove100PercentIsNotUsedAsAShare) {
   // c = 1 ms, of which 10 on five devices: s₀ = (10 - 0.2) / 0.8. The delay's own share is d / (1 + d).
   const std::vector<Json> rows = simulated(delayed({1, 6, 11, 21}, {10, 15, 20, 30}, 5));
   const std::string said = answer("delay", "hw1/5A/Q3", rows);
-  EXPECT_TRUE(
-      says(said,
-           "Without it the fitted serial fraction s₀ = 1225.0 % is outside 0 to 100 %: the formula does not apply (splitting "
-           "costs more than it gains)."));
+  EXPECT_TRUE(says(
+      said,
+      "Without the delay the fitted serial fraction s₀ = 1225.0 % is outside 0 to 100 %: the formula does not apply (splitting "
+      "costs more than it gains)."));
   EXPECT_TRUE(says(said,
-                   "A delay d beside c = 1.00 ms of work is serial: d/(c + d) = 83.3 %, 90.9 % and 95.2 % for d = 5 to 20 ms, "
-                   "limiting speedup to 1.20, 1.10 "
+                   "A delay d is not divided. Beside c = 1.00 ms of work its share d/(c + d) is serial: 83.3 %, 90.9 % and 95.2 % "
+                   "for d = 5 to 20 ms, which limits the speedup to 1.20, 1.10 "
                    "and 1.05 times; 5 devices reach 0.40, 0.55 and 0.70 (simulated)."));
   EXPECT_TRUE(silent_on(said, "Fits give"));
   const std::string noise = answer("delay", "hw1/5A/Q3", noisy(delayed({20, 25, 30, 40}, {21, 26, 31, 41}), 2));
-  EXPECT_TRUE(says(noise, "s₀ = 110.0 % is outside 0 to 100 %: the formula does not apply (noise)"));
+  EXPECT_TRUE(says(noise, "s₀ = 110.0 % is outside 0 to 100 %: the formula does not apply (the times vary too much)"));
   EXPECT_TRUE(silent_on(noise, "costs more than it gains"));
 }
 
@@ -889,9 +889,8 @@ std::vector<Json> batches(const std::vector<double>& alone_ms, const std::vector
 TEST(BatchScaling, SaturationIsWithinFivePercentOfTheLimit) {
   // 1 ms + 0.1 ms per sample: a limit of 10000 samples/s, 95 % at 19 · 1 / 0.1 = 190, so at 256 of those measured.
   const std::string said = answer("batch-scaling", "hw1/5B/Q2", batches({8, 16, 32, 64}, {4.2, 7.4, 13.8, 26.6}));
-  EXPECT_TRUE(says(said,
-                   "A step takes a + b·batch, so throughput nears 1/b and is within 5 % of it from batch 19a/b. On 4 devices at "
-                   "batch 256: step time = 1.00 ms + 100 µs per sample"));
+  EXPECT_TRUE(says(said, "On 4 devices at batch 256: step time = 1.00 ms + 100 µs per sample"));
+  EXPECT_TRUE(says(said, ". A step takes a + b·batch: throughput nears 1/b, and is within 5 % of it from batch 19a/b."));
   EXPECT_TRUE(says(said, "a limit of 10000 samples/s"));
   EXPECT_TRUE(says(said, "on 1 device at batch 32: "));
 }

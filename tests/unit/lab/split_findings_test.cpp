@@ -127,7 +127,8 @@ TEST(Depth, AStepThatGrowsWithDepthIsSaidToGrowByTheBlockAndWhy) {
   std::vector<Json> rows = deeper({6, 12, 24});
   EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows),
                    "No: from DEPTH 6 to 24 the step goes from 6.00 ms to 24.0 ms, 1.00 ms per block (R² = 1.000, a good fit)"));
-  EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows), "Devices compute at most 60.0 % of a step beside another"));
+  EXPECT_TRUE(
+      says(answer("depth", "hw3/2/Q1", rows), "Of 2 devices several compute at once for at most 60.0 % of a step: a weight"));
   EXPECT_TRUE(silent_on(answer("depth", "hw3/2/Q1", rows), "only one of 2 devices works")) << "each computes for 80 % of the step";
   for (Json& row : rows) {
     const double step = row["time_per_step_ns"];
@@ -141,7 +142,7 @@ TEST(Depth, AStepThatGrowsWithDepthIsSaidToGrowByTheBlockAndWhy) {
                    "otherwise idle for 15.0 %."));
   rows[0]["some_busy"] = 0.93;  // both together 100 %, of which 7 % at the same time
   const std::string almost =
-      ". Nearly always one of 2 devices works (at most 7.0 % of a step beside another: a weight "
+      ". Nearly always one of 2 devices works (several compute at once for at most 7.0 % of a step: a weight "
       "gradient during the next device's backward), so every block adds its time.";
   EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows), almost));
   EXPECT_TRUE(silent_on(answer("depth", "hw3/2/Q1", rows), "works at a time"));
@@ -196,11 +197,11 @@ TEST(AllDevices, OneAfterTheOtherIsSaidOnlyIfTheTraceShowsNoTwoAtATime) {
   EXPECT_TRUE(says(said({0.5, 0.48}, 0.98),
                    "Yes, all of them, but one after the other: on 2 they compute for 50.0 % and 48.0 % of the step, together 98.0 %"
                    ". In the remaining 2.0 % no device computes, because data is on its way."));
-  EXPECT_TRUE(silent_on(said({0.5, 0.48}, 0.98), "eside another"));
+  EXPECT_TRUE(silent_on(said({0.5, 0.48}, 0.98), "at once"));
   // 99.8 % together, of which 0.9 % at the same time: 98.9 % and 1.1 % are the step.
   EXPECT_TRUE(says(said({0.488, 0.510}, 0.989),
                    "but nearly one after the other: on 2 they compute for 48.8 % and 51.0 % of the step, together 99.8 % (0.9 % "
-                   "beside another). Beside another: a weight gradient during the next device's "
+                   "with several at once). The overlap is a weight gradient during the next device's "
                    "backward. In the remaining 1.1 % no device computes"));
   EXPECT_TRUE(says(said({0.488, 0.510}, 0.989, true), "backward, or waiting for a core."));
   EXPECT_TRUE(says(said({0.8, 0.7}, 1), "and in part at the same time"));
@@ -215,7 +216,7 @@ TEST(AllDevices, OneAfterTheOtherIsSaidOnlyIfTheTraceShowsNoTwoAtATime) {
     const double some = std::min(1.0, tries % 2 == 0 ? sum : 0.9 * sum);
     const std::string text = said(shares, some);
     EXPECT_EQ(text.find("but one after the other") != std::string::npos, sum - some < 0.0005) << text;
-    EXPECT_EQ(text.find("beside another") != std::string::npos, sum - some >= 0.0005) << text;
+    EXPECT_EQ(text.find("with several at once") != std::string::npos, sum - some >= 0.0005) << text;
   }
 }
 
@@ -548,7 +549,8 @@ TEST(MatrixPower, WhatIsMissingToTwoIsExplainedInPartsThatAddUp) {
   std::vector<Json> rows = powers(566.8, 309);  // 283.4 and 25.5 ms
   rows[1].update(Json{{"move_ns", 25.5e6}, {"sent_bytes", 400000000}});
   const auto said = [&] { return answer("matrix-power", "csye-hw4/2/Q1", rows); };
-  EXPECT_TRUE(says(said(), "Not 2: two devices take half of the time on one (283 ms) and, besides, moving Bⁿ (381 MiB) 25.5 ms."));
+  EXPECT_TRUE(
+      says(said(), "Not 2, because two devices need more than half of the time on one (283 ms): moving Bⁿ (381 MiB) 25.5 ms."));
   rows[1]["move_ns"] = 5.6e6;
   EXPECT_TRUE(says(said(), "moving Bⁿ (381 MiB) 5.60 ms, time between tasks 20.0 ms."));
   rows[0].update(Json{{"products_ns", 550e6}, {"sum_ns", 10e6}});
@@ -658,10 +660,10 @@ TEST(Precision, TheLossIsComparedByHowFarItFell) {
   const auto losses = [](double last, std::int64_t skipped = 0) {
     return findings("precision", {plain_row(), narrow_row("bf16", {9, 9}, {{"losses", {1.0, last}}, {"skipped_steps", skipped}})});
   };
-  EXPECT_TRUE(says(losses(0.9), "falls by 0.1 in fp32, of which the others reach these multiples: 1 in bf16. So early"));
-  EXPECT_TRUE(says(losses(0.95), "0.5 in bf16. The format shows in what is learnt."));
-  EXPECT_TRUE(says(losses(0.95, 1), "0.5 in bf16, which skipped some. So early"));
-  EXPECT_TRUE(says(losses(std::nan("")), "The format shows in what is learnt."));
+  EXPECT_TRUE(says(losses(0.9), "falls by 0.1 in fp32, and in the other formats by these multiples of that: 1 in bf16. So early"));
+  EXPECT_TRUE(says(losses(0.95), "0.5 in bf16. So the format changes what is learnt."));
+  EXPECT_TRUE(says(losses(0.95, 1), "0.5 in bf16 (which skipped steps). So early"));
+  EXPECT_TRUE(says(losses(std::nan("")), "So the format changes what is learnt."));
 }
 
 TEST(Precision, EmulatedTimesAreSaidToBeNoTimesOfHardware) {

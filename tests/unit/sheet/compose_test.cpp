@@ -134,7 +134,7 @@ TEST(Compose, AQuestionThatNothingAnswersSaysSo) {
 TEST(Compose, SharedCoresAreMarkedAndExplainedOnce) {
   const Evidence evidence = evidence_of("strong-scaling", scaling({8, 5, 9}, false, 2));
   const Document document = compose(sheet_by_id("hw1"), {sheet_by_id("hw1").tasks[1]}, cover, evidence);
-  EXPECT_TRUE(says(document.notes.at(0).text, "What is marked * had more devices than cores"));
+  EXPECT_TRUE(says(document.notes.at(0).text, "Values marked * are of more devices than cores"));
   const std::vector<Asked> asked = asked_in(document.sections[0]);
   EXPECT_TRUE(says(asked[0].answer, "0.89 on 4*"));
   EXPECT_TRUE(silent_on(asked[0].answer, "shared cores"));
@@ -368,9 +368,8 @@ TEST(Compose, TheNoiseThatASimulationLacksIsMeasuredBesideItAndItsMarksAreExplai
   EXPECT_TRUE(says(said, "std is the standard deviation"));
   EXPECT_TRUE(says(said, "Neither CPU cores nor a simulation have it: `baton lab run dp-vs-ddp --devices cuda`"));
   const Document document = compose(sheet_by_id("hw1"), {sheet_by_id("hw1").tasks[3]}, cover, evidence);
-  EXPECT_TRUE(
-      says(document.notes[0].text, "What needs noise, which a simulation does not have, was measured on 1 core of a test."));
-  EXPECT_TRUE(says(document.notes[0].text, "What is marked * had more devices than cores"));
+  EXPECT_TRUE(says(document.notes[0].text, "Measured on 1 core of a test: noise, which a simulation does not have."));
+  EXPECT_TRUE(says(document.notes[0].text, "Values marked * are of more devices than cores"));
   EXPECT_TRUE(silent_on(document.notes[0].text, "fit"));
 }
 

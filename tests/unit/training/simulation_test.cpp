@@ -48,7 +48,7 @@ TEST(Sensitivity, TheKnobThatGainsMostComesFirst) {
   run.run(1, 0);
   const std::vector<Sensitivity> list = sensitivities(run.simulation(), run.timed()[0]);
   ASSERT_EQ(list.size(), 3U);
-  EXPECT_EQ(list[0].knob, "links twice as wide") << "one gigabit for eight devices";
+  EXPECT_EQ(list[0].knob, "twice the bandwidth of links") << "one gigabit for eight devices";
   for (std::size_t i = 1; i < list.size(); ++i) {
     EXPECT_GE(list[i - 1].gain, list[i].gain);
   }

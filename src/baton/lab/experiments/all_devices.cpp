@@ -52,9 +52,9 @@ std::string unit_once(const std::vector<std::string>& amounts) {
   return all;
 }
 
-/// " (0.9 % beside another)".
+/// " (0.9 % with several at once)".
 std::string beside_another(const Record& row) {
-  return several_compute(row) < shown ? "" : fmt::format(" ({} beside another)", percent(several_compute(row)));
+  return several_compute(row) < shown ? "" : fmt::format(" ({} with several at once)", percent(several_compute(row)));
 }
 
 /// " In the remaining 4.3 % no device computes, because data is on its way."; shorter for several shares.
@@ -99,8 +99,8 @@ std::string all_used(const std::vector<Record>& rows) {
                               : several < shown   ? "Yes, all of them, but one after the other"
                               : several <= little ? "Yes, all of them, but nearly one after the other"
                                                   : "Yes, all of them, and in part at the same time";
-  return fmt::format("{}: {}.{}{}", verdict, each,
-                     several < shown ? "" : fmt::format(" Beside another: {}.", what_overlaps(shared)), when_none(none));
+  return fmt::format("{}: {}.{}{}", verdict, each, several < shown ? "" : fmt::format(" The overlap is {}.", what_overlaps(shared)),
+                     when_none(none));
 }
 
 /// "1.33 times the step of 2 devices", and within which noise if it is not beyond it.

@@ -293,7 +293,7 @@ std::string when_saturated(const std::vector<Record>& rows) {
     all = on_saturation(wide, saturation(wide, most)) + "; " + on_saturation(alone, one) + "." + on_noise(rows);
   }
   all[0] = 'O';
-  return "A step takes a + b·batch, so throughput nears 1/b and is within 5 % of it from batch 19a/b. " + all;
+  return all + " A step takes a + b·batch: throughput nears 1/b, and is within 5 % of it from batch 19a/b.";
 }
 
 std::vector<std::string> details(const std::vector<Record>& rows) {

@@ -268,16 +268,18 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
     // Then s is not a fraction; that of the delay by itself still is.
     const bool below = std::all_of(all.more.begin(), all.more.end(), [](const auto& one) { return one.speedup * one.own <= 1; });
     return fmt::format(
-        "A delay d beside c = {} of work is serial: d/(c + d) = {} for d = {} to {} ms, limiting speedup to {} times; {} reach "
+        "A delay d is not divided. Beside c = {} of work its share d/(c + d) is serial: {} for d = {} to {} ms, which limits the "
+        "speedup to {} times; {} reach "
         "{}{}{}. {} the fitted serial fraction s₀ = {} is outside 0 to 100 %: the formula does not apply ({}).",
         duration_text(all.c), of_each(all, [](const Fractions::One& one) { return percent(one.own); }),
         fmt::format("{}", all.more.front().delay), fmt::format("{}", all.more.back().delay),
         of_each(all, [](const Fractions::One& one) { return ratio_text(1 / one.own); }), devices_text(all.devices),
         of_each(all, [](const Fractions::One& one) { return ratio_text(one.speedup); }), simulated ? " (simulated)" : "",
-        below ? "" : ", more by noise", all.least == 0 ? "Without it" : "With the shortest alone", percent(all.serial),
-        !all.told         ? "noise"
+        below ? "" : " (more because of noise)", all.least == 0 ? "Without the delay" : "With the shortest delay",
+        percent(all.serial),
+        !all.told         ? "the times vary too much"
         : all.serial >= 1 ? "splitting costs more than it gains"
-                          : "more than linear");
+                          : "the speedup is more than linear");
   }
   double apart = 0;
   bool beyond = false;
@@ -289,7 +291,7 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
       "A delay is serial work. {} the fit gives s₀ = {} of c = {}; adding d makes it s = (s₀c + d)/(c + "
       "d): "
       "{} for d = {} ms. Fits give {}{}: {}.",
-      all.least == 0 ? "Without it" : "With the shortest alone", percent(all.serial), duration_text(all.c),
+      all.least == 0 ? "Without the delay" : "With the shortest delay", percent(all.serial), duration_text(all.c),
       of_each(all, [](const Fractions::One& one) { return percent(one.by_amdahl); }), delays,
       of_each(all, [](const Fractions::One& one) { return percent(one.fitted); }), simulated ? " (simulated)" : "",
       apart < 0.0005 ? "equal"

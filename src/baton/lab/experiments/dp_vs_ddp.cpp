@@ -105,8 +105,9 @@ std::string shares_that_differ(const std::vector<Both>& all) {
   for (const Both& both : all) {
     if (both.dp.value(key::oversubscribed, false) && &both != &all.front() &&
         number(both.dp, key::busy_others) > number(both.dp, key::busy_device_0) + 0.01) {
-      return fmt::format("; on {}{}, which wait for cores, {} and {}", text(both.dp, key::devices), origin_mark({both.dp}),
-                         percent(number(both.dp, key::busy_device_0)), percent(number(both.dp, key::busy_others)));
+      return fmt::format("; on {}{} for {} and {}, because devices wait for cores", text(both.dp, key::devices),
+                         origin_mark({both.dp}), percent(number(both.dp, key::busy_device_0)),
+                         percent(number(both.dp, key::busy_others)));
     }
   }
   return "";
@@ -172,8 +173,8 @@ std::string where_dp_is_faster(const std::vector<Both>& all) {
       return fmt::format(" On {} DP takes {} times DDP's step{}.", text(both.dp, key::devices),
                          ratio_text(number(both.dp, key::time_per_step_ns) / number(both.ddp, key::time_per_step_ns)),
                          !apart   ? ", within the noise"
-                         : shared ? ": shared cores add up all work, DP updates once"
-                                  : ": these weigh little here");
+                         : shared ? ": shared cores do all work, and DP updates once"
+                                  : ": these four things weigh little here");
     }
   }
   return "";
@@ -290,7 +291,7 @@ std::string acceptable(const std::vector<Record>& rows) {
     const double step = number(condition->ddp, key::time_per_step_ns);
     rule += at_a_larger_batch(*condition);
     rule += fmt::format(" DP adds {}{}: acceptable once a DDP step takes {} (now {})", duration_text(condition->extra()),
-                        condition->difference().differ ? "" : ", if no noise", duration_text(10 * condition->extra()),
+                        condition->difference().differ ? "" : ", which may be noise", duration_text(10 * condition->extra()),
                         duration_text(step));
     // step + (k − 1) · computing is ten times the extra time
     rule += computing > 0 ? fmt::format(", with {} times the arithmetic per parameter (convolutions).",

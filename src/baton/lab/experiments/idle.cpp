@@ -113,7 +113,7 @@ std::string verdict(const std::vector<Record>& same) {
     }
   }
   return fmt::format("{}{} wins most back: {}{}, {}{}.", where, text(*best, key::schedule), times, origin_mark(same), idle,
-                     close.empty() ? "" : "; within its noise: " + listing(close));
+                     close.empty() ? "" : "; no difference beyond the noise from " + listing(close));
 }
 
 std::string won_back(const std::vector<Record>& rows) {
@@ -143,7 +143,7 @@ std::string memory_cost(const std::vector<Record>& rows) {
     all += fmt::format(
         "{}On {} gpipe needs {} and 1f1b {}, {} times: {}.", all.empty() ? "" : " ", devices_text(same.front()[key::devices]),
         to_text(bytes_of(gpipe.front(), key::peak_bytes)), to_text(bytes_of(one.front(), key::peak_bytes)), ratio_text(ratio),
-        ratio > 1.02 ? "gpipe keeps the activations of all micro-batches, 1f1b those of as many as there are stages to come"
+        ratio > 1.02 ? "gpipe keeps the activations of all micro-batches, 1f1b those of at most as many as there are stages"
                      : "parameters and gradients outweigh the activations that gpipe keeps longer");
   }
   return all;

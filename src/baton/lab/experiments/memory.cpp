@@ -108,7 +108,7 @@ std::vector<std::string> find(const std::vector<Record>& rows) {
   compare("zero-2", "ddp", "states and gradients are divided");
   compare("zero-3", "ddp", "states, gradients and parameters are divided, and only two blocks are whole at a time");
   compare("tensor", "ddp", "each weight, its gradient and its states are divided");
-  compare("1f1b", "gpipe", "it keeps the activations of as many micro-batches as there are stages to come, not of all");
+  compare("1f1b", "gpipe", "it keeps the activations of at most as many micro-batches as there are stages, not of all");
   compare("single, recompute", "single", "activations are freed and recomputed");
   compare("gpipe, recompute", "gpipe", "activations are freed and recomputed");
   return sentences;

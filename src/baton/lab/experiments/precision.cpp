@@ -150,8 +150,9 @@ std::string on_vanishing(const Record& bare, const Record& scaled) {
         "and a scaler has nothing to bring back.",
         percent(lost));
   }
-  std::string sentence = fmt::format("In fp16 without loss scaling {} of the gradients became zero, since it ends at 6e-8: {}. ",
-                                     percent(lost), silent_blocks(bare));
+  std::string sentence = fmt::format(
+      "In fp16 without loss scaling {} of the gradients became zero, since values below 3e-8 round to zero: {}. ", percent(lost),
+      silent_blocks(bare));
   return sentence +
          (kept < 0.5 * lost
               ? fmt::format("With the loss multiplied by {:.6g} they lie within its range, {} are lost, and updates divide by "
@@ -186,13 +187,13 @@ std::string on_the_loss(const std::vector<Record>& rows, const Record& plain) {
       const bool skipped = row.value(key::skipped_steps, 0) > 0;
       worst = std::max(worst, skipped ? 0 : std::isfinite(share) ? std::abs(share - 1) : 1e9);
       list += fmt::format("{}{:.4g} in {}{}", list.empty() ? "" : ", ", share, text(row, key::precision),
-                          skipped ? ", which skipped some" : "");
+                          skipped ? " (which skipped steps)" : "");
     }
   }
-  return fmt::format("Over {} steps the loss falls by {:.3g} in fp32, of which the others reach these multiples: {}. {}",
+  return fmt::format("Over {} steps the loss falls by {:.3g} in fp32, and in the other formats by these multiples of that: {}. {}",
                      text(plain, key::loss_step), fall, list,
-                     worst < 0.05 ? "So early it comes from the last blocks, whose gradients all formats keep."
-                                  : "The format shows in what is learnt.");
+                     worst < 0.05 ? "So early only the last blocks matter, whose gradients all formats keep."
+                                  : "So the format changes what is learnt.");
 }
 
 std::string on_memory(const Record& plain, const Record& narrow) {

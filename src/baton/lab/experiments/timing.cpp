@@ -64,8 +64,8 @@ double mean(const std::vector<double>& values) {
 /// The reasons of a GPU's slow first steps that exist on the measured devices.
 std::string reasons(const Record& row) {
   return row.value(key::gpus, Json::array()).empty()
-             ? "On these CPU cores only first touches of memory, caches, sleeping threads and clocks exist."
-             : "Here all but lazy loading, recording the step as a graph, caches and clocks is prepared before step 1.";
+             ? "On these CPU cores it pays only for the first use of memory, cold caches, sleeping threads and low clocks."
+             : "Here it pays only for lazy loading, recording the step as a graph, cold caches and low clocks.";
 }
 
 /// The first steps of one run, compared with the others.

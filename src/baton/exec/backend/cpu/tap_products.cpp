@@ -7,13 +7,13 @@
 namespace baton::exec::cpu {
 namespace {
 
-constexpr std::int64_t lanes = 16;
+constexpr std::int64_t vector_floats = 16;
 /// Result channels at once: their results stay in the cache until they are stored.
 constexpr std::int64_t results_at_once = 64;
 /// The floats that a copy may have.
 constexpr std::int64_t copied_at_once = std::int64_t{1} << 16;
 
-std::int64_t whole_lanes(std::int64_t floats) { return (floats + lanes - 1) / lanes * lanes; }
+std::int64_t whole_vectors(std::int64_t floats) { return (floats + vector_floats - 1) / vector_floats * vector_floats; }
 
 detail::Cut cut_rows(std::int64_t places_down, std::int64_t across, std::int64_t at_once) {
   const std::int64_t most = std::clamp<std::int64_t>(at_once / across, 1, places_down);
@@ -31,12 +31,12 @@ PaddedPieces::PaddedPieces(const ConvolutionShape& shape, Padding padding, std::
       across_(shape.width + 2 * padding.across),
       places_across_(across_ - shape.window_width + 1),
       rows_(cut_rows(shape.height + 2 * padding.down - shape.window_height + 1, across_, at_once)),
-      channel_floats_(whole_lanes(whole_lanes(places(rows_.piece)) + seen(shape.window_height - 1, shape.window_width - 1))) {}
+      channel_floats_(whole_vectors(whole_vectors(places(rows_.piece)) + seen(shape.window_height - 1, shape.window_width - 1))) {}
 
 double PaddedPieces::computed() const {
   double sum = 0;
   for (std::int64_t piece = 0; piece < rows_.count(); ++piece) {
-    sum += static_cast<double>(whole_lanes(places(rows_.at(piece).size())));
+    sum += static_cast<double>(whole_vectors(places(rows_.at(piece).size())));
   }
   return sum;
 }
@@ -92,17 +92,17 @@ GeneratedSum TapProducts::make_sum(const Extents& extents) const {
   if (rows == 0 || results == 0 || channels == 0 || (extents.add && channels_.count() == 1)) {
     return nullptr;
   }
-  return generate_sum({.m = whole_lanes(pieces_.places(rows)),
+  return generate_sum({.m = whole_vectors(pieces_.places(rows)),
                        .n = results,
                        .k = channels,
                        .a_stride = pieces_.channel_floats(),
                        .b_stride = weights_.result_stride,
-                       .c_stride = whole_lanes(pieces_.places(pieces_.rows().piece)),
+                       .c_stride = whole_vectors(pieces_.places(pieces_.rows().piece)),
                        .add = extents.add});
 }
 
 std::int64_t TapProducts::scratch_floats() const {
-  return channels_.piece * pieces_.channel_floats() + results_.piece * whole_lanes(pieces_.places(pieces_.rows().piece));
+  return channels_.piece * pieces_.channel_floats() + results_.piece * whole_vectors(pieces_.places(pieces_.rows().piece));
 }
 
 void TapProducts::run(std::int64_t unit, const float* sample, const float* weights, const float* bias, float* result,
@@ -113,7 +113,7 @@ void TapProducts::run(std::int64_t unit, const float* sample, const float* weigh
   const Range results = results_.at(part);
   float* copy = scratch;
   float* sum = scratch + channels_.piece * pieces_.channel_floats();
-  const std::int64_t sum_stride = whole_lanes(pieces_.places(pieces_.rows().piece));
+  const std::int64_t sum_stride = whole_vectors(pieces_.places(pieces_.rows().piece));
   const LibraryCount taps = views_.size();
   for (std::int64_t c = 0; c < channels_.count(); ++c) {
     const Range channels = channels_.at(c);

@@ -33,7 +33,7 @@ class PaddedPieces {
 
   const detail::Cut& rows() const { return rows_; }
   std::int64_t across() const { return across_; }
-  /// The places of so many rows: those up to the last at which a window fits.
+  /// The places of this many rows: those up to the last at which a window fits.
   std::int64_t places(std::int64_t rows) const { return (rows - 1) * across_ + places_across_; }
   std::int64_t places_across() const { return places_across_; }
   std::int64_t places_down() const { return rows_.extent; }
@@ -41,7 +41,7 @@ class PaddedPieces {
   double computed() const;
   /// The floats of a channel in a copy: more than are seen of whole vectors of places.
   std::int64_t channel_floats() const { return channel_floats_; }
-  /// Where tap (k, l) sees the first place.
+  /// The offset at which tap (k, l) sees the first place.
   std::int64_t seen(std::int64_t k, std::int64_t l) const { return k * across_ + l; }
   /// Copies what the windows of these rows of places see in these channels of a sample.
   void copy(const float* sample, Range channels, Range rows, float* to) const;
