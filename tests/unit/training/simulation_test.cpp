@@ -32,7 +32,9 @@ TEST(Simulation, AndAStudyOfItGoOnWhenJobAndPlanAreGone) {
 }
 
 TEST(Job, ACopyIsTheSameJobWhenTheFirstIsGone) {
-  auto first = std::make_unique<Job>(spec_on("", "layers", "cpu:2"), small_machine());
+  cluster::Machine machine = small_machine();
+  machine.cores = {0, 1};
+  auto first = std::make_unique<Job>(spec_on("", "layers", "cpu:2"), machine);
   const plan::Plan plan = first->compile();
   const Job copy = *first;
   first.reset();
