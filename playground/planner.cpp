@@ -17,7 +17,7 @@
 #include "baton/cluster/blueprint.h"
 #include "baton/cluster/catalogue.h"
 #include "baton/findings/fits.h"
-#include "baton/job/json.h"
+#include "baton/job/keys.h"
 #include "baton/job/memory_by_purpose.h"
 #include "baton/job/scenario.h"
 #include "baton/job/sentences.h"
@@ -30,6 +30,7 @@ namespace baton {
 namespace {
 
 using job::Json;
+namespace key = job::key;
 
 /// What the page offers to choose from.
 Json about() {
@@ -140,28 +141,36 @@ Json timeline(const job::Scenario& scenario, std::size_t shown) {
   };
   using plan::Task;
   using trace::Event;
-  column("device", [](TaskId, const Task& task, const Event&) { return task.device.index(); });
-  column("lane", [](TaskId, const Task& task, const Event&) { return static_cast<int>(task.lane); });
-  column("name", [&](TaskId, const Task& task, const Event&) { return names.number(plan::verb(task)); });
-  column("phase", [&](TaskId, const Task& task, const Event&) { return phases.number(plan::to_text(task.labels.phase)); });
-  column("block", [](TaskId, const Task& task, const Event&) { return task.labels.block; });
-  column("micro_batch", [](TaskId, const Task& task, const Event&) { return task.labels.micro_batch; });
-  column("start", [](TaskId, const Task&, const Event& event) { return event.start.count; });
-  column("end", [](TaskId, const Task&, const Event& event) { return event.end.count; });
-  column("sent", [](TaskId, const Task&, const Event& event) { return event.sent.count; });
-  column("received", [](TaskId, const Task&, const Event& event) { return event.received.count; });
-  column("met", [&](TaskId id, const Task& task, const Event& event) {
+  using Entry = key::TimelineEvent;
+  column(Entry::device.name, [](TaskId, const Task& task, const Event&) { return task.device.index(); });
+  column(Entry::lane.name, [](TaskId, const Task& task, const Event&) { return static_cast<int>(task.lane); });
+  column(Entry::name.name, [&](TaskId, const Task& task, const Event&) { return names.number(plan::verb(task)); });
+  column(Entry::phase.name,
+         [&](TaskId, const Task& task, const Event&) { return phases.number(plan::to_text(task.labels.phase)); });
+  column(Entry::block.name, [](TaskId, const Task& task, const Event&) { return task.labels.block; });
+  column(Entry::micro_batch.name, [](TaskId, const Task& task, const Event&) { return task.labels.micro_batch; });
+  column(Entry::start.name, [](TaskId, const Task&, const Event& event) { return event.start.count; });
+  column(Entry::end.name, [](TaskId, const Task&, const Event& event) { return event.end.count; });
+  column(Entry::sent.name, [](TaskId, const Task&, const Event& event) { return event.sent.count; });
+  column(Entry::received.name, [](TaskId, const Task&, const Event& event) { return event.received.count; });
+  column(Entry::met.name, [&](TaskId id, const Task& task, const Event& event) {
     return plan::meeting_of(task).valid() ? trace::met_at(plan, step, id).count : event.start.count;
   });
-  column("critical", [&](TaskId id, const Task&, const Event&) { return critical[id.index()] ? 1 : 0; });
+  column(Entry::critical.name, [&](TaskId id, const Task&, const Event&) { return critical[id.index()] ? 1 : 0; });
   Json lanes = Json::array();
   for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
     lanes.push_back(plan::to_text(static_cast<plan::Lane>(lane)));
   }
   std::vector<std::string> devices(plan.devices().begin(), plan.devices().begin() + static_cast<std::ptrdiff_t>(shown));
-  return {{"label", plan.title()},   {"origin", "simulated"}, {"duration_ns", step.duration.count},
-          {"devices", devices},      {"lanes", lanes},        {"names", names.list()},
-          {"phases", phases.list()}, {"count", tasks.size()}, {"columns", columns}};
+  return {{key::Timeline::label.name, plan.title()},
+          {key::Timeline::origin.name, "simulated"},
+          {key::Timeline::duration_ns.name, step.duration.count},
+          {key::Timeline::devices.name, devices},
+          {key::Timeline::lanes.name, lanes},
+          {"names", names.list()},
+          {"phases", phases.list()},
+          {"count", tasks.size()},
+          {"columns", columns}};
 }
 
 /// Of a pipeline: when each action of the first devices would run with equal stages, five numbers per action among `numbers`, and
@@ -226,7 +235,7 @@ Json sensitivity(const Json& question) {
   const std::vector<job::Sensitivity> sensitivities = scenario.sensitivities();
   Json list = Json::array();
   for (const job::Sensitivity& one : sensitivities) {
-    list.push_back({{"change", one.knob}, {"time_per_step_ns", one.step.count}, {"gain", one.gain}});
+    list.push_back({{"change", one.knob}, {key::time_per_step_ns.name, one.step.count}, {"gain", one.gain}});
   }
   return {{"sensitivity", list}, {"findings", job::findings_of(scenario, sensitivities)}};
 }
@@ -236,20 +245,20 @@ Json step(const Json& question) {
   const job::LaidOutPlan& laid = scenario.laid();
   const strategy::Request& request = scenario.request();
   Json all{{"title", laid.plan.title()},
-           {"model", scenario.model().name()},
-           {"parameters", scenario.model().parameter_count()},
-           {"strategy", request.strategy},
-           {"loss", strategy::to_text(request.step.loss)},
-           {"precision", strategy::to_text(request.step.precision)},
-           {"steps", 1}};
+           {key::model.name, scenario.model().name()},
+           {key::parameters.name, scenario.model().parameter_count()},
+           {key::strategy.name, request.strategy},
+           {key::loss.name, strategy::to_text(request.step.loss)},
+           {key::precision.name, strategy::to_text(request.step.precision)},
+           {key::steps.name, 1}};
   all.update(job::times_record({scenario.step().duration}, request.step.global_batch, trace::Origin::simulated).json());
   all.update(job::totals_record(laid.totals, laid.flops).json());
-  all.update(Json{{"global_batch", request.step.global_batch},
-                  {"device_list", job::to_stored(job::device_records(laid.plan, scenario.study(), laid.peak, nullptr))},
-                  {"critical_path", job::path_json(scenario.study())},
-                  {"arrivals", job::to_stored(job::arrival_records(scenario.study()))},
-                  {"origin", "simulated"},
-                  {"costs", scenario.cost_origin()}});
+  all.update(Json{{key::global_batch.name, request.step.global_batch},
+                  {key::device_list.name, job::to_stored(job::device_records(laid.plan, scenario.study(), laid.peak, nullptr))},
+                  {key::critical_path.name, job::path_json(scenario.study())},
+                  {key::arrivals.name, job::to_stored(job::arrival_records(scenario.study()))},
+                  {key::origin.name, "simulated"},
+                  {key::costs.name, scenario.cost_origin()}});
   const std::size_t devices = scenario.cluster().size();
   all["shown"] = {{"devices", devices},
                   {"device_memory_bytes", scenario.cluster().devices()[0].memory.count},
@@ -263,7 +272,7 @@ Json step(const Json& question) {
 /// Only how long the step is: for curves.
 Json time(const Json& question) {
   const job::Scenario scenario(spec_of(question));
-  return {{"time_per_step_ns", scenario.step().duration.count}};
+  return {{key::time_per_step_ns.name, scenario.step().duration.count}};
 }
 
 Json amdahl(const Json& question) {

@@ -26,7 +26,7 @@ struct BenchWords {
   job::JobSpec job;
   std::string sizes = "8:64MiB:4";
   std::string operations;
-  std::string limit = "100ms";
+  Nanoseconds limit{100'000'000};
   std::string json;
   std::string cluster;
 };
@@ -34,7 +34,7 @@ struct BenchWords {
 measure::BenchOptions options_of(const BenchWords& words) {
   measure::BenchOptions options;
   measure::parse_sizes(words.sizes, options);
-  options.time = parse_time(words.limit, "--time-limit");
+  options.time = words.limit;
   if (!words.operations.empty()) {
     options.operations.clear();
     for (const std::string_view name : split(words.operations, ',')) {
@@ -69,32 +69,30 @@ std::string law_text(const findings::AlphaBeta& law) {
 }
 
 lab::Json to_json(const std::vector<measure::BenchRow>& rows, const training::Job& job) {
-  lab::Json result{{"command", command_line()},
-                   {"devices", job.spec().devices.text()},
-                   {"backend", job.backend().name()},
-                   {"rows", lab::Json::array()},
-                   {"laws", lab::Json::object()},
-                   {"oversubscribed", job.cluster().oversubscribed()},
-                   {"environment", measure::environment(job.machine())}};
+  namespace key = lab::key;
+  std::vector<lab::Record> list;
+  lab::Json laws = lab::Json::object();
   for (const measure::BenchRow& row : rows) {
-    result["rows"].push_back({{"operation", plan::to_text(row.operation)},
-                              {"bytes", row.bytes},
-                              {"count", row.count},
-                              {"type", to_text(DType::f32)},
-                              {"time_ns", row.time.count},
-                              {"time_low_ns", row.low.count},
-                              {"time_high_ns", row.high.count},
-                              {"algorithm_bandwidth", row.algorithm_bandwidth()},
-                              {"bus_bandwidth", row.bus_bandwidth(job.cluster().size())},
-                              {"wrong", row.wrong}});
+    using Row = key::BenchRow;
+    list.push_back({Row::operation(std::string(plan::to_text(row.operation))), key::bytes(Bytes(row.bytes)), Row::count(row.count),
+                    Row::type(std::string(to_text(DType::f32))), key::time_ns(row.time), key::time_low_ns(row.low),
+                    key::time_high_ns(row.high), Row::algorithm_bandwidth(row.algorithm_bandwidth()),
+                    Row::bus_bandwidth(row.bus_bandwidth(job.cluster().size())), Row::wrong(row.wrong)});
     const findings::AlphaBeta law = measure::fit(rows, row.operation);
-    result["laws"][plan::to_text(row.operation)] = law.testable() ? lab::Json{{"alpha_ns", law.alpha_ns},
-                                                                              {"beta", law.beta},
-                                                                              {"r2", law.r2},
-                                                                              {"worst_residual", law.worst_residual}}
-                                                                  : lab::Json();
+    laws[plan::to_text(row.operation)] = law.testable() ? lab::Json{{"alpha_ns", law.alpha_ns},
+                                                                    {"beta", law.beta},
+                                                                    {"r2", law.r2},
+                                                                    {"worst_residual", law.worst_residual}}
+                                                        : lab::Json();
   }
-  return result;
+  return lab::Record{key::command(command_line()),
+                     key::BenchResult::devices(job.spec().devices.text()),
+                     key::backend(std::string(job.backend().name())),
+                     key::BenchResult::rows(list),
+                     key::BenchResult::laws(laws),
+                     key::oversubscribed(job.cluster().oversubscribed()),
+                     key::environment(measure::environment(job.machine()))}
+      .json();
 }
 
 void print_rows(const std::vector<measure::BenchRow>& rows, std::size_t devices) {
@@ -189,7 +187,7 @@ void bench_guarded(const BenchWords& words, int& exit_code) {
     const StartLimit limit(!world().alone());
     std::vector<exec::Setting> settings{{"--sizes", words.sizes},
                                         {"--operations", words.operations},
-                                        {"--time-limit", words.limit},
+                                        {"--time-limit", job::flag_text(words.limit)},
                                         {"--json", words.json},
                                         {"--write-cluster", words.cluster}};
     add_settings(words.job, settings);
@@ -215,9 +213,7 @@ void add_bench_flags(CLI::App& command, BenchWords& words) {
       .add_option("--operations", words.operations,
                   fmt::format("any of {}, for example all_reduce,broadcast (default: all)", operation_names()))
       ->type_name("NAMES");
-  command.add_option("--time-limit", words.limit, "approximate time for one size of one operation")
-      ->type_name("TIME")
-      ->capture_default_str();
+  add_time(command, "--time-limit", words.limit, Nanoseconds(0), "approximate time for one size of one operation");
   command.add_option("--json", words.json, "write the rows to a file, or to standard output with -")->type_name("FILE");
   command
       .add_option("--write-cluster", words.cluster,

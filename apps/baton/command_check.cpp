@@ -9,9 +9,11 @@
 #include "baton/base/text.h"
 #include "baton/base/units.h"
 #include "baton/exercise/mark.h"
+#include "baton/lab/json.h"
 #include "baton/report/table.h"
 #include "called_as.h"
 #include "commands.h"
+#include "options.h"
 #include "signals.h"
 #include "terminal.h"
 
@@ -22,22 +24,18 @@ struct CheckWords {
   std::string path;
   std::string folder;
   std::string exercise;
-  std::string seed;
-  std::string time_limit = "60s";
-  std::string memory_limit = "1GiB";
-  std::string jobs;
+  std::optional<std::int64_t> seed;
+  Nanoseconds time_limit{60'000'000'000};
+  Bytes memory_limit{std::int64_t{1} << 30};
+  std::optional<std::int64_t> jobs;
   std::string csv = "marks.csv";
   std::string json;
 };
 
 exercise::Limits limits_of(const CheckWords& words) {
   exercise::Limits limits;
-  limits.all_seconds = static_cast<double>(parse_time(words.time_limit, "--time-limit").count) / 1e9;
-  limits.memory = parse_bytes(words.memory_limit, "--memory-limit").count;
-  constexpr std::int64_t least_memory = std::int64_t{16} << 20;
-  if (limits.all_seconds <= 0 || limits.memory < least_memory) {
-    throw usage_error("--time-limit must be more than 0, and --memory-limit at least 16MiB");
-  }
+  limits.all_seconds = static_cast<double>(words.time_limit.count) / 1e9;
+  limits.memory = words.memory_limit.count;
   limits.seconds = std::min(limits.seconds, limits.all_seconds);
   return limits;
 }
@@ -56,8 +54,7 @@ void check_one(const CheckWords& words, int& exit_code) {
   settle_outputs({&json});
   const exercise::Exercise* given = words.exercise.empty() ? nullptr : &exercise::exercise_by_name(words.exercise);
   const exercise::Submission submission = exercise::submission_at(words.path, given);
-  const auto seed = static_cast<std::uint64_t>(
-      parse_integer(words.seed.empty() ? "0" : words.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()));
+  const auto seed = static_cast<std::uint64_t>(words.seed.value_or(0));
   call_if_stopped([] { exercise::remove_build_folder(); });
   const exercise::Verdict verdict = exercise::mark(submission, seed, limits_of(words));
   if (json != "-") {
@@ -80,10 +77,8 @@ void check_class(const CheckWords& words) {
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   exercise::ClassOptions options{.folder = words.folder, .limits = limits_of(words)};
   options.only = words.exercise.empty() ? nullptr : &exercise::exercise_by_name(words.exercise);
-  options.jobs = static_cast<int>(words.jobs.empty() ? cores : parse_integer(words.jobs, "--jobs", 1, 1024));
-  options.seed = words.seed.empty()
-                     ? std::random_device()()
-                     : static_cast<std::uint64_t>(parse_integer(words.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()));
+  options.jobs = static_cast<int>(words.jobs.value_or(cores));
+  options.seed = words.seed ? static_cast<std::uint64_t>(*words.seed) : std::random_device()();
   if (!json.empty()) {
     throw usage_error("--class writes a table: give --csv FILE");
   }
@@ -120,19 +115,17 @@ void check_class(const CheckWords& words) {
 void add_check_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("check", "Check the answer to an exercise, or mark those of a class");
   auto words = std::make_shared<CheckWords>();
-  command->add_option("path", words->path,
-                      "the folder of an exercise, or a file with an answer; without it the exercises are listed");
+  command
+      ->add_option("path", words->path, "the folder of an exercise, or a file with an answer; without it the exercises are listed")
+      ->type_name("PATH");
   command->add_option("--class", words->folder, "mark a folder that has a folder per student")->type_name("FOLDER");
   command->add_option("--exercise", words->exercise, "which exercise it is, if its name does not say so")->type_name("NAME");
-  command->add_option("--seed", words->seed, "draw the cases with this seed (default: 0; with --class a random one)")
-      ->type_name("N");
-  command->add_option("--time-limit", words->time_limit, "for all cases of an exercise together")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command->add_option("--memory-limit", words->memory_limit, "for a program that is checked")
-      ->type_name("SIZE")
-      ->capture_default_str();
-  command->add_option("--jobs", words->jobs, "with --class: mark this many at a time (default: one per core)")->type_name("N");
+  add_number(*command, "--seed", words->seed, std::int64_t{0}, most_seed,
+             "draw the cases with this seed (default: 0; with --class a random one)");
+  add_time(*command, "--time-limit", words->time_limit, Nanoseconds(1'000'000), "for all cases of an exercise together");
+  add_size(*command, "--memory-limit", words->memory_limit, Bytes(16 << 20), "for a program that is checked");
+  add_number(*command, "--jobs", words->jobs, std::int64_t{1}, std::int64_t{1024},
+             "with --class: mark this many at a time (default: one per core)");
   command->add_option("--csv", words->csv, "with --class: the table to write, or - for standard output")
       ->type_name("FILE")
       ->capture_default_str();

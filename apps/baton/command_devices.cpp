@@ -2,6 +2,7 @@
 
 #include "baton/base/error.h"
 #include "baton/devices/devices.h"
+#include "baton/lab/json.h"
 #include "baton/measure/environment.h"
 #include "baton/report/table.h"
 #include "commands.h"
@@ -16,17 +17,19 @@ void show_devices(const std::string& devices, const std::string& json) {
   const cluster::Machine machine = cluster::probe();
   const cluster::Cluster cluster(devices::open_devices(devices, machine));
   if (!json.empty()) {
-    lab::Json object{{"devices", lab::Json::array()},
-                     {"oversubscribed", cluster.oversubscribed()},
-                     {"environment", measure::environment(machine)}};
+    namespace key = lab::key;
+    std::vector<lab::Record> list;
     for (const cluster::Device& device : cluster.devices()) {
-      object["devices"].push_back({{"name", device.name}, {"cores", device.cores}, {"memory_bytes", device.memory.count}});
+      lab::Record one{key::name(device.name), key::cores(device.cores), key::GpuEntry::memory_bytes(device.memory)};
       if (device.gpu) {
-        object["devices"].back()["gpu"] = devices::find_gpus()[static_cast<std::size_t>(device.gpu->ordinal)].name;
-        object["devices"].back()["multiprocessors"] = device.gpu->multiprocessors;
+        one.set(key::gpu, devices::find_gpus()[static_cast<std::size_t>(device.gpu->ordinal)].name);
+        one.set(key::multiprocessors, device.gpu->multiprocessors);
       }
+      list.push_back(std::move(one));
     }
-    write_output(json, object.dump(2) + "\n");
+    const lab::Record object{key::FitResult::devices(list), key::oversubscribed(cluster.oversubscribed()),
+                             key::environment(measure::environment(machine))};
+    write_output(json, object.json().dump(2) + "\n");
     return;
   }
   fmt::print("{} with {} core{}, {} of memory, {} of cache\n", machine.cpu, machine.cores.size(),

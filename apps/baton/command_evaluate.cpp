@@ -43,6 +43,12 @@ std::string metadata_of(const checkpoint::TensorReader& source, const std::strin
   return found == source.metadata().end() ? "" : found->second;
 }
 
+/// The steps after which the checkpoint was saved; nullopt if it does not say it.
+std::optional<std::int64_t> step_of(const checkpoint::TensorReader& source) {
+  const std::string step = metadata_of(source, "step");
+  return step.empty() ? std::nullopt : std::optional(parse_integer(step, "the checkpoint's step", 0, std::int64_t{1} << 48));
+}
+
 void require_evaluable(const job::JobSpec& job) {
   if (job.data.empty()) {
     throw usage_error("there is nothing to evaluate on: give some with --data");
@@ -66,8 +72,7 @@ void take_settings(const checkpoint::TensorReader& source, job::JobSpec& job) {
 /// The job without data to train on.
 training::Job job_without_data(job::JobSpec spec) {
   for (const std::string& name : data_flags()) {
-    const job::JobField* field = training::find_field(name);
-    field->set(spec, field->text(job::JobSpec{}));
+    training::find_field(name)->reset(spec);
   }
   return training::Job(spec, cluster::probe(), &world());
 }
@@ -105,29 +110,30 @@ std::optional<training::Evaluation> evaluate_all(training::Forward& forward, con
 struct Evaluated {
   std::string plan;
   std::string model;
-  std::string data;  // its format
-  std::string step;  // of the checkpoint; empty if it does not say it
+  std::string data;                  // its format
+  std::optional<std::int64_t> step;  // of the checkpoint; nullopt if it does not say it
   training::Evaluation result;
 };
 
 void print(const Evaluated& one) {
   fmt::print("{}, on {}\n", one.plan, printable(one.data));
-  fmt::print("step {}, {} samples: {}\n", one.step.empty() ? "not known" : printable(one.step), one.result.samples,
+  fmt::print("step {}, {} samples: {}\n", one.step ? fmt::format("{}", *one.step) : "not known", one.result.samples,
              evaluation_text(one.result));
 }
 
 lab::Json to_json(const Evaluated& one) {
-  const auto number = [](const std::optional<double>& value) { return value ? lab::Json(*value) : lab::Json(); };
-  return {{"command", command_line()},
-          {"model", one.model},
-          {"step",
-           one.step.empty() ? lab::Json() : lab::Json(parse_integer(one.step, "the checkpoint's step", 0, std::int64_t{1} << 48))},
-          {"data", one.data},
-          {"samples", one.result.samples},
-          {"eval_loss", one.result.loss},
-          {"eval_accuracy", number(one.result.accuracy)},
-          {"eval_perplexity", number(one.result.perplexity)},
-          {"time_ns", one.result.time.count}};
+  namespace key = lab::key;
+  using Entry = key::Evaluated;
+  return lab::Record{key::command(command_line()),
+                     key::model(one.model),
+                     Entry::step(one.step),
+                     key::data(one.data),
+                     Entry::samples(one.result.samples),
+                     Entry::eval_loss(one.result.loss),
+                     Entry::eval_accuracy(one.result.accuracy),
+                     Entry::eval_perplexity(one.result.perplexity),
+                     key::time_ns(one.result.time)}
+      .json();
 }
 
 void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
@@ -138,6 +144,7 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
     archive = open_weights(words);
   });
   const checkpoint::SharedReader source(world(), std::move(archive));
+  const std::optional<std::int64_t> step = step_of(source);
   const bool inherits_token_type = words.job.token_type.empty();
   take_settings(source, words.job);
   const training::Job job = job_without_data(words.job);
@@ -158,7 +165,7 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
   const Evaluated evaluated{.plan = forward.plan().title(),
                             .model = job.model().name(),
                             .data = feed->source().description().format,
-                            .step = metadata_of(source, "step"),
+                            .step = step,
                             .result = *evaluation};
   if (words.json != "-") {
     print(evaluated);

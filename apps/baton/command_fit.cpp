@@ -15,10 +15,11 @@ namespace baton::app {
 namespace {
 
 using lab::Json;
+namespace key = lab::key;
 
 struct FitWords {
   job::JobSpec job;
-  std::string top = "10";
+  std::int64_t top = 10;
   std::string json;
 };
 
@@ -34,36 +35,39 @@ bool is_split(const job::JobSpec& spec) {
   return !job::flags_of(spec, {}, [](const job::JobField& field) { return is_of_split(field) && field.name != "balance"; }).empty();
 }
 
-const std::vector<std::string> causes{"parameters", "gradients", "states", "activations", "communication", "other", "unshared"};
-
-std::vector<std::int64_t> by_cause(const job::DeviceMemory& one) {
-  return {one.held.parameters,    one.held.gradients, one.held.states,     one.held.activations,
-          one.held.communication, one.held.other,     one.unshared().count};
+/// The bytes of a device by cause.
+lab::Record by_cause(const job::DeviceMemory& one) {
+  return {key::parameters_bytes(Bytes(one.held.parameters)),
+          key::gradients_bytes(Bytes(one.held.gradients)),
+          key::states_bytes(Bytes(one.held.states)),
+          key::activations_bytes(Bytes(one.held.activations)),
+          key::communication_bytes(Bytes(one.held.communication)),
+          key::other_bytes(Bytes(one.held.other)),
+          key::unshared_bytes(one.unshared())};
 }
 
 Json to_json(const job::Fit& fit) {
-  Json devices = Json::array();
+  std::vector<lab::Record> devices;
   for (const job::DeviceMemory& one : fit.devices) {
-    Json device{{"device", one.device}, {"stands_for", one.copies}, {"peak_bytes", one.peak.count}};
-    const std::vector<std::int64_t> bytes = by_cause(one);
-    for (std::size_t i = 0; i < causes.size(); ++i) {
-      device[causes[i] + "_bytes"] = bytes[i];
-    }
+    lab::Record device{key::device(one.device), key::stands_for(one.copies), key::peak_bytes(one.peak)};
+    device.update(by_cause(one));
     devices.push_back(std::move(device));
   }
-  Json json{{"name", fit.name},
-            {"fits", fit.fits()},
-            {"peak_bytes", fit.fullest().peak.count},
-            {"needed_bytes", fit.needed().count},
-            {"limit_bytes", fit.limit.count},
-            {"flags", split_flags(fit.spec)},
-            {"devices", std::move(devices)}};
+  using Entry = key::FitResult;
+  Json json = lab::Record{key::name(fit.name),
+                          Entry::fits(fit.fits()),
+                          key::peak_bytes(fit.fullest().peak),
+                          Entry::needed_bytes(fit.needed()),
+                          Entry::limit_bytes(fit.limit),
+                          Entry::flags(split_flags(fit.spec)),
+                          Entry::devices(devices)}
+                  .json();
   for (const job::Reserved& one : fit.reserved) {
     Json causes = Json::object();
     for (const auto& [cause, bytes] : one.causes) {
       causes[cause] = bytes.count;
     }
-    json["reserved"].push_back({{"stage", one.stage}, {"bytes", one.total.count}, {"causes", std::move(causes)}});
+    json["reserved"].push_back({{"stage", one.stage}, {key::bytes.name, one.total.count}, {"causes", std::move(causes)}});
   }
   if (fit.estimated_time > 0) {
     json["estimated_step_ns"] = static_cast<std::int64_t>(fit.estimated_time);
@@ -76,8 +80,9 @@ void print_devices(const job::Fit& fit) {
       {"device", "memory", "bytes", "parameters", "gradients", "states", "activations", "communication", "other", "unshared"});
   for (const job::DeviceMemory& one : fit.devices) {
     std::vector<std::string> row{one.device, to_text(one.peak), fmt::format("{}", one.peak.count)};
-    for (const std::int64_t bytes : by_cause(one)) {
-      row.push_back(to_text(Bytes(bytes)));
+    for (const Bytes bytes : {Bytes(one.held.parameters), Bytes(one.held.gradients), Bytes(one.held.states),
+                              Bytes(one.held.activations), Bytes(one.held.communication), Bytes(one.held.other), one.unshared()}) {
+      row.push_back(to_text(bytes));
     }
     table.row(std::move(row), one.peak > fit.limit ? "(does not fit)" : "");
   }
@@ -182,13 +187,13 @@ void print_list(const job::FitList& list, const FitWords& words, std::size_t top
 }
 
 void fit(FitWords words) {
-  const auto top = static_cast<std::size_t>(parse_integer(words.top, "--top", 1, 1000));
+  const auto top = static_cast<std::size_t>(words.top);
   settle_outputs({&words.json});
   const Interrupt interrupt;
   if (words.job.cluster.empty() || job::is_this_machine(words.job.cluster)) {
     throw usage_error("fit needs a machine to fit the job into: give one with --cluster");
   }
-  Json json{{"command", command_line()}, {"cluster", words.job.cluster}};
+  Json json{{key::command.name, command_line()}, {"cluster", words.job.cluster}};
   if (is_split(words.job)) {
     const job::Fit one = job::fit(words.job);
     const std::vector<job::Fit> smaller = one.fits() ? std::vector<job::Fit>{} : job::smaller_splits(one);
@@ -221,7 +226,7 @@ void fit(FitWords words) {
     json["likely"] = list.likely;
     json["laid_out"] = list.laid_out;
     json["refused"] = list.refused;
-    json["fits"] = !list.smallest.empty();
+    json[key::FitResult::fits.name] = !list.smallest.empty();
     json["smallest"] = Json::array();
     json["fastest"] = Json::array();
     for (const job::Fit& one : list.smallest) {
@@ -246,7 +251,7 @@ void add_fit_command(CLI::App& program) {
   auto words = std::make_shared<FitWords>();
   add_job_flags(*command, words->job);
   hide_job_flags(*command, data_flags());
-  command->add_option("--top", words->top, "number of splits to show")->type_name("N")->capture_default_str();
+  add_number(*command, "--top", words->top, std::int64_t{1}, std::int64_t{1000}, "number of splits to show");
   command->add_option("--json", words->json, "write the answer to a file, or to standard output with -")->type_name("FILE");
   command->footer(
       "\nWith a strategy or a split: the memory of each device by cause, and if it does not fit what would make it smaller.\n"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <variant>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
@@ -21,6 +22,7 @@
 #include "browser.h"
 #include "called_as.h"
 #include "commands.h"
+#include "options.h"
 #include "run_report.h"
 #include "signals.h"
 #include "terminal.h"
@@ -44,7 +46,7 @@ struct HandinWords {
   std::string option;
   std::string preset;
   std::string out;
-  std::string limit;
+  std::optional<Nanoseconds> limit;
   bool resume = false;
 };
 
@@ -75,9 +77,7 @@ std::string option_of(const sheet::Sheet& sheet, const HandinWords& words) {
 }
 
 Nanoseconds limit_of(const HandinWords& words, lab::Preset preset) {
-  return !words.limit.empty()          ? parse_time(words.limit, "--time-limit")
-         : preset == lab::Preset::full ? Nanoseconds(30'000'000'000)
-                                       : Nanoseconds(900'000'000);
+  return words.limit ? *words.limit : preset == lab::Preset::full ? Nanoseconds(30'000'000'000) : Nanoseconds(900'000'000);
 }
 
 /// "1 core", "2 cores".
@@ -164,7 +164,7 @@ std::string command_of(const HandinWords& words, const ResultSource& place, cons
   } else if (place.settings.devices != "cpu") {
     command += " --devices " + shell_word(place.settings.devices);
   }
-  return as_called(command + (words.limit.empty() ? "" : " --time-limit " + shell_word(words.limit)));
+  return as_called(command + (words.limit ? " --time-limit " + job::flag_text(*words.limit) : ""));
 }
 
 /// Runs the experiments of a place as one, so that the instances of all their points take turns: then times of different tasks, and
@@ -179,33 +179,33 @@ class Runs {
     for (const std::string& id : ids) {
       ask(place, store, id, asking);
     }
-    std::map<std::string, std::vector<std::size_t>> jobs;  // those who ask for a job, by what it is
+    std::map<Measured, std::vector<std::size_t>> jobs;  // those who ask for a job
     for (std::size_t i = 0; i < asking.size(); ++i) {
-      jobs[job_name(place, asking[i])].push_back(i);
+      jobs[measured_for(place, asking[i])].push_back(i);
     }
     std::vector<lab::Point> points;
-    std::map<std::string, lab::Record> known;
+    std::map<lab::Point, lab::Record> known;
     for (const Asking& one : asking) {
-      const std::vector<std::size_t>& sharing = jobs[job_name(place, one)];
+      const std::vector<std::size_t>& sharing = jobs[measured_for(place, one)];
       if (&asking[sharing.front()] != &one) {
         continue;
       }
       points.push_back(merged(one));
       for (const std::size_t other : sharing) {
         if (!asking[other].known.empty()) {
-          known[points.back().text()] = asking[other].known;
+          known[points.back()] = asking[other].known;
         }
       }
     }
     ProgressBar bar(place.source.simulated ? "simulating" : "measuring", 1000, true, ProgressBar::percent);
     const auto keep = [&](const lab::Point& point, const lab::Record& record, bool final) {
       const auto found = std::find_if(asking.begin(), asking.end(), [&](const Asking& one) { return merged(one) == point; });
-      for (const std::size_t i : jobs[job_name(place, *found)]) {
+      for (const std::size_t i : jobs[measured_for(place, *found)]) {
         store.keep(asking[i].id, asking[i].point, record, final, asking[i].conditions_name);
       }
     };
     for (const lab::Point& point : points) {  // of those that share a record, some may not have it yet
-      if (const auto record = known.find(point.text()); record != known.end()) {
+      if (const auto record = known.find(point); record != known.end()) {
         keep(point, record->second, true);
       }
     }
@@ -229,30 +229,40 @@ class Runs {
     lab::Record known = {};  // of a run before, if it goes on
   };
 
+  /// The axis that names the experiment, before the axes of its own.
+  static constexpr const char* asking_axis = "experiment";
+
   /// The experiment whose points are those of others, with their names.
   static lab::Experiment together() {
     lab::Experiment all;
     all.id = "handin";
     all.open = [](const lab::Point& point, const lab::Settings& settings) {
-      const Json own = Json::parse(lab::text(point, "point"));
-      return lab::experiment_by_id(lab::text(point, "experiment")).open(*lab::Point::parse(own), settings);
+      lab::Point own;
+      for (const auto& [axis, value] : point) {
+        if (axis != asking_axis) {
+          own.set(axis, value);
+        }
+      }
+      return lab::experiment_by_id(lab::text(point, asking_axis)).open(own, settings);
     };
     return all;
   }
 
   static lab::Point merged(const Asking& one) {
-    lab::Point point{{"experiment", one.id}, {"point", one.point.text()}};
-    if (const job::FieldValue* devices = one.point.find(lab::key::devices.name)) {
-      point.set(lab::key::devices, *devices);  // the most of which decides into how many parts a GPU is cut
+    lab::Point point{{asking_axis, one.id}};
+    for (const auto& [axis, value] : one.point) {
+      check(axis != asking_axis, "{} has an axis {}", one.id, asking_axis);
+      point.set(axis, value);
     }
     return point;
   }
 
-  /// The name of the job that is measured for it. Simulating a job again costs nothing, and an experiment may need
-  /// simulations of its own.
-  static std::string job_name(const ResultSource& place, const Asking& one) {
+  /// The job that is measured for it: its text, or the point if nobody shares it. Simulating a job again costs nothing, and an
+  /// experiment may need simulations of its own.
+  using Measured = std::variant<std::string, lab::Point>;
+  static Measured measured_for(const ResultSource& place, const Asking& one) {
     const std::string job = place.source.simulated ? "" : sheet::job_of(one.id, one.point);
-    return job.empty() ? one.id + one.point.text() : job;
+    return job.empty() ? Measured(merged(one)) : Measured(job);
   }
 
   void ask(const ResultSource& place, const lab::Store& store, const std::string& id, std::vector<Asking>& asking) const {
@@ -260,7 +270,7 @@ class Runs {
     const std::vector<lab::Point> points = lab::points(experiment, place.settings.preset, devices_that_exist(place, experiment));
     const Json conditions = lab::experiment_conditions(place.settings, points, std::nullopt);
     const std::string name = lab::conditions_name(conditions);
-    std::map<std::string, lab::Record> known = words_.resume ? store.records(id, true, name) : std::map<std::string, lab::Record>();
+    std::map<lab::Point, lab::Record> known = words_.resume ? store.records(id, true, name) : std::map<lab::Point, lab::Record>();
     store.keep_spec({.experiment = id,
                      .title = experiment.title,
                      .run_command = command_line(),
@@ -272,7 +282,7 @@ class Runs {
                      .conditions = conditions,
                      .toml = std::nullopt});
     for (const lab::Point& point : points) {
-      asking.push_back({id, point, name, known[point.text()]});
+      asking.push_back({id, point, name, known[point]});
     }
   }
 
@@ -387,13 +397,14 @@ sheet::Document with_commands_as_called(sheet::Document document) {
 /// The same hand-in at the sheet's own sizes, with all that was asked for, in a folder of its own.
 std::string full_command(const HandinWords& words, const std::string& sheet, const std::string& option, const fs::path& folder) {
   std::string command = fmt::format("baton handin {}", sheet);
-  for (const auto& [flag, value] : std::vector<std::pair<const char*, std::string>>{{"--name", words.name},
-                                                                                    {"--devices", words.devices},
-                                                                                    {"--cluster", words.cluster},
-                                                                                    {"--option", option},
-                                                                                    {"--preset", "full"},
-                                                                                    {"--time-limit", words.limit},
-                                                                                    {"--out", folder.string() + "-full"}}) {
+  for (const auto& [flag, value] :
+       std::vector<std::pair<const char*, std::string>>{{"--name", words.name},
+                                                        {"--devices", words.devices},
+                                                        {"--cluster", words.cluster},
+                                                        {"--option", option},
+                                                        {"--preset", "full"},
+                                                        {"--time-limit", words.limit ? job::flag_text(*words.limit) : ""},
+                                                        {"--out", folder.string() + "-full"}}) {
     command += value.empty() ? "" : fmt::format(" {} {}", flag, shell_word(value));
   }
   return command;
@@ -534,15 +545,21 @@ void add_handin_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("handin",
                                              "Answer a homework sheet: measure, write the document, the code and the archive");
   auto words = std::make_shared<HandinWords>();
-  command->add_option("sheet", words->sheet, "hw1, hw3, practical8, csye-hw4, or list to name them")->required();
-  command->add_option("--name", words->name, "name of the student, for the title");
-  command->add_option("-d,--devices", words->devices, "measure on this kind of device: cpu, cuda, or parts of a GPU as cuda:0/4");
-  command->add_option("--cluster", words->cluster,
-                      "simulate instead, on machine (this one), a name from `baton clusters` or a file");
-  command->add_option("--option", words->option, "which option to answer if a task leaves a choice: A, B or C (default: A)");
-  command->add_option("--preset", words->preset, "quick, or full for the sheet's sizes (default: full; quick on CPUs)");
-  command->add_option("--out", words->out, "the folder to write (handin-SHEET)");
-  command->add_option("--time-limit", words->limit, "for one point, as 2s");
+  command->add_option("sheet", words->sheet, "hw1, hw3, practical8, csye-hw4, or list to name them")
+      ->type_name("SHEET")
+      ->required();
+  command->add_option("--name", words->name, "name of the student, for the title")->type_name("NAME");
+  command->add_option("-d,--devices", words->devices, "measure on this kind of device: cpu, cuda, or parts of a GPU as cuda:0/4")
+      ->type_name("TYPE");
+  command
+      ->add_option("--cluster", words->cluster, "simulate instead, on machine (this one), a name from `baton clusters` or a file")
+      ->type_name("CLUSTER");
+  command->add_option("--option", words->option, "which option to answer if a task leaves a choice: A, B or C (default: A)")
+      ->type_name("NAME");
+  command->add_option("--preset", words->preset, "quick, or full for the sheet's sizes (default: full; quick on CPUs)")
+      ->type_name("NAME");
+  command->add_option("--out", words->out, "the folder to write (handin-SHEET)")->type_name("DIR");
+  add_time(*command, "--time-limit", words->limit, Nanoseconds(0), "for one point, as 2s");
   command->add_flag("--resume", words->resume, "continue in the existing folder");
   command->footer(
       "\nExamples:\n  baton handin list\n  baton handin hw1 --name \"Ada Lovelace\" --option C\n  baton handin hw3 --cluster "

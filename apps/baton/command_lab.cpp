@@ -22,6 +22,7 @@
 #include "baton/training/job.h"
 #include "called_as.h"
 #include "commands.h"
+#include "options.h"
 #include "run_report.h"
 #include "signals.h"
 #include "terminal.h"
@@ -39,7 +40,7 @@ struct LabWords {
   std::vector<std::string> sets;
   std::string out = "runs";
   std::string json;
-  std::string limit;
+  std::optional<Nanoseconds> limit;
   std::string spec;
   std::string cluster;
   std::string what_if;
@@ -172,8 +173,8 @@ std::string reproduce(const LabWords& words, const std::string& which, const std
   if (words.devices != usual.devices) {
     command += " --devices " + shell_word(words.devices);
   }
-  if (!words.limit.empty()) {
-    command += " --time-limit " + shell_word(words.limit);
+  if (words.limit) {
+    command += " --time-limit " + job::flag_text(*words.limit);
   }
   if (simulates(words)) {
     command += " --simulate --cluster " + shell_word(cluster_of(words));
@@ -214,10 +215,10 @@ fs::path folder_to_resume(const std::string& out, const std::string& name, const
 }
 
 /// The records of an earlier run of an experiment that `--resume` takes; `note` says which it leaves and why.
-std::map<std::string, lab::Record> known_records(const lab::Store& store, const std::string& id, const Json& conditions,
-                                                 std::string& note) {
+std::map<lab::Point, lab::Record> known_records(const lab::Store& store, const std::string& id, const Json& conditions,
+                                                std::string& note) {
   const std::optional<lab::RunSpec> before = store.spec(id);
-  std::map<std::string, lab::Record> known = store.records(id, true, lab::conditions_name(conditions));
+  std::map<lab::Point, lab::Record> known = store.records(id, true, lab::conditions_name(conditions));
   if (const lab::Damage damage = before ? lab::damage_of(store, *before) : lab::Damage(); damage.lost) {
     note += fmt::format("note: {}; points without a record are measured again\n", damage.sentence);
   }
@@ -265,8 +266,8 @@ struct Planned {
   std::shared_ptr<const lab::Experiment> experiment;
   std::optional<std::string> toml = {};  // of an experiment that a user wrote
   std::vector<lab::Point> points = {};
-  Json conditions = {};                           // the conditions of its numbers
-  std::map<std::string, lab::Record> known = {};  // records of an earlier run that are taken over
+  Json conditions = {};                          // the conditions of its numbers
+  std::map<lab::Point, lab::Record> known = {};  // records of an earlier run that are taken over
 };
 
 /// The named experiments, with the one of a spec; all if none is named.
@@ -297,7 +298,7 @@ lab::Settings settings_of(const LabWords& words) {
   }
   lab::require_device_type(words.devices);
   devices::open_devices(words.devices, settings.machine);  // throws if there are none such
-  settings.time_limit = !words.limit.empty()                   ? parse_time(words.limit, "--time-limit")
+  settings.time_limit = words.limit                            ? *words.limit
                         : settings.preset == lab::Preset::full ? Nanoseconds(30'000'000'000)
                                                                : Nanoseconds(900'000'000);
   return settings;
@@ -561,10 +562,8 @@ void add_lab_flags(CLI::App& command, LabWords& words) {
       ->type_name("CLUSTER");
   command.add_option("--what-if", words.what_if, "simulate a changed machine, for example compute=2x,link=0.5x,latency=+10us")
       ->type_name("CHANGES");
-  command
-      .add_option("--time-limit", words.limit,
-                  "time for measuring one point, for example 2s (default: 0.9s; 30s with --preset full)")
-      ->type_name("TIME");
+  add_time(command, "--time-limit", words.limit, Nanoseconds(0),
+           "time for measuring one point, for example 2s (default: 0.9s; 30s with --preset full)");
   command.add_flag("--precise", words.precise,
                    "measure until a difference of 3 % between points would be seen; takes at least twice as long");
   command.add_option("--json", words.json, "write the results to a file, or to standard output with -")->type_name("FILE");

@@ -21,14 +21,15 @@
 #include "baton/base/units.h"
 #include "baton/checkpoint/checkpoint.h"
 #include "commands.h"
+#include "options.h"
 #include "terminal.h"
 
 namespace baton::app {
 namespace {
 
 struct LaunchWords {
-  std::string ranks = "2";
-  std::string restarts = "3";
+  std::int64_t ranks = 2;
+  std::int64_t restarts = 3;
   std::string host;
   std::string hostfile;
   std::string mpirun = "mpirun";
@@ -244,8 +245,7 @@ End explain(int code) {
 
 class Supervisor {
  public:
-  explicit Supervisor(const LaunchWords& words)
-      : ranks_(parse_integer(words.ranks, "-n", 1, 1 << 20)), restarts_(parse_integer(words.restarts, "--restarts", 0, 1'000'000)) {
+  explicit Supervisor(const LaunchWords& words) : ranks_(words.ranks), restarts_(words.restarts) {
     if (words.command.empty() || words.command[0] != "train") {
       throw usage_error(
           "launch starts a training on several ranks: write train and its options after two dashes, as in baton launch -n 4 -- "
@@ -429,12 +429,10 @@ void add_launch_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("launch",
                                              "Train on several ranks, and restart from the last checkpoint if a rank is lost");
   auto words = std::make_shared<LaunchWords>();
-  command->add_option("-n,--ranks", words->ranks, "number of ranks; each has the devices that train names")
-      ->type_name("N")
-      ->capture_default_str();
-  command->add_option("--restarts", words->restarts, "how many times to restart after a rank is lost")
-      ->type_name("N")
-      ->capture_default_str();
+  add_number(*command, "-n,--ranks", words->ranks, std::int64_t{1}, std::int64_t{1} << 20,
+             "number of ranks; each has the devices that train names");
+  add_number(*command, "--restarts", words->restarts, std::int64_t{0}, std::int64_t{1'000'000},
+             "how many times to restart after a rank is lost");
   command->add_option("--host", words->host, "hosts and their slots, for example a:2,b:2 (default: this host)")->type_name("HOSTS");
   command->add_option("--hostfile", words->hostfile, "a file that lists hosts, in the format of mpirun")->type_name("FILE");
   command->add_option("--mpirun", words->mpirun, "the program that starts ranks, with its own options")

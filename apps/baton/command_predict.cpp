@@ -17,7 +17,7 @@ using lab::Json;
 struct PredictWords {
   job::JobSpec job;
   std::vector<std::string> sets;
-  std::string limit = "2s";
+  Nanoseconds limit{2'000'000'000};
   std::string json;
 };
 
@@ -34,7 +34,7 @@ void predict(PredictWords words, int& exit_code) {
     lab::parse_axis_values(set, axes);
   }
   if (axes.empty()) {
-    axes["strategy"] = {words.job.strategy.empty() ? "single" : words.job.strategy};
+    axes[lab::key::strategy] = {words.job.strategy.empty() ? "single" : words.job.strategy};
   }
   for (const auto& [name, values] : axes) {
     for (const job::FieldValue& value : values) {
@@ -46,7 +46,7 @@ void predict(PredictWords words, int& exit_code) {
   const auto experiment = std::make_shared<const lab::Experiment>(predict::prediction(words.job, axes));
   const std::vector<lab::Point> points = lab::points(*experiment, lab::Preset::quick, {});
   lab::Settings settings{.machine = cluster::probe()};
-  settings.time_limit = parse_time(words.limit, "--time-limit");
+  settings.time_limit = words.limit;
   const Interrupt interrupt;
   ProgressBar bar("simulating and measuring", 1000, true, ProgressBar::percent);
   std::vector<lab::Record> records = lab::measure(
@@ -85,7 +85,7 @@ void add_predict_command(CLI::App& program, int& exit_code) {
                    "values of an option, for example strategy=ddp,layers; may be given several times; all combinations are run")
       ->type_name("AXIS=VALUES")
       ->allow_extra_args(false);
-  command->add_option("--time-limit", words->limit, "time for measuring one point")->type_name("TIME")->capture_default_str();
+  add_time(*command, "--time-limit", words->limit, Nanoseconds(0), "time for measuring one point");
   command->add_option("--json", words->json, "write the points to a file, or to standard output with -")->type_name("FILE");
   command->footer(
       "\nExamples:\n  baton predict --strategy ddp --devices cpu:2\n"

@@ -68,13 +68,15 @@ void add_pytorch_command(CLI::App& program) {
   auto words = std::make_shared<PytorchWords>();
   add_job_flags(*command, words->job);
   hide_job_flags(*command, sheet::fields_without_twin());
-  command->add_option("--job", words->kind, "train, or matrix-power: A^n + B^n")->capture_default_str();
+  command->add_option("--job", words->kind, "train, or matrix-power: A^n + B^n")->type_name("NAME")->capture_default_str();
   constexpr std::int64_t most = 1 << 20;
   add_number(*command, "--size", words->size, std::int64_t{1}, most, "matrix-power: rows of A and B");
   add_number(*command, "--power", words->power, std::int64_t{1}, most, "matrix-power: n");
   add_number(*command, "-n,--steps", words->steps, std::int64_t{1}, most_steps, "steps, warm-up included");
   add_number(*command, "--warmup", words->warmup, std::int64_t{0}, most_steps, "steps that are run but not timed");
-  command->add_option("--out", words->out, "write the script to a file; - is standard output")->capture_default_str();
+  command->add_option("--out", words->out, "write the script to a file; - is standard output")
+      ->type_name("FILE")
+      ->capture_default_str();
   command->footer(
       "\nThere are twins of single, dp, ddp, layers and fsdp (Baton's zero-3). To begin with the same weights and data:\n"
       "  baton train --strategy ddp --devices cpu:2 --steps 10 --write-start start --json baton.json\n"

@@ -62,10 +62,10 @@ void show_report(const std::string& folder, bool pdf, const std::string& playgro
 }
 
 /// The kept records of an experiment, by point. A usage error if they are damaged.
-std::map<std::string, lab::Record> records_of(const lab::Store& store, const std::string& id) {
+std::map<lab::Point, lab::Record> records_of(const lab::Store& store, const std::string& id) {
   const std::optional<lab::RunSpec> spec = store.spec(id);
-  std::map<std::string, lab::Record> records = spec ? store.records(id, false, lab::conditions_name(spec->conditions))
-                                                    : std::map<std::string, lab::Record>();
+  std::map<lab::Point, lab::Record> records = spec ? store.records(id, false, lab::conditions_name(spec->conditions))
+                                                   : std::map<lab::Point, lab::Record>();
   for (const auto& [point, record] : records) {
     if (!lab::is_sound(record)) {
       throw usage_error(
@@ -112,8 +112,8 @@ void compare(const std::string& first, const std::string& second, int& exit_code
   std::size_t shown = 0;
   std::string notes;
   for (const std::string& id : a.experiments()) {
-    const std::map<std::string, lab::Record> left = records_of(a, id);
-    const std::map<std::string, lab::Record> right = records_of(b, id);
+    const std::map<lab::Point, lab::Record> left = records_of(a, id);
+    const std::map<lab::Point, lab::Record> right = records_of(b, id);
     bool any = false;
     for (const auto& [point, record] : left) {
       const auto other = right.find(point);
@@ -122,8 +122,7 @@ void compare(const std::string& first, const std::string& second, int& exit_code
       }
       const auto is_disturbed = [](const lab::Record& row) { return measure::disturbs(row.value(lab::key::others_share, 0.0)); };
       const auto origin = [](const lab::Record& row) { return row.value(lab::key::origin, "measured"); };
-      table.row({id, lab::to_words(lab::Point::parse(Json::parse(point)).value_or(lab::Point())), to_text(lab::time_of(record)),
-                 to_text(lab::time_of(other->second)),
+      table.row({id, lab::to_words(point), to_text(lab::time_of(record)), to_text(lab::time_of(other->second)),
                  fmt::format("{:.3f}", lab::number(other->second, lab::key::time_per_step_ns) /
                                            lab::number(record, lab::key::time_per_step_ns)),
                  origin(record) != origin(other->second)
@@ -164,8 +163,10 @@ void add_compare_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("compare", "Show two runs side by side, and which differences exceed the noise");
   auto first = std::make_shared<std::string>();
   auto second = std::make_shared<std::string>();
-  command->add_option("A", *first, "a folder under runs/, or a result of train --json or of a PyTorch twin")->required();
-  command->add_option("B", *second, "another")->required();
+  command->add_option("A", *first, "a folder under runs/, or a result of train --json or of a PyTorch twin")
+      ->type_name("PATH")
+      ->required();
+  command->add_option("B", *second, "another")->type_name("PATH")->required();
   command->footer(
       "\nExamples:\n  baton compare runs/20261115-101500-lab runs/20261116-090000-lab\n  baton compare baton.json pytorch.json");
   command->callback([first, second, &exit_code] {

@@ -24,10 +24,10 @@ struct SampleWords {
   job::JobSpec job;
   std::string checkpoint;
   std::string prompt;
-  std::string tokens = "200";
-  std::string temperature = "0.8";
-  std::string top_k = "0";
-  std::string seed = "0";
+  std::int64_t tokens = 200;
+  double temperature = 0.8;
+  std::int64_t top_k = 0;
+  std::int64_t seed = 0;
   std::string tokenizer;
 };
 
@@ -111,11 +111,9 @@ class TextPrinter {
 };
 
 void sample(const SampleWords& words, int& exit_code) {
-  const std::int64_t count = parse_integer(words.tokens, "--tokens", 1, 1 << 20);
+  const std::int64_t count = words.tokens;
   const training::Drawing drawing{
-      .temperature = parse_number(words.temperature, "--temperature", 0, 1000),
-      .top_k = parse_integer(words.top_k, "--top-k", 0, 1 << 24),
-      .seed = static_cast<std::uint64_t>(parse_integer(words.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()))};
+      .temperature = words.temperature, .top_k = words.top_k, .seed = static_cast<std::uint64_t>(words.seed)};
   const Weights weights = open_weights(words);
   const std::shared_ptr<const data::Tokenizer> tokenizer = open_tokenizer(words, weights.folder);
   std::vector<std::int32_t> text = tokenizer->beginning();
@@ -171,18 +169,13 @@ void add_sample_command(CLI::App& program, int& exit_code) {
   add_job_flags(*command, words->job, {"model", "devices", "memory", "backend"});
   command->get_option("--model")->description("instead of a checkpoint: a folder with config.json and safetensors");
   command->add_option("--prompt", words->prompt, "the text to continue")->type_name("TEXT");
-  command->add_option("--tokens", words->tokens, "number of tokens to add; fewer if the model ends the text")
-      ->type_name("N")
-      ->capture_default_str();
-  command->add_option("--temperature", words->temperature, "how evenly tokens are drawn; 0 takes the most likely one each time")
-      ->type_name("NUMBER")
-      ->capture_default_str();
-  command->add_option("--top-k", words->top_k, "draw from the N most likely tokens only; 0 means all")
-      ->type_name("N")
-      ->capture_default_str();
-  command->add_option("--seed", words->seed, "seed of the draws: the same seed gives the same text")
-      ->type_name("N")
-      ->capture_default_str();
+  add_number(*command, "--tokens", words->tokens, std::int64_t{1}, std::int64_t{1} << 20,
+             "number of tokens to add; fewer if the model ends the text");
+  add_number(*command, "--temperature", words->temperature, 0.0, 1000.0,
+             "how evenly tokens are drawn; 0 takes the most likely one each time");
+  add_number(*command, "--top-k", words->top_k, std::int64_t{0}, std::int64_t{1} << 24,
+             "draw from the N most likely tokens only; 0 means all");
+  add_number(*command, "--seed", words->seed, std::int64_t{0}, most_seed, "seed of the draws: the same seed gives the same text");
   command
       ->add_option("--tokenizer", words->tokenizer,
                    "bytes, or the file or folder of a tokenizer (default: the one saved with the weights)")

@@ -22,7 +22,7 @@ using lab::Json;
 
 struct SearchWords {
   job::JobSpec job;
-  std::string top = "10";
+  std::int64_t top = 10;
   std::string json;
 };
 
@@ -124,9 +124,9 @@ void print_tables(const predict::SearchResult& result, std::int64_t top) {
   fmt::print("{}\n", frontier.text());
 }
 
-void print_result(const predict::SearchResult& result, const SearchWords& words, std::int64_t top) {
+void print_result(const predict::SearchResult& result, const SearchWords& words) {
   print_counts(result, words.job.cluster);
-  print_tables(result, top);
+  print_tables(result, words.top);
   fmt::print("{}\n", command_of(result.ranked[0].spec));
   for (const std::string& sentence : {predict::against_one_device(result), predict::against_all_devices(result)}) {
     if (!sentence.empty()) {
@@ -173,7 +173,6 @@ Json to_json(const predict::SearchResult& result, const job::JobSpec& spec) {
 }
 
 void search(SearchWords words, int& exit_code) {
-  const std::int64_t top = parse_integer(words.top, "--top", 1, 1000);
   settle_outputs({&words.json});
   const Interrupt interrupt;
   const predict::SearchResult result = search_until(interrupt, words.job);
@@ -190,7 +189,7 @@ void search(SearchWords words, int& exit_code) {
                       result.refused);
   }
   if (words.json != "-") {
-    print_result(result, words, top);
+    print_result(result, words);
   }
   if (!words.json.empty()) {
     write_output(words.json, to_json(result, words.job).dump(2) + "\n");
@@ -210,7 +209,7 @@ void add_search_command(CLI::App& program, int& exit_code) {
   add_job_flags(*command, words->job);
   hide_job_flags(*command, data_flags());
   hide_job_flags(*command, predict::fields_a_search_chooses());
-  command->add_option("--top", words->top, "number of splits to show, fastest first")->type_name("N")->capture_default_str();
+  add_number(*command, "--top", words->top, std::int64_t{1}, std::int64_t{1000}, "number of splits to show, fastest first");
   command->add_option("--json", words->json, "write all splits to a file, or to standard output with -")->type_name("FILE");
   command->footer(
       "\nEvery split of replicas, stages and tensors over the devices and over fewer, with every stage of ZeRO, schedule, number "

@@ -11,6 +11,7 @@
 #include "baton/data/text.h"
 #include "baton/data/tokens.h"
 #include "commands.h"
+#include "options.h"
 #include "signals.h"
 #include "terminal.h"
 
@@ -23,7 +24,7 @@ struct TokensWords {
   std::vector<std::string> files;
   std::string tokenizer = "bytes";
   std::string out;
-  std::string val = "0";
+  double val = 0;
 };
 
 /// One file that is written, of these texts.
@@ -33,14 +34,14 @@ struct TokensOutput {
 };
 
 /// The last share of the texts goes into a file of its own.
-std::vector<TokensOutput> divided(const TokensWords& words, const data::Tokenizer& tokenizer, double share) {
+std::vector<TokensOutput> divided(const TokensWords& words, const data::Tokenizer& tokenizer) {
   std::vector<data::TextPart> texts;
   std::uint64_t total = 0;
   for (const std::string& file : words.files) {
     texts.push_back(data::whole_text(file));
     total += texts.back().end;
   }
-  if (share == 0) {
+  if (words.val == 0) {
     return {{words.out, texts}};
   }
   std::error_code error;
@@ -49,7 +50,7 @@ std::vector<TokensOutput> divided(const TokensWords& words, const data::Tokenize
     throw failure("the folder {} cannot be made: {}", words.out, error.message());
   }
   std::vector<TokensOutput> outputs{{fs::path(words.out) / "train.bin", {}}, {fs::path(words.out) / "val.bin", {}}};
-  const auto first = static_cast<std::uint64_t>(static_cast<double>(total) * (1 - share));
+  const auto first = static_cast<std::uint64_t>(static_cast<double>(total) * (1 - words.val));
   std::uint64_t before = 0;
   for (const data::TextPart& text : texts) {
     const std::uint64_t at = std::clamp(first, before, before + text.end) - before;
@@ -82,7 +83,6 @@ std::int64_t write_tokens(const TokensOutput& output, const data::Tokenizer& tok
 }
 
 void make_tokens(const TokensWords& words) {
-  const double share = parse_number(words.val, "--val", 0, 0.9);
   const std::vector<fs::path> paths(words.files.begin(), words.files.end());
   std::int64_t total = 0;
   for (const fs::path& path : paths) {
@@ -94,7 +94,7 @@ void make_tokens(const TokensWords& words) {
       throw usage_error("--out {} is one of the texts, which would be lost: give another file", words.out);
     }
   }
-  if (share == 0) {
+  if (words.val == 0) {
     if (!words.out.ends_with(".bin") || destination_of(words.out).written_into) {
       throw usage_error("--out is '{}', but must be a file whose name ends in .bin, as those of token files do", words.out);
     }
@@ -114,7 +114,7 @@ void make_tokens(const TokensWords& words) {
   const auto tokenizer = data::tokenizer_for(words.tokenizer, paths, follow("characters"));
   data::BytesRead read = follow("tokens");
   std::string told;
-  for (const TokensOutput& output : divided(words, *tokenizer, share)) {
+  for (const TokensOutput& output : divided(words, *tokenizer)) {
     const std::int64_t count = write_tokens(output, *tokenizer, read);
     told += fmt::format("{}: {} tokens of a vocabulary of {}\n", output.path.string(), count, tokenizer->vocabulary());
     if (told.find('\n') + 1 == told.size()) {  // one tokenizer stands for both files
@@ -127,7 +127,7 @@ void make_tokens(const TokensWords& words) {
   }
   read = {};  // takes the bar off the screen
   fmt::print("{}{}: the tokenizer ({})\n", told,
-             data::path_of_tokenizer(share == 0 ? fs::path(words.out) : fs::path(words.out) / "train.bin").string(),
+             data::path_of_tokenizer(words.val == 0 ? fs::path(words.out) : fs::path(words.out) / "train.bin").string(),
              tokenizer->name());
 }
 
@@ -136,14 +136,17 @@ void make_tokens(const TokensWords& words) {
 void add_tokens_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("tokens", "Turn texts into a file of tokens to train on");
   auto words = std::make_shared<TokensWords>();
-  command->add_option("FILE", words->files, "texts in UTF-8; several follow each other")->required();
+  command->add_option("FILE", words->files, "texts in UTF-8; several follow each other")->type_name("FILE")->required();
   command
       ->add_option("--tokenizer", words->tokenizer,
                    "bytes, chars, or a path: tokenizer.json, vocab.json beside merges.txt, a .tiktoken or a .tokenizer file")
+      ->type_name("NAME")
       ->capture_default_str();
-  command->add_option("-o,--out", words->out, "the file to write, such as train.bin; with --val, a folder")->required();
-  command->add_option("--val", words->val, "write the last share of the text, such as 0.1, to val.bin and the rest to train.bin")
-      ->capture_default_str();
+  command->add_option("-o,--out", words->out, "the file to write, such as train.bin; with --val, a folder")
+      ->type_name("PATH")
+      ->required();
+  add_number(*command, "--val", words->val, 0.0, 0.9,
+             "write the last share of the text, such as 0.1, to val.bin and the rest to train.bin");
   command->footer(
       "\nThe file has llm.c's format. The tokenizer is written beside it. Two texts are separated by the tokenizer's end-of-text\n"
       "token, if it has one; the last lines say so.\n"

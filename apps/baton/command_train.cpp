@@ -86,8 +86,10 @@ void add_train_command(CLI::App& program, int& exit_code) {
       ->default_str(fmt::format("{}", usual_keep));
   command->add_flag("--resume", words->resume,
                     "continue from the newest checkpoint, under any strategy; --steps includes the steps before it");
-  command->add_option("--write-start", words->start,
-                      "a folder to write the weights and the data before the first step to, for the script of `baton pytorch`");
+  command
+      ->add_option("--write-start", words->start,
+                   "a folder to write the weights and the data before the first step to, for the script of `baton pytorch`")
+      ->type_name("DIR");
   add_number(*command, "--patience", words->patience, 0.0, 1e6,
              "with several ranks: end the run if a rank has been stopped or has hung for this many seconds; 0 means never");
   command->add_flag("-q,--quiet", words->quiet, "do not print a line per step");

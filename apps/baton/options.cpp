@@ -33,7 +33,7 @@ void add_job_flags(CLI::App& command, job::JobSpec& spec, const std::vector<std:
                    .add_option_function<std::vector<std::string>>(
                        flag,
                        [&spec, &field](const std::vector<std::string>& all) {
-                         field.set(spec, "");
+                         field.reset(spec);
                          for (const std::string& one : all) {
                            field.add(spec, one);
                          }

@@ -3,13 +3,18 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include "baton/base/error.h"
 #include "baton/base/units.h"
 #include "baton/exec/fingerprint.h"
+#include "baton/job/spec_text.h"
 #include "baton/training/job.h"
 
 namespace baton::app {
@@ -40,6 +45,39 @@ CLI::Option* add_number(CLI::App& command, const std::string& flags, Value& valu
   }
   return option;
 }
+
+/// Adds a flag whose value is an amount of at least `least`, which help names if it is not 0. It is parsed when the
+/// command line is read; a value that is optional stays nullopt if the flag is not given.
+template <typename Value, typename Amount>
+CLI::Option* add_amount(CLI::App& command, const std::string& flags, Value& value, Amount least,
+                        Amount (*parse)(std::string_view text, std::string_view what), const char* type, const std::string& help) {
+  const auto set = [&value, least, parse, name = flags.substr(flags.rfind(',') + 1)](const std::string& text) {
+    const Amount given = parse(text, name);
+    if (given < least) {
+      throw usage_error("{} is '{}', but must be at least {}", name, text, job::flag_text(least));
+    }
+    value = given;
+  };
+  const std::string bound = least == Amount() ? "" : ", at least " + job::flag_text(least);
+  CLI::Option* option = command.add_option_function<std::string>(flags, set, help + bound)->type_name(type);
+  if constexpr (std::is_same_v<Value, Amount>) {
+    option->default_str(job::flag_text(value));
+  }
+  return option;
+}
+/// A time: 50us, 10ms, 1.5s.
+template <typename Value>
+CLI::Option* add_time(CLI::App& command, const std::string& flags, Value& value, Nanoseconds least, const std::string& help) {
+  return add_amount(command, flags, value, least, parse_time, "TIME", help);
+}
+/// A size in bytes: 64K, 512MiB, 1G.
+template <typename Value>
+CLI::Option* add_size(CLI::App& command, const std::string& flags, Value& value, Bytes least, const std::string& help) {
+  return add_amount(command, flags, value, least, parse_bytes, "SIZE", help);
+}
+
+/// The largest seed.
+constexpr std::int64_t most_seed = std::numeric_limits<std::int64_t>::max();
 
 /// A number as ranks compare it; empty if it is not given.
 template <typename Number>

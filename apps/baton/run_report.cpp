@@ -63,7 +63,7 @@ std::vector<lab::Result> write_report(const lab::Store& store, const std::vector
   }
   lab::Json report = report::to_report(results, *store.spec(store.experiments().front()));
   if (const std::string link = link_to_playground(store.folder(), playground); !link.empty()) {
-    report["playground"] = link;
+    report[lab::key::playground.name] = link;
   }
   write_whole(store.folder() / "report.json", report.dump(1) + "\n");
   write_whole(store.folder() / "report.md", report::to_markdown(results, report));

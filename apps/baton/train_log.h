@@ -25,7 +25,9 @@ struct LogEntry {
   double seconds = 0;  // since the training began
 };
 
-lab::Json to_json(const LogEntry& entry);
+lab::Record record_of(const LogEntry& entry);
+/// Tokens per sample; 0 if the model reads no tokens.
+std::int64_t tokens_of_a_sample(const training::Job& job);
 /// A rate per second, in plain digits.
 std::string rate_text(double number);
 
@@ -55,8 +57,8 @@ class TrainLog {
   std::string add(const training::Evaluation& evaluation);
 
   std::string heading() const;
-  /// All lines as JSON, with those of earlier runs that the kept file had.
-  std::vector<lab::Json> rows() const;
+  /// All lines, with those of earlier runs that the kept file had.
+  std::vector<lab::Record> rows() const;
   /// True if the steps before this run were evaluated at their end; also true if no file was kept.
   bool evaluated_before() const;
   const training::Training& run() const { return run_; }
@@ -71,9 +73,8 @@ class TrainLog {
   void open_csv(const std::string& path, bool append);
   void read_kept(const std::string& path);
   std::string close_interval();
+  /// Writes a line to all files, and keeps it. A failure names a file that has not taken all that was written so far.
   void write(const LogEntry& entry);
-  /// A failure names a file that has not taken all that was written so far.
-  void require_written() const;
 
   const training::Training& run_;
   std::int64_t steps_;
@@ -88,9 +89,9 @@ class TrainLog {
   Nanoseconds waited_;
   Nanoseconds all_time_;
   double evaluated_seconds_ = 0;
-  double seconds_before_ = 0;       // of earlier runs
-  std::vector<lab::Json> earlier_;  // lines of earlier runs
-  std::vector<LogEntry> entries_;
+  double seconds_before_ = 0;         // of earlier runs
+  std::vector<lab::Record> earlier_;  // lines of earlier runs
+  std::vector<lab::Record> entries_;  // of this run
   File csv_;
   std::string settings_;  // what was trained, as the last cells of each line of the CSV
   File kept_;
@@ -102,9 +103,5 @@ std::string evaluation_text(const training::Evaluation& evaluation);
 
 /// The default number of steps per line: a round number that gives some fifty lines.
 std::int64_t usual_interval(std::int64_t steps);
-
-/// The page of a training: its curves, the record of a step as the laboratory keeps it and its timeline, in one file that needs
-/// nothing else.
-std::string training_page(const TrainLog& log, const std::string& command);
 
 }  // namespace baton::app

@@ -111,7 +111,7 @@ void Saving::keep_tokenizer(const std::string& folder, bool continues) const {
 
 void Saving::read_best() {
   const checkpoint::Metadata metadata = checkpoint::ArchiveReader(best_path_).metadata();
-  if (const auto loss = metadata.find("eval_loss"); loss != metadata.end()) {
+  if (const auto loss = metadata.find(lab::key::eval_loss); loss != metadata.end()) {
     best_ = parse_number(loss->second, "the best checkpoint's eval_loss", -1e300, 1e300);
     const auto step = metadata.find("step");
     best_step_ = parse_integer(step == metadata.end() ? "" : step->second, "the best checkpoint's step", 0, std::int64_t{1} << 48);
@@ -145,7 +145,7 @@ bool Saving::save_if_best(const training::Evaluation& evaluation) {
   best_ = evaluation.loss;
   best_step_ = evaluation.step;
   checkpoint::Metadata metadata = run_.metadata();
-  metadata["eval_loss"] = fmt::format("{}", evaluation.loss);
+  metadata[lab::key::eval_loss] = fmt::format("{}", evaluation.loss);
   return write([&] { return std::make_unique<checkpoint::ArchiveWriter>(best_path_, run_.tensors(), metadata); },
                [&](checkpoint::ArchiveWriter& writer) { writer.commit(); })
       .empty();

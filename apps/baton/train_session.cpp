@@ -20,6 +20,7 @@
 #include "commands.h"
 #include "guard.h"
 #include "summary.h"
+#include "train_page.h"
 
 namespace baton::app {
 namespace {

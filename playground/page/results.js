@@ -164,7 +164,7 @@ export class Results {
       const {dp, ...rest} = words;
       const same = n === now;
       const fold = n > 16 ? {fold: words.fold ?? 'always'} : {};
-      const answer = same ? this.answer : await later.ask({...this.question('time'), words: {...(words.pp || words.tp ? rest : words), ...fold, devices: String(n)}});
+      const answer = same ? this.answer : await later.ask({...this.question('time'), words: {...(words.pp || words.tp ? rest : words), ...fold, devices: n}});
       if (answer.error) refused.push(n);
       else points.push([n, answer.time_per_step_ns]);
     }

@@ -139,6 +139,6 @@ def apply(setup: _core.Setup, given: dict[str, Any]) -> _core.Setup:
     return setup
 
 
-def columns(words: dict[str, str]) -> dict[str, str]:
+def columns(values: dict[str, Union[str, int, float]]) -> dict[str, Union[str, int, float]]:
     """Settings as columns of a table."""
-    return {name.replace("-", "_"): value for name, value in words.items()}
+    return {name.replace("-", "_"): value for name, value in values.items()}

@@ -26,9 +26,9 @@ class Plan:
         return self._core.title
 
     @property
-    def settings(self) -> dict[str, str]:
+    def settings(self) -> dict[str, Union[str, int, float]]:
         """The settings that it was compiled with."""
-        return _jobs.columns(self._setup.words())
+        return _jobs.columns(self._setup.values())
 
     def verify(self) -> str:
         """Says that the plan is correct; UsageError with the first rule that it breaks otherwise."""
@@ -82,11 +82,11 @@ class Plan:
         return _html.plan(self)
 
 
-def _named(plan: Plan) -> dict[str, str]:
-    words = dict(plan._setup.words())
-    words["model"] = plan._core.model.name
-    words["strategy"] = plan._core.strategy
-    return words
+def _named(plan: Plan) -> dict[str, Union[str, int, float]]:
+    values = plan._setup.values()
+    values["model"] = plan._core.model.name
+    values["strategy"] = plan._core.strategy
+    return values
 
 
 def compile(model: Union[str, os.PathLike, Model, Plan], **settings: Any) -> Plan:

@@ -13,7 +13,6 @@ from ._plan import Plan, setup_for
 if TYPE_CHECKING:
     import pandas
 
-_whole = ["dp", "pp", "tp", "zero", "micro-batches", "devices", "batch"]
 _chosen = ["dp", "pp", "tp", "zero", "schedule", "micro-batches", "recompute", "devices"]
 
 
@@ -33,8 +32,7 @@ class Search:
     def plan_settings(self, place: int = 0) -> dict[str, Union[str, int]]:
         """The settings that give the split at a place (0: the fastest) to `baton.simulate` or `baton.compile`."""
         words = self.result["ranked"][place]["settings"]
-        return {name.replace("-", "_"): int(words[name]) if name in _whole else words[name]
-                for name in [*_chosen, "strategy", "cluster", "batch"] if words[name]}
+        return _jobs.columns({name: words[name] for name in [*_chosen, "strategy", "cluster", "batch"] if words[name] != ""})
 
     def why(self) -> str:
         """Sentences: if the fastest split beats one device, and why the next one lost."""
@@ -53,9 +51,7 @@ class Search:
             row["model"] = self.result["model"]
             rows.append(row)
         frame = pandas.DataFrame(rows)
-        for name in ("dp", "pp", "tp", "micro_batches", "batch", "devices"):
-            frame[name] = frame[name].astype(int)
-        frame["zero"] = frame["zero"].replace("", "0").astype(int)
+        frame["zero"] = [0 if zero == "" else zero for zero in frame["zero"]]
         return frame
 
     def __len__(self) -> int:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "baton/base/error.h"
+#include "baton/job/keys.h"
 #include "baton/plan/dot.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
@@ -13,6 +14,8 @@
 
 namespace baton::python {
 namespace {
+
+namespace key = job::key;
 
 /// The plan of a job, and the verdict of `verify`.
 class CompiledPlan {
@@ -54,16 +57,16 @@ py::list devices(const CompiledPlan& self) {
   py::list list;
   for (std::size_t d = 0; d < totals.size(); ++d) {
     py::dict one;
-    one["device"] = self.plan().devices()[d];
-    one["tasks"] = totals[d].tasks;
-    one["flops"] = totals[d].work.flops.count;
-    one["transfers"] = totals[d].transfers;
+    one[key::device.name] = self.plan().devices()[d];
+    one[key::tasks.name] = totals[d].tasks;
+    one[key::flops.name] = totals[d].work.flops.count;
+    one[key::transfers.name] = totals[d].transfers;
     one["collectives"] = totals[d].collectives;
-    one["sent_bytes"] = totals[d].work.sent.count;
-    one["received_bytes"] = totals[d].work.received.count;
-    one["peak_bytes"] = d < self.verdict().memory.peak.size() ? py::object(py::int_(self.verdict().memory.peak[d].count))
-                                                              : py::none();
-    one["memory_bytes"] = self.job().cluster().devices()[d].memory.count;
+    one[key::sent_bytes.name] = totals[d].work.sent.count;
+    one[key::received_bytes.name] = totals[d].work.received.count;
+    one[key::peak_bytes.name] = d < self.verdict().memory.peak.size() ? py::object(py::int_(self.verdict().memory.peak[d].count))
+                                                                      : py::none();
+    one[key::GpuEntry::memory_bytes.name] = self.job().cluster().devices()[d].memory.count;
     list.append(one);
   }
   return list;
@@ -89,16 +92,16 @@ py::dict tasks(const CompiledPlan& self) {
   }
   py::dict columns;
   columns["task"] = name;
-  columns["device"] = device;
-  columns["lane"] = lane;
-  columns["phase"] = phase;
-  columns["block"] = block;
-  columns["micro_batch"] = micro_batch;
-  columns["flops"] = flops;
+  columns[key::device.name] = device;
+  columns[key::TimelineEvent::lane.name] = lane;
+  columns[key::phase.name] = phase;
+  columns[key::TimelineEvent::block.name] = block;
+  columns[key::TimelineEvent::micro_batch.name] = micro_batch;
+  columns[key::flops.name] = flops;
   columns["read_bytes"] = read;
   columns["written_bytes"] = written;
-  columns["sent_bytes"] = sent;
-  columns["received_bytes"] = received;
+  columns[key::sent_bytes.name] = sent;
+  columns[key::received_bytes.name] = received;
   return columns;
 }
 

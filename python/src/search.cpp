@@ -1,5 +1,6 @@
 #include "baton/predict/search.h"
 
+#include "baton/job/step_json.h"
 #include "baton/lab/json.h"
 #include "bindings.h"
 #include "outside.h"
@@ -12,11 +13,7 @@ using lab::Json;
 /// The settings that the search chose, by the names of the flags.
 Json found_json(const predict::RankedSplit& one) {
   Json json = predict::to_record(one).json();
-  Json settings;
-  for (const job::JobField& field : training::job_fields()) {
-    settings[field.name] = field.text(one.spec);
-  }
-  json[lab::key::settings.name] = std::move(settings);
+  json[lab::key::settings.name] = job::settings_json(one.spec);
   return json;
 }
 

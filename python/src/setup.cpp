@@ -107,7 +107,17 @@ void bind_setup(py::module_& module) {
             }
             return words;
           },
-          "All settings, by the names of their flags.")
+          "All settings as the command line takes them, by the names of their flags.")
+      .def(
+          "values",
+          [](const Setup& setup) {
+            py::dict values;
+            for (const job::JobField& field : training::job_fields()) {
+              values[py::str(field.name)] = field.value(setup.spec);
+            }
+            return values;
+          },
+          "All settings, numbers as numbers, by the names of their flags.")
       .def(
           "model_name", [](const Setup& setup) { return setup.overrides.model ? setup.overrides.model->name() : setup.spec.model; },
           "What its model is called.")

@@ -5,6 +5,7 @@
 
 #include "arrays.h"
 #include "baton/base/error.h"
+#include "baton/job/keys.h"
 #include "baton/trace/chrome.h"
 #include "baton/training/training_json.h"
 #include "bindings.h"
@@ -148,8 +149,8 @@ py::object evaluate(Run& self, const std::string& data) {
     throw usage_error("the data has no test part: name data to evaluate on");
   }
   py::dict result;
-  result["step"] = evaluation->step;
-  result["samples"] = evaluation->samples;
+  result[job::key::Evaluated::step.name] = evaluation->step;
+  result[job::key::Evaluated::samples.name] = evaluation->samples;
   result["loss"] = evaluation->loss;
   result["accuracy"] = evaluation->accuracy;
   result["perplexity"] = evaluation->perplexity;

@@ -59,6 +59,43 @@ TEST_F(Cli, HelpNamesTheStrategyThatIsTakenWithoutOne) {
   EXPECT_EQ(run("man --help").out.find("baton train"), std::string::npos);
 }
 
+TEST_F(Cli, HelpNamesWhatAValueIsInsteadOfCallingItText) {
+  for (const std::string command : {"train", "handin", "tokens", "compare", "pytorch", "check", "lab run", "launch"}) {
+    const std::string help = run(command + " --help").out;
+    EXPECT_EQ(help.find(" TEXT"), std::string::npos) << help;
+  }
+}
+
+TEST_F(Cli, HelpShowsTheTypeAndTheBoundsOfANumberAndValuesOutsideAreRefused) {
+  struct Flag {
+    const char* command;
+    const char* shown;
+    const char* refused;
+    const char* sentence;
+  };
+  for (const Flag& flag :
+       {Flag{"check", "--time-limit TIME=60s", "check x --time-limit 0s", "--time-limit is '0s', but must be at least 1ms"},
+        Flag{"check", "checked, at least 16M", "check x --memory-limit 1M", "--memory-limit is '1M', but must be at least 16M"},
+        Flag{"check", "--jobs N", "check --class x --jobs 0", "--jobs"}, Flag{"check", "--seed N", "check x --seed -1", "--seed"},
+        Flag{"sample", "--temperature NUMBER=0.8", "sample --temperature hot", "--temperature"},
+        Flag{"sample", "--tokens N=200", "sample --tokens 0", "--tokens"},
+        Flag{"sample", "--top-k N=0", "sample --top-k -1", "--top-k"},
+        Flag{"tokens", "--val 0..0.9=0", "tokens a.txt --val 0.95 --out a", "--val"},
+        Flag{"launch", "--ranks N=2", "launch --ranks 0 -- train", "--ranks"},
+        Flag{"launch", "--restarts N=3", "launch --restarts 0.5 -- train", "--restarts"},
+        Flag{"fit", "--top N=10", "fit --top 0", "--top"}, Flag{"search", "--top N=10", "search --top 1001", "--top"},
+        Flag{"bench collectives", "--time-limit TIME=100ms", "bench collectives --time-limit 3", "a time looks like"},
+        Flag{"predict", "--time-limit TIME=2s", "predict --time-limit soon", "a time looks like"},
+        Flag{"lab", "--time-limit TIME", "lab run split --time-limit soon", "a time looks like"},
+        Flag{"handin", "--time-limit TIME", "handin hw1 --time-limit soon", "a time looks like"}}) {
+    const std::string help = run(std::string(flag.command) + " --help").out;
+    EXPECT_NE(help.find(flag.shown), std::string::npos) << help;
+    const Outcome outcome = run(flag.refused);
+    EXPECT_EQ(outcome.code, 2) << flag.refused;
+    EXPECT_NE(outcome.err.find(flag.sentence), std::string::npos) << flag.refused << ": " << outcome.err;
+  }
+}
+
 TEST_F(Cli, ARefusedValueOfAnAxisLeavesNoFolder) {
   EXPECT_EQ(run("lab run split --set devices=0").code, 2);
   EXPECT_FALSE(fs::exists(folder_ / "runs"));
@@ -647,7 +684,7 @@ TEST_F(Cli, TimelinesLinkToThePlaygroundWithTheJobThatTheyShow) {
   const json timeline = json::parse(contents(folder / "report.json"))["experiments"][0]["timelines"][0];
   std::string flags;
   for (const auto& [name, value] : timeline["playground"].items()) {
-    flags += fmt::format(" --{} {}", name, value.get<std::string>());
+    flags += fmt::format(" --{} {}", name, value.is_string() ? value.get<std::string>() : value.dump());
   }
   EXPECT_EQ(timeline["playground"]["cluster"], "pcie-4");
   EXPECT_EQ(json::parse(run("simulate --json -" + flags).out)["time_per_step_ns"], timeline["duration_ns"]) << flags;

@@ -345,7 +345,7 @@ TEST_F(TrainOnData, SaysWhatChangesTheCourseOfTheTraining) {
   const Outcome ends = run(std::string(job) + "--steps 12 --lr-schedule cosine:until=8");
   EXPECT_NE(ends.out.find("note: the learning rate is 0 from step 8 on, so the last 5 of 12 steps"), std::string::npos) << ends.out;
   EXPECT_EQ(run(std::string(job) + "--steps 8 --lr-schedule cosine:until=8").out.find("the learning rate is 0"), std::string::npos);
-  EXPECT_EQ(trained("--steps 2 --optimizer adamw")["settings"]["weight-decay"], "0.01");
+  EXPECT_EQ(trained("--steps 2 --optimizer adamw")["settings"]["weight-decay"], 0.01);
   const Outcome best = run(std::string(job) + "--steps 6 --checkpoint best --keep-best");
   EXPECT_NE(best.out.find("Best: step 6 with loss "), std::string::npos) << best.out;
   EXPECT_NE(best.out.find("in best/best.safetensors"), std::string::npos) << best.out;

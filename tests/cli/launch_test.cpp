@@ -143,7 +143,7 @@ TEST_F(Launch, SaysInASentenceWhatItCannotDo) {
   };
   for (const Bad& bad :
        {Bad{"-n 2", "-- train"}, Bad{"-n 2 -- lab run", "-- train"}, Bad{"-n 2 -- train", "--checkpoint DIR --every N"},
-        Bad{"-n 2 -- train --checkpoint kept", "--every N"}, Bad{"-n 0 -- train", "-n"},
+        Bad{"-n 2 -- train --checkpoint kept", "--every N"}, Bad{"-n 0 -- train", "--ranks"},
         Bad{"-n 2 --host a:x --restarts 0 -- train", "slots"}, Bad{"-n 2 --host ,b --restarts 0 -- train", "empty name"},
         Bad{"-n 3 --host a,b --restarts 0 -- train", "do not fit"},
         Bad{"-n 2 --host a:2 --hostfile hosts --restarts 0 -- train", "not from both"},

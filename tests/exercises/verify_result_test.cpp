@@ -46,7 +46,7 @@ TEST_F(VerifyResult, FindsLossesOfAnotherSeedOrSetting) {
   job::Json result = train("--seed 3");
   result["seed"] = 4;
   EXPECT_NE(verify(result).err.find("says that its seed is 4, and its settings say 3"), std::string::npos);
-  result["settings"]["seed"] = "4";
+  result["settings"]["seed"] = 4;
   const Outcome outcome = verify(result);
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.out.find("No: 8 of 8 losses have other bits, from step 1 on"), std::string::npos) << outcome.out;
@@ -184,6 +184,9 @@ TEST_F(VerifyResult, RefusesInASentenceWhatCannotBeDoneAgain) {
   job::Json bare = result;
   bare.erase("settings");
   refused(bare, "has no settings");
+  job::Json listed = result;
+  listed["settings"]["batch"] = {64};
+  refused(listed, "the setting batch of the result is neither a number nor a text");
   refused(job::Json::array(), "not a result of train --json");
   job::Json simulated = result;
   simulated["settings"]["cluster"] = "pcie-4";

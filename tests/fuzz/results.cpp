@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::vector<lab::Experiment>& all = lab::experiments();
   const auto experiment = std::make_shared<const lab::Experiment>(all[data[0] % all.size()]);
   test::tolerate([&] {
-    const std::map<std::string, lab::Record> kept = lab::parse_records(test::text_of(data + 1, size - 1), false);
+    const std::map<lab::Point, lab::Record> kept = lab::parse_records(test::text_of(data + 1, size - 1), false);
     const std::vector<lab::Point> points = lab::points(*experiment, lab::Preset::quick, {});
     std::vector<lab::Record> records(points.size());
     auto next = kept.begin();

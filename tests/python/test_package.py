@@ -30,7 +30,7 @@ def test_a_plan_says_what_the_program_says():
     assert "1f1b" in plan.title
     frame = plan.to_pandas()
     assert len(frame) == sum(one["tasks"] for one in plan.devices())
-    assert set(frame["batch"]) == {"16"} and set(frame["model"]) == {small}
+    assert set(frame["batch"]) == {16} and set(frame["model"]) == {small}
 
 
 def test_a_plan_without_a_pipeline_has_no_grid():

@@ -3,8 +3,8 @@
 #include "baton/job/record.h"
 
 /// All keys of records. The name of a key is the one in files and includes its unit. training/training_json.h and
-/// docs/measuring.md say what the keys of a training mean; the file of an experiment makes and shows its own. Objects inside a
-/// timeline, and entries of ranks and GPUs, have names of their own where they are written.
+/// docs/measuring.md say what the keys of a training mean; the file of an experiment makes and shows its own. At the end are
+/// objects inside records, whose names may mean something else there: each has its keys in a struct.
 namespace baton::job::key {
 
 using Text = Key<std::string>;
@@ -14,6 +14,7 @@ using Time = Key<Nanoseconds>;
 using Size = Key<Bytes>;
 using Flag = Key<bool>;
 using Maybe = Key<std::optional<double>>;  // null if it is not known
+using MaybeWhole = Key<std::optional<std::int64_t>>;
 using Numbers = Key<std::vector<double>>;
 using Wholes = Key<std::vector<std::int64_t>>;
 using Texts = Key<std::vector<std::string>>;
@@ -21,7 +22,7 @@ using Object = Key<Record>;
 using Objects = Key<std::vector<Record>>;
 using Any = Key<Json>;  // what is passed on as it is
 
-// Axes: values of a point, which its row repeats.
+// Axes: values of a point, which its row repeats. A sweep may also name `devices`, as cpu:4: `devices_of` (lab/rows.h) reads both.
 inline constexpr Text model{"model"};
 inline constexpr Text strategy{"strategy"};
 inline constexpr Text schedule{"schedule"};
@@ -130,14 +131,6 @@ inline constexpr Whole data_samples{"data_samples"};
 inline constexpr Whole steps_per_epoch{"steps_per_epoch"};
 inline constexpr Time data_wait_ns{"data_wait_ns"};
 
-// A line of the log of a training, beside `step`, `lr`, `samples_per_s` and what an evaluation found. Its `loss` is a number.
-inline constexpr Maybe epoch{"epoch"};
-inline constexpr Maybe tokens_per_s{"tokens_per_s"};
-inline constexpr Maybe mfu{"mfu"};
-inline constexpr Maybe data_wait{"data_wait"};
-inline constexpr Whole eval_samples{"eval_samples"};
-inline constexpr Real seconds{"seconds"};
-
 // A device of `device_list`: shares of the step, and bytes.
 inline constexpr Objects device_list{"device_list"};
 inline constexpr Text name{"name"};
@@ -195,6 +188,7 @@ inline constexpr Size parameters_bytes{"parameters_bytes"};
 inline constexpr Size gradients_bytes{"gradients_bytes"};
 inline constexpr Size states_bytes{"states_bytes"};
 inline constexpr Size activations_bytes{"activations_bytes"};
+inline constexpr Size communication_bytes{"communication_bytes"};
 inline constexpr Size other_bytes{"other_bytes"};
 inline constexpr Size unshared_bytes{"unshared_bytes"};
 inline constexpr Whole balanced_batch{"balanced_batch"};
@@ -280,6 +274,7 @@ inline constexpr Real of_peak{"of_peak"};
 // Points of plots that are not rows.
 inline constexpr Whole step{"step"};
 inline constexpr Real step_ns{"step_ns"};
+inline constexpr Real y{"y"};  // of several columns
 
 // A published measurement beside its prediction.
 inline constexpr Text source{"source"};
@@ -287,5 +282,118 @@ inline constexpr Whole line{"line"};
 inline constexpr Text what{"what"};
 inline constexpr Real measured_log{"measured_log"};
 inline constexpr Real simulated_log{"simulated_log"};
+
+/// A line of the log of a training: some steps together, or an evaluation.
+struct LogLine {
+  static constexpr Whole step{"step"};
+  static constexpr Maybe epoch{"epoch"};
+  static constexpr Maybe loss{"loss"};
+  static constexpr Maybe lr{"lr"};
+  static constexpr Maybe samples_per_s{"samples_per_s"};
+  static constexpr Maybe tokens_per_s{"tokens_per_s"};
+  static constexpr Maybe mfu{"mfu"};
+  static constexpr Maybe data_wait{"data_wait"};
+  static constexpr Maybe eval_loss{"eval_loss"};
+  static constexpr Maybe eval_accuracy{"eval_accuracy"};
+  static constexpr Maybe eval_perplexity{"eval_perplexity"};
+  static constexpr MaybeWhole eval_samples{"eval_samples"};
+  static constexpr Real seconds{"seconds"};
+};
+
+/// An entry of `ranks`.
+struct RankEntry {
+  static constexpr Whole rank{"rank"};
+  static constexpr Text host{"host"};
+  static constexpr Whole node{"node"};
+  static constexpr Texts devices{"devices"};
+  static constexpr Time clock_offset_ns{"clock_offset_ns"};
+  static constexpr Real clock_drift_ppm{"clock_drift_ppm"};
+  static constexpr Time clock_error_ns{"clock_error_ns"};
+};
+
+/// An entry of `roundings`.
+struct RoundingEntry {
+  static constexpr Text phase{"phase"};
+  static constexpr Whole block{"block"};
+  static constexpr Text what{"what"};
+  static constexpr Whole values{"values"};
+  static constexpr Whole underflows{"underflows"};
+  static constexpr Whole overflows{"overflows"};
+};
+
+/// An entry of `gpus`.
+struct GpuEntry {
+  static constexpr Whole ordinal{"ordinal"};
+  static constexpr Whole rank{"rank"};
+  static constexpr Whole samples{"samples"};
+  static constexpr Maybe utilization{"utilization"};
+  static constexpr Size memory_used_bytes{"memory_used_bytes"};
+  static constexpr Size memory_bytes{"memory_bytes"};
+  static constexpr Whole clock_mhz{"clock_mhz"};
+  static constexpr Whole highest_clock_mhz{"highest_clock_mhz"};
+  static constexpr Whole memory_clock_mhz{"memory_clock_mhz"};
+  static constexpr Real watts{"watts"};
+  static constexpr Whole celsius{"celsius"};
+  static constexpr Texts slowed_by{"slowed_by"};
+};
+
+/// A timeline: one step, task by task.
+struct Timeline {
+  static constexpr Text label{"label"};
+  static constexpr Text origin{"origin"};
+  static constexpr Time duration_ns{"duration_ns"};
+  static constexpr Texts devices{"devices"};
+  static constexpr Texts lanes{"lanes"};
+  static constexpr Objects events{"events"};
+};
+
+/// A task in a timeline; `device` and `lane` are indices into those of the timeline.
+struct TimelineEvent {
+  static constexpr Whole device{"device"};
+  static constexpr Whole lane{"lane"};
+  static constexpr Text name{"name"};
+  static constexpr Text phase{"phase"};
+  static constexpr Whole block{"block"};
+  static constexpr Whole micro_batch{"micro_batch"};
+  static constexpr Time start{"start"};
+  static constexpr Time end{"end"};
+  static constexpr Size sent{"sent"};
+  static constexpr Size received{"received"};
+  static constexpr Flag critical{"critical"};
+  static constexpr Time met{"met"};
+};
+
+/// The result of `evaluate`.
+struct Evaluated {
+  static constexpr MaybeWhole step{"step"};
+  static constexpr Whole samples{"samples"};
+  static constexpr Maybe eval_loss{"eval_loss"};
+  static constexpr Maybe eval_accuracy{"eval_accuracy"};
+  static constexpr Maybe eval_perplexity{"eval_perplexity"};
+};
+
+/// The result of `bench collectives`, and a row of it.
+struct BenchResult {
+  static constexpr Text devices{"devices"};
+  static constexpr Objects rows{"rows"};
+  static constexpr Any laws{"laws"};
+};
+struct BenchRow {
+  static constexpr Text operation{"operation"};
+  static constexpr Whole count{"count"};
+  static constexpr Text type{"type"};
+  static constexpr Real algorithm_bandwidth{"algorithm_bandwidth"};
+  static constexpr Real bus_bandwidth{"bus_bandwidth"};
+  static constexpr Whole wrong{"wrong"};
+};
+
+/// The result of `fit` for one split, beside the bytes of each cause; `devices` is also what `devices` lists.
+struct FitResult {
+  static constexpr Flag fits{"fits"};
+  static constexpr Size needed_bytes{"needed_bytes"};
+  static constexpr Size limit_bytes{"limit_bytes"};
+  static constexpr Text flags{"flags"};
+  static constexpr Objects devices{"devices"};
+};
 
 }  // namespace baton::job::key

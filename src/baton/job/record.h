@@ -111,6 +111,11 @@ class Record {
   Json values_;
 };
 
+template <typename T>
+constexpr bool is_optional_value = false;
+template <typename T>
+constexpr bool is_optional_value<std::optional<T>> = true;
+
 /// The JSON in which a value of each type is kept.
 template <typename T>
 Json to_stored(const T& value) {
@@ -124,7 +129,7 @@ Json to_stored(const T& value) {
       list.push_back(one.json());
     }
     return list;
-  } else if constexpr (std::is_same_v<T, std::optional<double>>) {
+  } else if constexpr (is_optional_value<T>) {
     return value ? Json(*value) : Json();
   } else {
     return value;
@@ -167,8 +172,8 @@ T from_stored(const Json& value, const char* name) {
   } else if constexpr (std::is_same_v<T, std::uint64_t>) {
     check(value.is_number_unsigned(), "a row has no number {}", name);
     return value.get<T>();
-  } else if constexpr (std::is_same_v<T, std::optional<double>>) {
-    return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+  } else if constexpr (is_optional_value<T>) {
+    return value.is_number() ? std::optional(from_stored<typename T::value_type>(value, name)) : std::nullopt;
   } else if constexpr (std::is_same_v<T, Json>) {
     return value;
   } else {

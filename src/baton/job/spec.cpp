@@ -100,7 +100,13 @@ constexpr bool is_optional<std::optional<T>> = true;
 template <typename Member>
 JobField field_of(std::string name, Member JobSpec::*member, std::string type, std::string help, auto take, auto print) {
   const std::string flag = "--" + name;
-  JobField field{.name = std::move(name), .type = std::move(type), .help = std::move(help), .set = nullptr, .text = nullptr};
+  JobField field{.name = std::move(name),
+                 .type = std::move(type),
+                 .help = std::move(help),
+                 .set = nullptr,
+                 .reset = [member](JobSpec& spec) { spec.*member = JobSpec{}.*member; },
+                 .text = nullptr,
+                 .value = nullptr};
   field.set = [member, flag, take](JobSpec& spec, const FieldValue& value) {
     if constexpr (is_optional<Member>) {
       if (is_empty(value)) {
@@ -117,7 +123,25 @@ JobField field_of(std::string name, Member JobSpec::*member, std::string type, s
       return print(spec.*member);
     }
   };
+  field.value = field.text;
   return field;
+}
+
+/// Lets the value of a field be a number: `number_of` gives it for a value of the member, or nullopt if it is not a number.
+template <typename Member>
+void give_number(JobField& field, Member JobSpec::*member, auto number_of) {
+  field.value = [member, number_of, text = field.text](const JobSpec& spec) -> FieldValue {
+    if constexpr (is_optional<Member>) {
+      return spec.*member ? FieldValue(number_of(*(spec.*member))) : FieldValue("");
+    } else {
+      const auto number = number_of(spec.*member);
+      if constexpr (is_optional<std::decay_t<decltype(number)>>) {
+        return number ? FieldValue(*number) : FieldValue(text(spec));
+      } else {
+        return number;
+      }
+    }
+  };
 }
 
 /// A field that is a number in a range.
@@ -128,6 +152,7 @@ JobField number(std::string name, Member JobSpec::*member, Range range, std::str
       [range](const FieldValue& value, const std::string& flag) { return range.take(value, flag); },
       [](auto value) { return fmt::format("{}", value); });
   field.numeric = true;
+  give_number(field, member, [](auto value) { return value; });
   return field;
 }
 
@@ -155,6 +180,7 @@ JobField mebibytes(std::string name, Bytes JobSpec::*member, std::string help) {
       },
       mebibytes_text);
   field.numeric = true;
+  give_number(field, member, [](Bytes size) { return static_cast<double>(size.count) / mebibyte; });
   return field;
 }
 
@@ -256,7 +282,7 @@ JobField with(JobField field, Topic topic, std::vector<std::string> also = {},
 }
 
 JobField devices_field() {
-  return field_of(
+  JobField field = field_of(
       "devices", &JobSpec::devices, "DEVICES",
       "cpu (one device), cpu:4 (four, called cpu:0 to cpu:3), cpu:0-3,4-7 (by cores), cuda (every GPU), cuda:0,1, cuda:0/4 (four "
       "parts of one GPU)",
@@ -265,6 +291,8 @@ JobField devices_field() {
         return count != nullptr ? DeviceList(*count) : DeviceList(text_of(value));
       },
       [](const DeviceList& list) { return list.text(); });
+  give_number(field, &JobSpec::devices, [](const DeviceList& list) { return list.count(); });
+  return field;
 }
 
 JobField delay_field() {
@@ -360,9 +388,14 @@ void add_step_fields(std::vector<JobField>& list) {
              found_by(strategy::precision_by_name)));
   add(choice("gradients", &JobSpec::gradients, "in 16-bit training, the type of the gradients of parameters: ", gradient_names,
              "; same is the 16-bit type, fp32 is what PyTorch's autocast has"));
-  add(field_of("loss-scale", &JobSpec::loss_scale, "SCALE",
-               "none, dynamic (halved after an overflow) or a fixed number (default: dynamic for fp16, none otherwise)",
-               parse_scaling, [](const LossScaling& scaling) { return flag_text(scaling); }));
+  JobField scaling = field_of(
+      "loss-scale", &JobSpec::loss_scale, "SCALE",
+      "none, dynamic (halved after an overflow) or a fixed number (default: dynamic for fp16, none otherwise)", parse_scaling,
+      [](const LossScaling& one) { return flag_text(one); });
+  give_number(scaling, &JobSpec::loss_scale, [](const LossScaling& one) {
+    return one.mode == LossScaling::Mode::fixed ? std::optional(one.scale) : std::nullopt;
+  });
+  add(std::move(scaling));
   add(number("loss-scale-growth", &JobSpec::loss_scale_growth, WholeRange{1, 1 << 24},
              "double a dynamic loss scale after N steps without overflow"));
   add(delay_field());

@@ -122,8 +122,13 @@ struct JobField {
   /// Sets the member, in its range; a usage error names the flag and names what is accepted. An empty text means "not asked for" if
   /// the field may be left out.
   std::function<void(JobSpec& spec, const FieldValue& value)> set;
+  /// Sets the member to its default.
+  std::function<void(JobSpec& spec)> reset;
   /// The value as text for the command line; empty if the field was left out.
   std::function<std::string(const JobSpec& spec)> text;
+  /// The value as JSON and Python have it: a number if it is one, otherwise its text. Setting it gives the member again, to the
+  /// bit.
+  std::function<FieldValue(const JobSpec& spec)> value;
   Topic topic = Topic::step;
   bool numeric = false;                                        // takes numbers alone
   std::vector<std::string> also = {};                          // other spellings: a letter, or a name known from other programs

@@ -21,12 +21,6 @@ std::string in_units(std::int64_t count, const std::array<std::pair<std::int64_t
   return fmt::format("{}", count);
 }
 
-std::string time_text(Nanoseconds time) {
-  constexpr std::array<std::pair<std::int64_t, const char*>, 4> units{
-      std::pair(std::int64_t{1'000'000'000}, "s"), {1'000'000, "ms"}, {1'000, "us"}, {1, "ns"}};
-  return in_units(time.count, units);
-}
-
 std::string bandwidth_text(double bytes_per_s) {
   for (const auto& [unit, name] : {std::pair(1e9, "GB/s"), std::pair(1e6, "MB/s"), std::pair(1e3, "KB/s")}) {
     if (const double scaled = bytes_per_s / unit; scaled >= 1 && scaled * unit == bytes_per_s) {
@@ -48,13 +42,19 @@ std::string flag_text(Bytes size) {
   return in_units(size.count, units);
 }
 
+std::string flag_text(Nanoseconds time) {
+  constexpr std::array<std::pair<std::int64_t, const char*>, 4> units{
+      std::pair(std::int64_t{1'000'000'000}, "s"), {1'000'000, "ms"}, {1'000, "us"}, {1, "ns"}};
+  return in_units(time.count, units);
+}
+
 std::string flag_text(const cluster::Link& link) {
   std::string text;
   if (link.bandwidth > 0) {
     append(text, "bandwidth=" + bandwidth_text(link.bandwidth));
   }
   if (link.latency.count > 0 || (text.empty() && link.core == 0)) {
-    append(text, "latency=" + time_text(link.latency));
+    append(text, "latency=" + flag_text(link.latency));
   }
   if (link.core > 0) {
     append(text, fmt::format("core={}", link.core));
@@ -67,7 +67,7 @@ std::string flag_text(const strategy::DelayRequest& delay) {
   const bool exact = static_cast<std::int64_t>(milliseconds * 1e6) == delay.duration.count;
   return fmt::format("before={},device={},{}", plan::to_text(delay.before),
                      delay.device < 0 ? "all" : fmt::format("{}", delay.device),
-                     exact ? fmt::format("ms={}", milliseconds) : "time=" + time_text(delay.duration));
+                     exact ? fmt::format("ms={}", milliseconds) : "time=" + flag_text(delay.duration));
 }
 
 std::string flag_text(const std::vector<strategy::DelayRequest>& delays) {
@@ -103,7 +103,7 @@ std::string flag_text(const op::RateSchedule& schedule) {
 std::string flag_text(const WhatIf& what_if) {
   std::string text;
   const auto factor_text = [](double factor) { return factor == 1 ? "" : fmt::format("{}x", factor); };
-  const std::string longer = what_if.longer.count == 0 ? "" : "+" + time_text(what_if.longer);
+  const std::string longer = what_if.longer.count == 0 ? "" : "+" + flag_text(what_if.longer);
   for (const auto& [name, value] :
        {std::pair("compute", factor_text(what_if.compute)), std::pair("link", factor_text(what_if.link)),
         std::pair("latency", factor_text(what_if.latency) + longer)}) {

@@ -9,6 +9,7 @@
 namespace baton::job {
 
 std::string flag_text(Bytes size);                                         // 512M
+std::string flag_text(Nanoseconds time);                                   // 1500ms
 std::string flag_text(const cluster::Link& link);                          // bandwidth=1GB/s,latency=50us
 std::string flag_text(const strategy::DelayRequest& delay);                // before=backward,device=all,ms=10
 std::string flag_text(const std::vector<strategy::DelayRequest>& delays);  // separated by semicolons

@@ -114,7 +114,7 @@ Json path_json(const Study& study) {
   return path;
 }
 
-Json settings_json(JobSpec spec, op::Optimizer optimizer) {
+JobSpec with_rates_of(JobSpec spec, op::Optimizer optimizer) {
   op::attributes(optimizer, [&](std::string_view name, const auto& value) {
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
       for (const auto& [attribute, member] : {std::pair("rate", &JobSpec::lr), std::pair("momentum", &JobSpec::momentum),
@@ -125,9 +125,13 @@ Json settings_json(JobSpec spec, op::Optimizer optimizer) {
       }
     }
   });
+  return spec;
+}
+
+Json settings_json(const JobSpec& spec) {
   Json settings;
   for (const JobField& field : fields()) {
-    settings[field.name] = field.text(spec);
+    settings[field.name] = to_json(field.value(spec));
   }
   return settings;
 }
@@ -148,12 +152,12 @@ Json playground_words(const JobSpec& spec, std::size_t devices, std::string_view
                                                        "fold",    "tokenizer", "token-type", "normalize", "augment", "memory"};
   Json given{{"model", spec.model},
              {"cluster", is_imagined(spec) ? spec.cluster : std::string(otherwise)},
-             {"devices", fmt::format("{}", devices)},
-             {"batch", fmt::format("{}", spec.batch)}};
+             {"devices", devices},
+             {"batch", spec.batch}};
   for (const JobField& field : fields()) {
-    const std::string text = field.text(spec);
-    if (field.given(spec) && !text.empty() && std::find(elsewhere.begin(), elsewhere.end(), field.name) == elsewhere.end()) {
-      given[field.name] = text;
+    if (field.given(spec) && !field.text(spec).empty() &&
+        std::find(elsewhere.begin(), elsewhere.end(), field.name) == elsewhere.end()) {
+      given[field.name] = to_json(field.value(spec));
     }
   }
   if (is_imagined(spec) && spec.memory) {
@@ -177,36 +181,39 @@ Json timeline_json(const plan::Plan& plan, const trace::Trace& trace, const std:
   for (const trace::PathSegment& segment : trace::critical_path(plan, step)) {
     critical[segment.task.index()] = critical[segment.task.index()] || segment.kind != trace::PathSegment::SpentOn::overhead;
   }
-  Json lanes = Json::array();
+  std::vector<std::string> lanes;
   for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
-    lanes.push_back(plan::to_text(static_cast<plan::Lane>(lane)));
+    lanes.emplace_back(plan::to_text(static_cast<plan::Lane>(lane)));
   }
-  Json events = Json::array();
+  std::vector<Record> events;
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
     const plan::Task& task = plan.tasks()[t];
     const trace::Event& event = step.events[t];
-    Json one{{"device", task.device.value},
-             {"lane", static_cast<int>(task.lane)},
-             {"name", plan::verb(task)},
-             {"phase", plan::to_text(task.labels.phase)},
-             {"block", task.labels.block},
-             {"micro_batch", task.labels.micro_batch},
-             {"start", event.start.count},
-             {"end", event.end.count},
-             {"sent", event.sent.count},
-             {"received", event.received.count},
-             {"critical", static_cast<bool>(critical[t])}};
+    using Entry = key::TimelineEvent;
+    Record one{Entry::device(task.device.value),
+               Entry::lane(static_cast<std::int64_t>(task.lane)),
+               Entry::name(std::string(plan::verb(task))),
+               Entry::phase(std::string(plan::to_text(task.labels.phase))),
+               Entry::block(task.labels.block),
+               Entry::micro_batch(task.labels.micro_batch),
+               Entry::start(event.start),
+               Entry::end(event.end),
+               Entry::sent(event.sent),
+               Entry::received(event.received),
+               Entry::critical(critical[t])};
     if (plan::meeting_of(task).valid()) {
-      one["met"] = trace::met_at(plan, step, TaskId(t)).count;
+      one.set(Entry::met, trace::met_at(plan, step, TaskId(t)));
     }
     events.push_back(std::move(one));
   }
-  return {{key::label.name, label},
-          {"origin", trace::to_text(trace.origin)},
-          {"duration_ns", step.duration.count},
-          {"devices", plan.devices()},
-          {"lanes", lanes},
-          {"events", events}};
+  using Entry = key::Timeline;
+  return Record{Entry::label(label),
+                Entry::origin(std::string(trace::to_text(trace.origin))),
+                Entry::duration_ns(step.duration),
+                Entry::devices(plan.devices()),
+                Entry::lanes(lanes),
+                Entry::events(events)}
+      .json();
 }
 
 }  // namespace baton::job

@@ -33,8 +33,10 @@ std::vector<Record> device_records(const plan::Plan& plan, const Study& study, c
 std::vector<Record> arrival_records(const Study& study);
 /// Shares of the step, by kind.
 Json path_json(const Study& study);
-/// The fields as the command line takes them; what the optimizer has by default is filled in.
-Json settings_json(JobSpec spec, op::Optimizer optimizer);
+/// The job with what the optimizer has by default filled in.
+JobSpec with_rates_of(JobSpec spec, op::Optimizer optimizer);
+/// All fields by name: numbers as numbers, and other values as the command line takes them.
+Json settings_json(const JobSpec& spec);
 /// The fields with which the playground simulates the job, on this many devices of its cluster or of `otherwise`, if it ran on this
 /// machine. Null if they name files, which a browser does not have.
 Json playground_words(const JobSpec& spec, std::size_t devices, std::string_view otherwise);

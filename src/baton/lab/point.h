@@ -34,10 +34,12 @@ class Point {
   std::vector<Value>::const_iterator end() const { return values_.end(); }
 
   Json json() const;
-  /// Its JSON in one line, by which records are found.
+  /// Its JSON in one line.
   std::string text() const { return json().dump(); }
 
   bool operator==(const Point&) const = default;
+  /// The order of the values, axis by axis: records are found by their point.
+  bool operator<(const Point& other) const { return values_ < other.values_; }
 
  private:
   std::vector<Value> values_;

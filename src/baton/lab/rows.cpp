@@ -1,6 +1,7 @@
 #include "baton/lab/rows.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -18,6 +19,11 @@ std::string text(const Record& row, const std::string& column) {
   const Json* value = row.find(column);
   check(value != nullptr, "a row has no {}", column);
   return word_of(*value);
+}
+
+job::DeviceList devices_of(const Record& row) {
+  const Json& value = row.at(key::devices);
+  return value.is_number() ? job::DeviceList(row[key::devices]) : job::DeviceList(word_of(value));
 }
 
 std::optional<double> number_in(const Record& row, const std::string& column) {
@@ -228,17 +234,18 @@ std::string percent(double share) {
 }
 
 std::string oversubscribed_note(const std::vector<Record>& rows) {
-  std::string counts;
+  std::vector<std::string> lists;
   bool named = false;  // as in a spec: "cpu:4"
   for (const Record& row : rows) {
     if (row.value(key::oversubscribed, false) && row.has(key::devices)) {
-      const std::string count = text(row, key::devices);
-      named = row.at(key::devices).is_string();
-      if ((", " + counts + ",").find(", " + count + ",") == std::string::npos) {
-        counts += (counts.empty() ? "" : ", ") + count;
+      const job::DeviceList devices = devices_of(row);
+      named = !devices.count();
+      if (std::find(lists.begin(), lists.end(), devices.text()) == lists.end()) {
+        lists.push_back(devices.text());
       }
     }
   }
+  const std::string counts = fmt::format("{}", fmt::join(lists, ", "));
   return counts.empty() ? ""
                         : fmt::format(
                               "Rows {} are oversubscribed, with fewer cores than devices: the run is real, but devices "

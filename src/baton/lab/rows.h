@@ -22,6 +22,8 @@ inline Nanoseconds time_of(const Record& row, job::Key<Nanoseconds> key = key::t
 inline Bytes bytes_of(const Record& row, job::Key<Bytes> key) { return row[key]; }
 /// The value of a column in words.
 std::string text(const Record& row, const std::string& column);
+/// The devices of a row: experiments of the course count them, a sweep may name them (cpu:4).
+job::DeviceList devices_of(const Record& row);
 
 /// The number of a column that is named at run time; nullopt if it has none.
 std::optional<double> number_in(const Record& row, const std::string& column);

@@ -258,11 +258,11 @@ class Batches {
 }  // namespace
 
 std::vector<Record> measure(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings,
-                            const std::map<std::string, Record>& known, const Keep& keep, const Progress& progress) {
+                            const std::map<Point, Record>& known, const Keep& keep, const Progress& progress) {
   Batches batches(experiment, points, settings, keep, progress);
   std::vector<std::size_t> todo;
   for (std::size_t i = 0; i < points.size(); ++i) {
-    if (const auto found = known.find(points[i].text()); found != known.end()) {
+    if (const auto found = known.find(points[i]); found != known.end()) {
       batches.take_known(i, found->second);
     } else {
       todo.push_back(i);

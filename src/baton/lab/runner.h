@@ -62,7 +62,7 @@ using Keep = std::function<void(const Point& point, const Record& record, bool f
 /// one that was cut short by a stop, `stopped` says "not finished". Points that took turns have the same `batch_name`, and the
 /// `drift` of the machine over their rounds.
 std::vector<Record> measure(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings,
-                            const std::map<std::string, Record>& known, const Keep& keep, const Progress& progress);
+                            const std::map<Point, Record>& known, const Keep& keep, const Progress& progress);
 
 /// Makes rows, answers and timelines from records. If several values are set for an axis that has one value in the presets, they
 /// make groups: derived columns and answers are those of one group, and say which. An answer then has one line per group.

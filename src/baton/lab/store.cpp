@@ -176,16 +176,16 @@ class Latest {
       skip("is cut off or damaged");
       return;
     }
-    if (!line.is_object() || !line.contains("point") || !line["point"].is_object() || !line.contains("record") ||
-        !line["record"].is_object() || !line.contains("final") || !line["final"].is_boolean() ||
-        !line.value("basis", Json("")).is_string()) {
+    std::optional<Point> point = Point::parse(line.is_object() ? line.value("point", Json()) : Json());
+    if (!point || !line.contains("record") || !line["record"].is_object() || !line.contains("final") ||
+        !line["final"].is_boolean() || !line.value("basis", Json("")).is_string()) {
       skip("is not a record");
       return;
     }
     if ((only_final_ && !line["final"].get<bool>()) || line.value("basis", Json("")) != conditions_) {
       return;
     }
-    Kept& one = kept_[line["point"].dump()];
+    Kept& one = kept_[*std::move(point)];
     bytes_ += text.size() - one.bytes;
     one = {Record(with_current_keys(std::move(line["record"]))), text.size()};
     if (bytes_ > static_cast<std::size_t>(most_records.count)) {
@@ -193,8 +193,8 @@ class Latest {
     }
   }
 
-  std::map<std::string, Record> take() {
-    std::map<std::string, Record> records;
+  std::map<Point, Record> take() {
+    std::map<Point, Record> records;
     for (auto& [point, one] : kept_) {
       records.emplace(point, std::move(one.record));
     }
@@ -218,12 +218,12 @@ class Latest {
   std::vector<SkippedLine>* skipped_;
   std::size_t lines_ = 0;
   std::size_t bytes_ = 0;
-  std::map<std::string, Kept> kept_;
+  std::map<Point, Kept> kept_;
 };
 
 }  // namespace
 
-std::map<std::string, Record> parse_records(std::string_view lines, bool only_final, const std::string& conditions) {
+std::map<Point, Record> parse_records(std::string_view lines, bool only_final, const std::string& conditions) {
   Latest latest(only_final, conditions, "the text");
   while (!lines.empty()) {
     const std::string_view text = lines.substr(0, lines.find('\n'));
@@ -233,8 +233,8 @@ std::map<std::string, Record> parse_records(std::string_view lines, bool only_fi
   return latest.take();
 }
 
-std::map<std::string, Record> Store::records(const std::string& id, bool only_final, const std::string& conditions,
-                                             std::vector<SkippedLine>* skipped) const {
+std::map<Point, Record> Store::records(const std::string& id, bool only_final, const std::string& conditions,
+                                       std::vector<SkippedLine>* skipped) const {
   const fs::path path = records_path(id);
   Latest latest(only_final, conditions, path.string(), skipped);
   std::error_code missing;
@@ -371,7 +371,7 @@ std::string first_of(const std::vector<std::string>& all) {
 
 Damage damage_of(const Store& store, const RunSpec& spec) {
   std::vector<SkippedLine> skipped;
-  const std::map<std::string, Record> final = store.records(spec.experiment, true, conditions_name(spec.conditions), &skipped);
+  const std::map<Point, Record> final = store.records(spec.experiment, true, conditions_name(spec.conditions), &skipped);
   if (skipped.empty()) {
     return {};
   }
@@ -381,7 +381,7 @@ Damage damage_of(const Store& store, const RunSpec& spec) {
   }
   return {fmt::format("{} record{} of {} {} left out: {}", lines.size(), lines.size() == 1 ? "" : "s",
                       store.records_path(spec.experiment).string(), lines.size() == 1 ? "is" : "are", first_of(lines)),
-          std::any_of(spec.points.begin(), spec.points.end(), [&](const Point& point) { return !final.contains(point.text()); })};
+          std::any_of(spec.points.begin(), spec.points.end(), [&](const Point& point) { return !final.contains(point); })};
 }
 
 Result conclude(const Store& store, const std::string& id) {
@@ -391,11 +391,11 @@ Result conclude(const Store& store, const std::string& id) {
   }
   const auto experiment = std::make_shared<const Experiment>(
       extended(spec->toml ? parse_spec(*spec->toml, id) : experiment_by_id(id), keys_of(spec->points)));
-  const std::map<std::string, Record> kept = store.records(id, false, conditions_name(spec->conditions));
+  const std::map<Point, Record> kept = store.records(id, false, conditions_name(spec->conditions));
   std::vector<Record> records;
   std::vector<std::string> missing;
   for (const Point& point : spec->points) {
-    const auto found = kept.find(point.text());
+    const auto found = kept.find(point);
     records.push_back(found == kept.end() ? Record() : found->second);
     if (found == kept.end()) {
       missing.push_back(to_words(point));

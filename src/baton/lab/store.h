@@ -51,8 +51,8 @@ class Store {
 
   /// The records of an experiment that belong to the conditions, or only the final ones, as `parse_records` has them. A usage error
   /// if they are more than a report can be made from, or cannot be read. Damaged lines are added to `skipped`.
-  std::map<std::string, Record> records(const std::string& id, bool only_final, const std::string& conditions = "",
-                                        std::vector<SkippedLine>* skipped = nullptr) const;
+  std::map<Point, Record> records(const std::string& id, bool only_final, const std::string& conditions = "",
+                                  std::vector<SkippedLine>* skipped = nullptr) const;
   std::filesystem::path records_path(const std::string& id) const { return folder_ / (id + ".jsonl"); }
   /// Its spec; nullopt if there is none. A usage error if it is damaged.
   std::optional<RunSpec> spec(const std::string& id) const;
@@ -74,9 +74,9 @@ std::filesystem::path latest_run_folder(const std::filesystem::path& runs, const
 inline constexpr Bytes most_records(std::int64_t{256} << 20);
 inline constexpr Bytes most_record(std::int64_t{16} << 20);
 
-/// Records by the text of their point, from lines as `Store::keep` writes them: the latest of each point that belongs to the
+/// Records by their point, from lines as `Store::keep` writes them: the latest of each point that belongs to the
 /// conditions. Lines that were cut off or are not records are skipped. A usage error if they take more than `most_records`.
-std::map<std::string, Record> parse_records(std::string_view lines, bool only_final, const std::string& conditions = "");
+std::map<Point, Record> parse_records(std::string_view lines, bool only_final, const std::string& conditions = "");
 
 /// Damaged lines of an experiment's file.
 struct Damage {

@@ -13,6 +13,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/cluster/machine.h"
+#include "baton/job/step_json.h"
 #include "baton/lab/json.h"
 #include "baton/model/zoo.h"
 #include "baton/sheet/texts.h"
@@ -206,7 +207,7 @@ std::string told(const job::JobSpec& spec) {
   lab::Json list = lab::Json::object();
   for (const job::JobField& field : training::job_fields()) {
     if (field.given(spec)) {
-      list[field.name] = field.text(spec);
+      list[field.name] = job::to_json(field.value(spec));
     }
   }
   return list.dump();

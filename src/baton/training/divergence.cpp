@@ -25,10 +25,9 @@ plan::Plan keep_all(const plan::Plan& plan) {
 
 /// Moves a job to one device: fields of the split, the link, memory and delays get their defaults.
 void put_on_one_device(JobSpec& spec) {
-  const JobSpec usual;
   for (const JobField& field : job_fields()) {
     if (field.topic == job::Topic::split) {
-      field.set(spec, field.text(usual));
+      field.reset(spec);
     }
   }
   spec.strategy = "single";

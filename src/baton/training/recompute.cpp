@@ -12,6 +12,7 @@
 #include "baton/devices/devices.h"
 #include "baton/exec/backend.h"
 #include "baton/job/keys.h"
+#include "baton/job/step_json.h"
 #include "baton/training/training.h"
 #include "baton/training/training_json.h"
 
@@ -49,10 +50,10 @@ JobSpec spec_in(const Json& result) {
   }
   JobSpec spec;
   for (const auto& [name, value] : result[key::settings.name].items()) {
-    if (!value.is_string()) {
-      throw usage_error("the setting {} of the result is not a text", name);
+    if (!value.is_string() && !value.is_number()) {
+      throw usage_error("the setting {} of the result is neither a number nor a text", name);
     }
-    set_field(spec, name, value.get<std::string>());
+    set_field(spec, name, job::field_value(value));
   }
   return spec;
 }

@@ -21,20 +21,18 @@ Json ranks_json(const Training& run) {
   const std::vector<ranks::RankHost> alone{{.host = job.machine().host}};
   const std::vector<ranks::RankHost>& hosts = job.world() == nullptr ? alone : job.world()->hosts();
   for (std::size_t r = 0; r < hosts.size(); ++r) {
-    Json devices = Json::array();
+    std::vector<std::string> devices;
     for (const cluster::Device& device : job.cluster().devices()) {
       if (device.rank == static_cast<int>(r)) {
         devices.push_back(device.name);
       }
     }
     const ranks::ClockFit clock = r < run.clocks().size() ? run.clocks()[r] : ranks::ClockFit{};
-    list.push_back({{"rank", r},
-                    {"host", hosts[r].host},
-                    {"node", hosts[r].node},
-                    {"devices", devices},
-                    {"clock_offset_ns", clock.first.offset.count},
-                    {"clock_drift_ppm", clock.drift * 1e6},
-                    {"clock_error_ns", clock.error.count}});
+    using Entry = key::RankEntry;
+    list.push_back(Record{Entry::rank(static_cast<std::int64_t>(r)), Entry::host(hosts[r].host), Entry::node(hosts[r].node),
+                          Entry::devices(devices), Entry::clock_offset_ns(clock.first.offset),
+                          Entry::clock_drift_ppm(clock.drift * 1e6), Entry::clock_error_ns(clock.error)}
+                       .json());
   }
   return list;
 }
@@ -42,12 +40,11 @@ Json ranks_json(const Training& run) {
 Json roundings_json(const Training& run) {
   Json list = Json::array();
   for (const exec::RoundingTally& tally : run.roundings()) {
-    list.push_back({{"phase", plan::to_text(tally.phase)},
-                    {"block", tally.block},
-                    {"what", plan::to_text(tally.role)},
-                    {"values", tally.rounding.values},
-                    {"underflows", tally.rounding.underflows},
-                    {"overflows", tally.rounding.overflows}});
+    using Entry = key::RoundingEntry;
+    list.push_back(Record{Entry::phase(std::string(plan::to_text(tally.phase))), Entry::block(tally.block),
+                          Entry::what(std::string(plan::to_text(tally.role))), Entry::values(tally.rounding.values),
+                          Entry::underflows(tally.rounding.underflows), Entry::overflows(tally.rounding.overflows)}
+                       .json());
   }
   return list;
 }
@@ -82,18 +79,15 @@ Record scale_record(const Training& run) {
 Json gpus_json(const Training& run) {
   Json list = Json::array();
   for (const exec::GpuReading& gpu : run.gpus()) {
-    list.push_back({{"ordinal", gpu.ordinal},
-                    {"rank", gpu.rank},
-                    {"samples", gpu.samples},
-                    {"utilization", gpu.utilization > 0 ? Json(gpu.utilization) : Json()},  // kernels ran, so 0 was not measured
-                    {"memory_used_bytes", gpu.memory_used.count},
-                    {"memory_bytes", gpu.memory.count},
-                    {"clock_mhz", gpu.clock_mhz},
-                    {"highest_clock_mhz", gpu.highest_clock_mhz},
-                    {"memory_clock_mhz", gpu.memory_clock_mhz},
-                    {"watts", gpu.watts},
-                    {"celsius", gpu.celsius},
-                    {"slowed_by", gpu.slowed_by}});
+    using Entry = key::GpuEntry;
+    const std::optional<double> utilization = gpu.utilization > 0 ? std::optional(gpu.utilization)
+                                                                  : std::nullopt;  // kernels ran, so 0 was not measured
+    list.push_back(Record{Entry::ordinal(gpu.ordinal), Entry::rank(gpu.rank), Entry::samples(gpu.samples),
+                          Entry::utilization(utilization), Entry::memory_used_bytes(gpu.memory_used),
+                          Entry::memory_bytes(gpu.memory), Entry::clock_mhz(gpu.clock_mhz),
+                          Entry::highest_clock_mhz(gpu.highest_clock_mhz), Entry::memory_clock_mhz(gpu.memory_clock_mhz),
+                          Entry::watts(gpu.watts), Entry::celsius(gpu.celsius), Entry::slowed_by(gpu.slowed_by)}
+                       .json());
   }
   return list;
 }
@@ -167,7 +161,7 @@ Json result_json(const Training& run, const std::string& command) {
              key::loss(std::string(strategy::to_text(request.step.loss))),
              key::optimizer(job.spec().optimizer),
              key::precision(std::string(strategy::to_text(request.step.precision))),
-             key::settings(job::settings_json(job.spec(), request.step.optimizer)),
+             key::settings(job::settings_json(job::with_rates_of(job.spec(), request.step.optimizer))),
              key::seed(job.seed()),
              key::steps(static_cast<std::int64_t>(run.step_times().size())),
              key::steps_before(run.steps_before()),

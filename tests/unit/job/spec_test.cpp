@@ -8,6 +8,7 @@
 #include "baton/base/error.h"
 #include "baton/job/spec_text.h"
 #include "baton/job/step_json.h"
+#include "baton/op/optimizer.h"
 
 namespace baton::job {
 namespace {
@@ -97,9 +98,46 @@ TEST(JobSpec, EveryFieldPrintsTheTextThatSetsIt) {
     JobSpec again;
     field.set(again, field.text(spec));
     EXPECT_EQ(again, spec) << field.name;
+    const FieldValue value = field.value(spec);
+    EXPECT_TRUE(!field.numeric || !std::holds_alternative<std::string>(value)) << field.name << " is a number";
+    JobSpec typed;
+    field.set(typed, value);
+    EXPECT_EQ(typed, spec) << field.name;
+    field.set(typed, field.value(JobSpec{}));
+    EXPECT_EQ(typed, JobSpec{}) << field.name;
     field.set(again, field.text(JobSpec{}));
     EXPECT_EQ(again, JobSpec{}) << field.name << " can be set back to its default by the default's text";
   }
+}
+
+TEST(JobSpec, SettingsAreNumbersWhereTheyCanBe) {
+  JobSpec spec;
+  spec.devices = 4;
+  spec.dp = 2;
+  spec.loss_scale = {.mode = LossScaling::Mode::fixed, .scale = 1024};
+  spec = with_rates_of(spec, op::optimizer_by_name("adamw"));
+  const Json settings = settings_json(spec);
+  EXPECT_EQ(settings["batch"], 64);
+  EXPECT_EQ(settings["devices"], 4);
+  EXPECT_EQ(settings["dp"], 2);
+  EXPECT_EQ(settings["tp"], "");
+  EXPECT_EQ(settings["weight-decay"], 0.01);
+  EXPECT_EQ(settings["loss-scale"], 1024.0);
+  EXPECT_EQ(settings["optimizer"], "sgd");
+  EXPECT_TRUE(settings["bucket-mb"].is_number());
+}
+
+TEST(JobSpec, EveryFieldCanBeSetBackToItsDefault) {
+  JobSpec spec;
+  for (const auto& [name, text] : examples()) {
+    set_field(spec, name, text);
+  }
+  for (const JobField& field : fields()) {
+    EXPECT_TRUE(field.given(spec)) << field.name;
+    field.reset(spec);
+    EXPECT_FALSE(field.given(spec)) << field.name;
+  }
+  EXPECT_EQ(spec, JobSpec{});
 }
 
 TEST(JobSpec, ItsFlagsGiveTheSameJobAgain) {

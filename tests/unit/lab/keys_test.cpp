@@ -14,7 +14,8 @@ namespace baton::lab {
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path source = fs::path(BATON_TEST_DATA) / ".." / "src" / "baton";
+const fs::path root = fs::path(BATON_TEST_DATA) / "..";
+const fs::path source = root / "src" / "baton";
 
 std::set<std::string> every_key() {
   const std::string text = test::contents(source / "job" / "keys.h");
@@ -25,6 +26,10 @@ std::set<std::string> every_key() {
     names.insert((*next)[1]);
   }
   EXPECT_EQ(names.size(), count) << "a name stands twice";
+  const std::regex own("static constexpr [^;]*\\{\"(\\w+)\"\\};");  // of an object inside a record
+  for (std::sregex_iterator next(text.begin(), text.end(), own); next != std::sregex_iterator(); ++next) {
+    names.insert((*next)[1]);
+  }
   return names;
 }
 
@@ -32,13 +37,15 @@ TEST(Keys, StandNowhereElseAsText) {
   const std::set<std::string> names = every_key();
   ASSERT_GT(names.size(), 150U);
   // Of one word, a name may also be a heading; as an index, or asked for, it is a key. These are in other files too.
-  const std::set<std::string> elsewhere{"command", "cores", "environment", "split"};
+  const std::set<std::string> elsewhere{"command", "cores", "environment", "host", "run", "split"};
   const std::regex literal(R"re((\[|contains\(|has\(|value\(|erase\()?"(\w+)")re");
   std::size_t files = 0;
-  for (const char* layer : {"training", "lab", "predict", "report", "sheet"}) {
-    for (const fs::directory_entry& file : fs::recursive_directory_iterator(source / layer)) {
+  for (const fs::path& folder : {source / "job", source / "training", source / "lab", source / "predict", source / "report",
+                                 source / "sheet", root / "apps" / "baton"}) {
+    for (const fs::directory_entry& file : fs::recursive_directory_iterator(folder)) {
       const std::string name = file.path().filename();
-      if ((file.path().extension() != ".h" && file.path().extension() != ".cpp") || name == "published.cpp") {  // others' columns
+      if ((file.path().extension() != ".h" && file.path().extension() != ".cpp") || name == "published.cpp" ||  // others' columns
+          name == "keys.h") {
         continue;
       }
       ++files;
@@ -52,6 +59,15 @@ TEST(Keys, StandNowhereElseAsText) {
     }
   }
   EXPECT_GT(files, 60U);
+}
+
+TEST(Keys, ANumberThatIsNotKnownIsNull) {
+  using Line = job::key::LogLine;
+  const job::Record line{Line::step(3), Line::loss(0.5), Line::eval_loss(std::nullopt), Line::eval_samples(std::nullopt)};
+  EXPECT_EQ(line.json().dump(), R"({"step":3,"loss":0.5,"eval_loss":null,"eval_samples":null})");
+  EXPECT_EQ(line[Line::loss], std::optional(0.5));
+  EXPECT_EQ(line[Line::eval_samples], std::nullopt);
+  EXPECT_EQ(job::Record{Line::eval_samples(10)}[Line::eval_samples], std::optional<std::int64_t>(10));
 }
 
 TEST(Keys, GiveAndTakeValuesOfTheirType) {

@@ -243,7 +243,7 @@ Settings without_limit() {
   return settings;
 }
 
-std::vector<Json> run(const std::vector<Point>& points, std::vector<Kept>& kept, const std::map<std::string, Record>& known = {},
+std::vector<Json> run(const std::vector<Point>& points, std::vector<Kept>& kept, const std::map<Point, Record>& known = {},
                       const Progress& progress = {}, const Settings& settings = without_limit()) {
   return test::jsons(measure(
       scripted(), points, settings, known,
@@ -347,7 +347,7 @@ TEST(Measure, EveryInstanceIsKeptAndOnlyTheLastIsFinalWithTheTimeline) {
 TEST(Measure, AKnownPointIsNotMeasuredAgain) {
   std::vector<Kept> kept;
   const Point known{{"name", "a"}};
-  const std::vector<Json> records = run({known, {{"name", "b"}}}, kept, {{known.text(), Record{{"value", 42}}}});
+  const std::vector<Json> records = run({known, {{"name", "b"}}}, kept, {{known, Record{{"value", 42}}}});
   EXPECT_EQ(records[0]["value"], 42);
   EXPECT_EQ(diary(), std::vector<std::string>(5, "b"));
 }

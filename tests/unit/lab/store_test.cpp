@@ -56,12 +56,29 @@ TEST_F(StoreTest, KeepsTheLatestRecordOfEachPoint) {
   store.keep("delay", first, {{"value", 3}}, true);
   const auto records = store.records("delay", false);
   ASSERT_EQ(records.size(), 2U);
-  EXPECT_EQ(records.at(first.text()).json()["value"], 3);
-  EXPECT_EQ(records.at(second.text()).json()["value"], 2);
+  EXPECT_EQ(records.at(first).json()["value"], 3);
+  EXPECT_EQ(records.at(second).json()["value"], 2);
+}
+
+TEST_F(StoreTest, RecordsComeInTheOrderOfTheirPointsAndNumbersAreNotTexts) {
+  const Store store(folder_);
+  const std::vector<Point> order{{{"devices", "2"}},
+                                 {{"devices", 2}},
+                                 {{"devices", 2}, {"delay_ms", 0.5}},
+                                 {{"devices", 2}, {"delay_ms", 1.5}},
+                                 {{"devices", 10}}};
+  for (auto point = order.rbegin(); point != order.rend(); ++point) {
+    store.keep("delay", *point, {}, true);
+  }
+  std::vector<Point> points;
+  for (const auto& [point, record] : store.records("delay", true)) {
+    points.push_back(point);
+  }
+  EXPECT_EQ(points, order);
 }
 
 TEST_F(StoreTest, ReadsKeysByTheNamesThatTheyHadBefore) {
-  const std::map<std::string, Record> records = parse_records(
+  const std::map<Point, Record> records = parse_records(
       R"({"point":{"devices":1},"final":true,"record":{"pulse_gflops":61.5,"apart_bytes":4096,"value":1}})", true);
   ASSERT_EQ(records.size(), 1U);
   const Record& record = records.begin()->second;
@@ -78,7 +95,7 @@ TEST_F(StoreTest, OnlyFinalRecordsAreFinal) {
   store.keep("delay", second, {{"value", 2}}, false);
   const auto records = store.records("delay", true);
   ASSERT_EQ(records.size(), 1U);
-  EXPECT_EQ(records.at(first.text()).json()["value"], 1);
+  EXPECT_EQ(records.at(first).json()["value"], 1);
 }
 
 TEST_F(StoreTest, ExperimentsAreKeptApart) {
@@ -94,7 +111,7 @@ TEST_F(StoreTest, ALineThatWasCutOffIsPassedOverAndNoOther) {
   for (int bytes = 0; bytes < 12; ++bytes) {
     cut("delay.jsonl", 2);
     EXPECT_EQ(store.records("delay", true).size(), 1U);
-    EXPECT_EQ(store.records("delay", true).at(first.text()).json()["value"], 1);
+    EXPECT_EQ(store.records("delay", true).at(first).json()["value"], 1);
   }
 }
 
@@ -103,12 +120,14 @@ TEST_F(StoreTest, WhatIsKeptAfterACutOffLineIsNotLostWithIt) {
   store.keep("delay", first, {{"value", 1}}, true);
   cut("delay.jsonl", 5);
   store.keep("delay", second, {{"value", 2}}, true);
-  EXPECT_EQ(store.records("delay", true).count(second.text()), 1U);
+  EXPECT_EQ(store.records("delay", true).count(second), 1U);
 }
 
 TEST_F(StoreTest, LinesThatAreNotRecordsArePassedOver) {
   const Store store(folder_);
-  std::ofstream(folder_ / "delay.jsonl") << "nonsense\n[1,2]\n\n{\"point\":{}}\n";
+  std::ofstream(folder_ / "delay.jsonl") << "nonsense\n[1,2]\n\n{\"point\":{}}\n"
+                                         << R"({"point":{"devices":[1]},"final":true,"basis":"","record":{}})"
+                                         << "\n";
   store.keep("delay", first, {{"value", 1}}, true);
   EXPECT_EQ(store.records("delay", false).size(), 1U);
 }
@@ -208,7 +227,7 @@ TEST_F(StoreTest, ARecordBelongsToItsBasis) {
   store.keep("delay", first, {{"value", 2}}, true, conditions_name(there));
   store.keep("delay", second, {{"value", 3}}, true, conditions_name(there));
   EXPECT_EQ(store.records("delay", true, conditions_name(here)).size(), 1U);
-  EXPECT_EQ(store.records("delay", true, conditions_name(here)).at(first.text()).json()["value"], 1);
+  EXPECT_EQ(store.records("delay", true, conditions_name(here)).at(first).json()["value"], 1);
   EXPECT_EQ(store.records("delay", true, conditions_name(there)).size(), 2U);
   EXPECT_TRUE(store.records("delay", true).empty()) << "a version that did not keep a basis";
 }
@@ -249,7 +268,7 @@ TEST_F(StoreTest, ThousandsOfPointsComeBackWhateverTheirRecordsHold) {
   file.close();
   const auto records = store.records("delay", true);
   ASSERT_EQ(records.size(), static_cast<std::size_t>(points));
-  EXPECT_EQ(records.at(R"({"seed":499})").at("value"), 499);
+  EXPECT_EQ(records.at(Point{{"seed", 499}}).at("value"), 499);
 }
 
 TEST_F(StoreTest, ARecordThatCouldNotBeReadIsNotWritten) {
@@ -259,7 +278,7 @@ TEST_F(StoreTest, ARecordThatCouldNotBeReadIsNotWritten) {
   EXPECT_TRUE(store.records("delay", true).empty());
   // A timeline is left out before it comes to that.
   store.keep("delay", first, {{"value", 1}, {"timeline", {{"events", std::vector<int>(1'100'000, 1)}}}}, true);
-  EXPECT_EQ(store.records("delay", true).at(first.text()).json().dump(), R"({"value":1})");
+  EXPECT_EQ(store.records("delay", true).at(first).json().dump(), R"({"value":1})");
 }
 
 TEST_F(StoreTest, ALineThatIsTooLongIsPassedOverAndNoOther) {

@@ -39,10 +39,10 @@ def take(args):
     global BATCH, SEED
     if args.batch != BATCH:
         BATCH = args.batch
-        TWIN_OF["batch"] = str(BATCH)
+        TWIN_OF["batch"] = BATCH
     if args.seed != SEED:
         SEED = args.seed
-        TWIN_OF["seed"] = str(SEED)
+        TWIN_OF["seed"] = SEED
     #: if stack
     global MODEL, WIDTHS, PARAMETERS
     depth = getattr(args, "depth", len(WIDTHS) - 1)

@@ -22,7 +22,7 @@ auto generate(const ProductLayout& layout, int prefetch, const Dispatch& dispatc
   const libxsmm_blasint ldc = extent(layout.c_stride);
   const float alpha = 1.0F;
   const float beta = layout.add ? 1.0F : 0.0F;
-  const int flags = LIBXSMM_GEMM_FLAG_NONE;
+  const int flags = layout.b_rows ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
   const auto generated = dispatch(extent(layout.m), extent(layout.n), extent(layout.k), &lda, &ldb, &ldc, &alpha, &beta, &flags,
                                   &prefetch);
   if (generated == nullptr) {

@@ -14,6 +14,7 @@ struct ProductLayout {
   std::int64_t b_stride = 0;
   std::int64_t c_stride = 0;
   bool add = false;
+  bool b_rows = false;  // b is row-major instead, and its stride that of its rows
 };
 
 /// With `prefetches` it takes three further arguments, of which the second is memory to bring nearer while c is stored.

@@ -106,19 +106,20 @@ struct Side {
 
 Side side_of(Tiles tiles) { return {tiles.extent >= tile ? tile : 0, tiles.extent % tile}; }
 
-Product generate(std::int64_t m, std::int64_t n, std::int64_t k, bool add) {
-  Product product{n, k, add};
+Product generate(std::int64_t m, std::int64_t n, std::int64_t k, bool add, bool b_rows) {
+  Product product{n, k, add, b_rows};
 #if defined(__AVX512F__)
   if (m == tile && has_avx512()) {
     return product;
   }
 #endif
   // Prefetches memory of c's size, bit by bit while it stores c.
-  product.generated = generate_product({.m = m, .n = n, .k = k, .a_stride = m, .b_stride = k, .c_stride = m, .add = add}, true);
+  product.generated = generate_product(
+      {.m = m, .n = n, .k = k, .a_stride = m, .b_stride = b_rows ? n : k, .c_stride = m, .add = add, .b_rows = b_rows}, true);
   return product;
 }
 
-ProductTable generate_all(Side m, Side n, Side k) {
+ProductTable generate_all(Side m, Side n, Side k, bool b_rows = false) {
   require_memory(Bytes(std::int64_t{32} << 20));
   libxsmm_init();
   ProductTable table;
@@ -129,7 +130,7 @@ ProductTable generate_all(Side m, Side n, Side k) {
     if (m_width == 0 || n_width == 0 || k_width == 0) {
       continue;
     }
-    table.products[index] = generate(m_width, n_width, k_width, (index & 1U) != 0);
+    table.products[index] = generate(m_width, n_width, k_width, (index & 1U) != 0, b_rows);
   }
   return table;
 }
@@ -141,9 +142,10 @@ ProductTable generate_all(Side m, Side n, Side k) {
 constexpr std::int64_t vectors = tile / 16;
 constexpr std::int64_t most_columns = 6;  // with `vectors` sums per column, what the registers hold
 
-/// `fixed_k` is k if the compiler may know it, else zero.
-template <std::int64_t columns, std::int64_t fixed_k, bool add>
-void multiply_columns(std::int64_t any_k, const float* a, const float* b, float* c, std::uintptr_t& next, std::uintptr_t stride) {
+/// `fixed_k` is k if the compiler may know it, else zero. b begins with the first of the columns; row-major it has rows of `b_row`.
+template <std::int64_t columns, std::int64_t fixed_k, bool add, bool b_rows>
+void multiply_columns(std::int64_t any_k, std::int64_t b_row, const float* a, const float* b, float* c, std::uintptr_t& next,
+                      std::uintptr_t stride) {
   const std::int64_t k = fixed_k > 0 ? fixed_k : any_k;
   __m512 sums[columns][vectors];
   for (std::int64_t n = 0; n < columns; ++n) {
@@ -164,7 +166,7 @@ void multiply_columns(std::int64_t any_k, const float* a, const float* b, float*
     }
 #pragma GCC unroll 6
     for (std::int64_t n = 0; n < columns; ++n) {
-      const __m512 factor = _mm512_set1_ps(b[n * k + i]);
+      const __m512 factor = _mm512_set1_ps(b_rows ? b[i * b_row + n] : b[n * k + i]);
       for (std::int64_t m = 0; m < vectors; ++m) {
         sums[n][m] = _mm512_fmadd_ps(column[m], factor, sums[n][m]);
       }
@@ -177,19 +179,25 @@ void multiply_columns(std::int64_t any_k, const float* a, const float* b, float*
   }
 }
 
-template <std::int64_t fixed_k, bool add>
+template <std::int64_t fixed_k, bool add, bool b_rows>
 void multiply_tile(std::int64_t n, std::int64_t k, const float* a, const float* b, float* c, const float* next) {
-  constexpr std::array kernels{multiply_columns<1, fixed_k, add>, multiply_columns<2, fixed_k, add>,
-                               multiply_columns<3, fixed_k, add>, multiply_columns<4, fixed_k, add>,
-                               multiply_columns<5, fixed_k, add>, multiply_columns<6, fixed_k, add>};
+  constexpr std::array kernels{multiply_columns<1, fixed_k, add, b_rows>, multiply_columns<2, fixed_k, add, b_rows>,
+                               multiply_columns<3, fixed_k, add, b_rows>, multiply_columns<4, fixed_k, add, b_rows>,
+                               multiply_columns<5, fixed_k, add, b_rows>, multiply_columns<6, fixed_k, add, b_rows>};
   static_assert(kernels.size() == most_columns);
   const std::int64_t prefetches = (n + most_columns - 1) / most_columns * ((k + 1) / 2);
   auto place = reinterpret_cast<std::uintptr_t>(next);
   const auto stride = static_cast<std::uintptr_t>(std::max(bytes(line), bytes(tile * tile) / prefetches));
   for (std::int64_t column = 0; column < n; column += most_columns) {
     const std::int64_t columns = std::min(most_columns, n - column);
-    kernels[static_cast<std::size_t>(columns - 1)](k, a, b + column * k, c + column * tile, place, stride);
+    kernels[static_cast<std::size_t>(columns - 1)](k, n, a, b + column * (b_rows ? 1 : k), c + column * tile, place, stride);
   }
+}
+
+template <bool b_rows>
+constexpr auto tile_kernel(bool whole_k, bool add) {
+  return whole_k ? (add ? multiply_tile<tile, true, b_rows> : multiply_tile<tile, false, b_rows>)
+                 : (add ? multiply_tile<0, true, b_rows> : multiply_tile<0, false, b_rows>);
 }
 #endif
 
@@ -275,24 +283,34 @@ void pack_transposed(std::int64_t rows, Tiles columns, Range packed_tiles, const
 
 float relu_of(float value) { return 0.0F > value ? 0.0F : value; }
 
-/// y = sums [+ bias], then ReLU.
-template <bool relu>
-void finish_rows(std::int64_t rows, std::int64_t width, const float* sums, const float* bias, float* y, std::int64_t stride) {
+enum class Finish { plain, relu, masked };
+
+/// y = sums [+ bias], then ReLU or zeros where the mask, laid out like y, is not above zero.
+template <Finish finish>
+void finish_rows(std::int64_t rows, std::int64_t width, const float* sums, const float* bias, const float* mask, float* y,
+                 std::int64_t stride) {
   std::array<float, tile> shift{};
   if (bias != nullptr) {
     std::copy_n(bias, width, shift.begin());
   }
-  const auto finish = [](float sum, float add) { return relu ? relu_of(sum + add) : sum + add; };
   for (std::int64_t row = 0; row < rows; ++row) {
     const float* from = sums + row * width;
     float* to = y + row * stride;
+    const auto element = [&](std::int64_t i) {
+      const float value = from[i] + shift[i];
+      if constexpr (finish == Finish::masked) {
+        return mask[row * stride + i] > 0.0F ? value : 0.0F;
+      } else {
+        return finish == Finish::relu ? relu_of(value) : value;
+      }
+    };
     if (width == tile) {
       for (std::int64_t i = 0; i < tile; ++i) {
-        to[i] = finish(from[i], shift[i]);
+        to[i] = element(i);
       }
     } else {
       for (std::int64_t i = 0; i < width; ++i) {
-        to[i] = finish(from[i], shift[i]);
+        to[i] = element(i);
       }
     }
   }
@@ -303,8 +321,7 @@ void finish_rows(std::int64_t rows, std::int64_t width, const float* sums, const
 void detail::Product::operator()(const float* a, const float* b, float* c, const float* next) const {
 #if defined(__AVX512F__)
   if (generated == nullptr) {
-    const auto multiply = k == tile ? (add ? multiply_tile<tile, true> : multiply_tile<tile, false>)
-                                    : (add ? multiply_tile<0, true> : multiply_tile<0, false>);
+    const auto multiply = b_rows ? tile_kernel<true>(k == tile, add) : tile_kernel<false>(k == tile, add);
     return multiply(n, k, a, b, c, next);
   }
 #endif
@@ -316,6 +333,9 @@ void detail::Product::operator()(const float* a, const float* b, float* c, const
 // register.
 constexpr std::int64_t unsplit_n = 12;
 constexpr std::int64_t avx512_floats = 16;
+
+/// The largest weight whose transpose is kept in the workspace.
+constexpr std::int64_t most_transposed_floats = std::int64_t{4} << 20;  // 16 MiB
 
 LinearForward::LinearForward(std::int64_t rows, std::int64_t in, std::int64_t out, bool relu)
     : rows_(rows), in_{in}, out_{out}, relu_(relu), min_block_rows_(1) {
@@ -348,17 +368,18 @@ std::int64_t LinearForward::workspace_bytes(int team) const {
   return bytes(groups.count() * group_floats(groups.size()));
 }
 
-void LinearForward::run(const float* x, const float* w, const float* bias, float* y, void* workspace,
-                        threads::Member member) const {
+void LinearForward::run(const float* x, const float* w, const float* bias, float* y, void* workspace, threads::Member member,
+                        const float* mask) const {
   const RowGroups groups(rows_, member.count, [this](int size) { return group_floats(size); });
   float* own = static_cast<float*>(workspace) + groups.group_of(member) * group_floats(groups.size());
   groups.for_each_panel(member, [&](Range rows, const threads::Member& one) {
-    run_panel(rows.size(), x + rows.begin * in_.extent, w, bias, y + rows.begin * out_.extent, own, one);
+    const std::int64_t begin = rows.begin * out_.extent;
+    run_panel(rows.size(), x + rows.begin * in_.extent, w, bias, mask == nullptr ? nullptr : mask + begin, y + begin, own, one);
   });
 }
 
-void LinearForward::run_panel(std::int64_t rows, const float* x, const float* w, const float* bias, float* y, float* workspace,
-                              threads::Member member) const {
+void LinearForward::run_panel(std::int64_t rows, const float* x, const float* w, const float* bias, const float* mask, float* y,
+                              float* workspace, threads::Member member) const {
   const Tiles blocks{rows};
   const std::int64_t last_rows = blocks.width(blocks.count() - 1);
   const std::int64_t padding = std::max<std::int64_t>(0, min_block_rows_ - last_rows);
@@ -388,10 +409,13 @@ void LinearForward::run_panel(std::int64_t rows, const float* x, const float* w,
       const std::int64_t block = unit % blocks.count();
       const std::int64_t width = out_.width(n);
       float* sum = sums + (one_chunk ? member.index : unit) * tile * tile;
-      float* to = y + block * tile * out_.extent + n * tile;
+      const std::int64_t place = block * tile * out_.extent + n * tile;
       for (std::int64_t k = first; k < last; ++k) {
         if (last == in_.count()) {
-          prefetch_part(k - first, last - first, blocks.width(block), to, out_.extent);
+          prefetch_part(k - first, last - first, blocks.width(block), y + place, out_.extent);
+          if (mask != nullptr) {
+            prefetch_part(k - first, last - first, blocks.width(block), mask + place, out_.extent);
+          }
         }
         const Product& product = products_.at(out_.ragged(n), blocks.ragged(block), in_.ragged(k), k > 0);
         const float* a = w_tile(unit, k);
@@ -400,8 +424,11 @@ void LinearForward::run_panel(std::int64_t rows, const float* x, const float* w,
         product(a, b, sum, next);
       }
       if (last == in_.count()) {
-        const auto finish = relu_ ? finish_rows<true> : finish_rows<false>;
-        finish(blocks.width(block), width, sum, bias == nullptr ? nullptr : bias + n * tile, to, out_.extent);
+        const auto finish = mask != nullptr ? finish_rows<Finish::masked>
+                            : relu_         ? finish_rows<Finish::relu>
+                                            : finish_rows<Finish::plain>;
+        finish(blocks.width(block), width, sum, bias == nullptr ? nullptr : bias + n * tile,
+               mask == nullptr ? nullptr : mask + place, y + place, out_.extent);
       }
     }
   }
@@ -411,6 +438,10 @@ void LinearForward::run_panel(std::int64_t rows, const float* x, const float* w,
 LinearBackwardInput::LinearBackwardInput(std::int64_t rows, std::int64_t in, std::int64_t out, bool mask)
     : rows_(rows), in_{in}, out_{out}, mask_(mask), row_multiple_(has_avx512() ? 16 : 8), min_block_rows_(1) {
   check_extents(rows, in, out);
+  if (2 * in * out <= rows * (in + out) && in * out <= most_transposed_floats) {
+    by_transposed_weight_.emplace(rows, out, in, false);
+    return;
+  }
   const std::int64_t last_in = in % tile;
   if (has_avx512() && last_in > 0 && last_in < unsplit_n) {
     min_block_rows_ = 2 * avx512_floats;
@@ -437,12 +468,36 @@ std::int64_t LinearBackwardInput::group_floats(int group_size) const {
 }
 
 std::int64_t LinearBackwardInput::workspace_bytes(int team) const {
+  if (by_transposed_weight_) {
+    return bytes(line_floats(in_.extent * out_.extent)) + by_transposed_weight_->workspace_bytes(team);
+  }
   const RowGroups groups(rows_, team, [this](int size) { return group_floats(size); });
   return bytes(groups.count() * group_floats(groups.size()));
 }
 
+/// The layout of a weight with the extents exchanged: [in tile][out tile][out index][in index].
+void LinearBackwardInput::transpose_weight(const float* w, float* transposed, threads::Member member) const {
+  const Range units = share(out_.count() * in_.count(), member);
+  for (std::int64_t unit = units.begin; unit < units.end; ++unit) {
+    const std::int64_t m = unit / in_.count();
+    const std::int64_t n = unit % in_.count();
+    const std::int64_t out_width = out_.width(m);
+    const std::int64_t in_width = in_.width(n);
+    copy_transposed(in_width, out_width, w + m * tile * in_.extent + n * tile * out_width, out_width,
+                    transposed + n * tile * out_.extent + m * tile * in_width, in_width);
+  }
+}
+
 void LinearBackwardInput::run(const float* dy, const float* w, const float* mask_x, float* dx, void* workspace,
                               threads::Member member) const {
+  if (by_transposed_weight_) {
+    auto* transposed = static_cast<float*>(workspace);
+    transpose_weight(w, transposed, member);
+    member.sync();
+    by_transposed_weight_->run(dy, transposed, nullptr, dx, transposed + line_floats(in_.extent * out_.extent), member,
+                               mask_ ? mask_x : nullptr);
+    return;
+  }
   const RowGroups groups(rows_, member.count, [this](int size) { return group_floats(size); });
   float* own = static_cast<float*>(workspace) + groups.group_of(member) * group_floats(groups.size());
   groups.for_each_panel(member, [&](Range rows, const threads::Member& one) {
@@ -502,10 +557,13 @@ void LinearBackwardInput::run_panel(std::int64_t rows, const float* dy, const fl
   member.sync();
 }
 
+/// With fewer outputs the products that follow do not repay the transposition of x.
+constexpr std::int64_t few_outputs = 768;
+
 LinearBackwardWeight::LinearBackwardWeight(std::int64_t rows, std::int64_t in, std::int64_t out, float alpha, bool accumulate)
-    : rows_(rows), in_{in}, out_{out}, alpha_(alpha), accumulate_(accumulate) {
+    : rows_(rows), in_{in}, out_{out}, alpha_(alpha), accumulate_(accumulate), x_transposed_(out >= few_outputs) {
   check_extents(rows, in, out);
-  products_ = generate_all(side_of(out_), side_of(in_), side_of({rows}));
+  products_ = generate_all(side_of(out_), side_of(in_), side_of({rows}), !x_transposed_);
 }
 
 std::int64_t LinearBackwardWeight::workspace_bytes(int /*team*/) const {
@@ -524,16 +582,22 @@ void LinearBackwardWeight::run(const float* x, const float* dy, float* dw, float
 void LinearBackwardWeight::run_panel(std::int64_t rows, bool accumulate, const float* x, const float* dy, float* dw, float* db,
                                      float* workspace, threads::Member member) const {
   const Tiles blocks{rows};
-  // [row block][in tile][in index][row] and, scaled by alpha, [out tile][row][out index]
+  // [in tile][row][in index], or transposed [row block][in tile][in index][row]; scaled by alpha, [out tile][row][out index]
   float* packed_x = workspace;
   float* packed_dy = workspace + line_floats(std::min(rows_, panel_rows) * in_.extent);
 
   const auto packed_x_tile = [&](std::int64_t block, std::int64_t n) {
-    return packed_x + block * tile * in_.extent + n * tile * blocks.width(block);
+    return x_transposed_ ? packed_x + block * tile * in_.extent + n * tile * blocks.width(block)
+                         : packed_x + n * tile * rows + block * tile * in_.width(n);
   };
 
-  pack_transposed(
-      rows, in_, share(in_.count(), member), x, [](std::int64_t block_rows) { return block_rows; }, packed_x);
+  const Range in_packing = share(in_.count(), member);
+  if (x_transposed_) {
+    pack_transposed(
+        rows, in_, in_packing, x, [](std::int64_t block_rows) { return block_rows; }, packed_x);
+  } else {
+    pack_tiles(rows, in_, in_packing, 1.0F, x, rows, packed_x);
+  }
   const Range packing = share(out_.count(), member);
   pack_tiles(rows, out_, packing, alpha_, dy, rows, packed_dy);
   for (std::int64_t m = packing.begin; m < packing.end && db != nullptr; ++m) {

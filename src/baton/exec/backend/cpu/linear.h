@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "baton/exec/backend/cpu/generated_product.h"
 #include "baton/exec/backend/cpu/tiled_weight.h"
@@ -27,7 +28,7 @@ namespace baton::exec::cpu {
 
 namespace detail {
 
-/// One product of small column-major matrices: c = [c +] a b, each without gaps between its columns.
+/// One product of small column-major matrices: c = [c +] a b, each without gaps between its columns. b may be row-major instead.
 struct Product {
   /// Also prefetches `next`, the tile of the weight that the next product needs.
   void operator()(const float* a, const float* b, float* c, const float* next) const;
@@ -35,6 +36,7 @@ struct Product {
   std::int64_t n = 0;
   std::int64_t k = 0;
   bool add = false;
+  bool b_rows = false;
   GeneratedProduct generated = nullptr;  // nullptr: m is 64 and the built-in kernel does it
 };
 
@@ -68,12 +70,13 @@ class LinearForward {
   /// itself: the workspaces of all groups together take at most 64 MiB, unless one group alone needs more.
   std::int64_t workspace_bytes(int team) const;
 
-  /// `bias` may be nullptr.
-  void run(const float* x, const float* w, const float* bias, float* y, void* workspace, threads::Member member) const;
+  /// `bias` may be nullptr. If `mask` is not, y is zero at each element whose mask is zero or less.
+  void run(const float* x, const float* w, const float* bias, float* y, void* workspace, threads::Member member,
+           const float* mask = nullptr) const;
 
  private:
-  void run_panel(std::int64_t rows, const float* x, const float* w, const float* bias, float* y, float* workspace,
-                 threads::Member member) const;
+  void run_panel(std::int64_t rows, const float* x, const float* w, const float* bias, const float* mask, float* y,
+                 float* workspace, threads::Member member) const;
 
   std::int64_t packed_floats() const;
   std::int64_t group_floats(int group_size) const;
@@ -86,7 +89,8 @@ class LinearForward {
   detail::ProductTable products_;
 };
 
-/// dx = dy W; if `mask`, then zero at each element whose mask_x is zero or less.
+/// dx = dy W; if `mask`, then zero at each element whose mask_x is zero or less. With many rows W is transposed first; with few dy
+/// and dx are.
 class LinearBackwardInput {
  public:
   LinearBackwardInput(std::int64_t rows, std::int64_t in, std::int64_t out, bool mask);
@@ -97,6 +101,7 @@ class LinearBackwardInput {
   void run(const float* dy, const float* w, const float* mask_x, float* dx, void* workspace, threads::Member member) const;
 
  private:
+  void transpose_weight(const float* w, float* transposed, threads::Member member) const;
   void run_panel(std::int64_t rows, const float* dy, const float* w, const float* mask_x, float* dx, float* workspace,
                  threads::Member member) const;
   std::int64_t padded_rows(std::int64_t block_rows) const;
@@ -110,6 +115,7 @@ class LinearBackwardInput {
   std::int64_t row_multiple_;
   std::int64_t min_block_rows_;
   detail::ProductTable products_;
+  std::optional<LinearForward> by_transposed_weight_;
 };
 
 /// dw = [dw] + alpha dyᵀ x and db = [db] + alpha (column sums of dy); the old values count if `accumulate`. With alpha = -lr and
@@ -132,6 +138,7 @@ class LinearBackwardWeight {
   detail::Tiles out_;
   float alpha_;
   bool accumulate_;
+  bool x_transposed_;
   detail::ProductTable products_;
 };
 
