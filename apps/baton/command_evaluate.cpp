@@ -28,7 +28,7 @@ struct EvaluateWords {
 };
 
 /// The weights of the checkpoint, or of the folder or file that --model names.
-std::unique_ptr<checkpoint::TensorReader> open_weights(const EvaluateWords& words) {
+std::shared_ptr<const checkpoint::TensorReader> open_weights(const EvaluateWords& words) {
   if (!words.checkpoint.empty()) {
     return checkpoint::open_checkpoint(words.checkpoint).archive;
   }
@@ -138,12 +138,12 @@ lab::Json to_json(const Evaluated& one) {
 
 void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
   require_evaluable(words.job);
-  std::unique_ptr<checkpoint::TensorReader> archive;
+  std::shared_ptr<const checkpoint::TensorReader> archive;
   ranks::on_rank_0(world(), [&] {
     settle_outputs({&words.json});
     archive = open_weights(words);
   });
-  const checkpoint::SharedReader source(world(), archive.get());
+  const checkpoint::SharedReader source(world(), std::move(archive));
   const std::optional<std::int64_t> step = step_of(source);
   const bool inherits_token_type = words.job.token_type.empty();
   take_settings(source, words.job);

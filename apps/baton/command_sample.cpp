@@ -33,7 +33,7 @@ struct SampleWords {
 
 /// The source of weights, and the folder in which a tokenizer may be.
 struct Weights {
-  std::unique_ptr<checkpoint::TensorReader> source;
+  std::shared_ptr<const checkpoint::TensorReader> source;
   std::string model;
   fs::path folder;
 };
@@ -128,7 +128,7 @@ void sample(const SampleWords& words, int& exit_code) {
   }
   job::JobSpec job = words.job;
   job.model = weights.model;
-  training::Sampler sampler(job, *weights.source, static_cast<std::int64_t>(text.size()) + count, cluster::probe());
+  training::Sampler sampler(job, weights.source, static_cast<std::int64_t>(text.size()) + count, cluster::probe());
   const std::int64_t vocabulary = sampler.model().output().last();
   if (tokenizer->vocabulary() > vocabulary) {
     throw usage_error("the tokenizer has {} tokens, but {} has scores of {}: it was trained with another one",

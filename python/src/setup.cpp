@@ -30,7 +30,7 @@ schedule::Grid to_grid(const py::handle& given) {
 }
 
 void set_model(Setup& setup, const std::shared_ptr<model::Model>& model, const std::map<std::string, py::array>& weights) {
-  setup.overrides.model = model;
+  setup.overrides.model = *model;
   setup.overrides.weights = weights.empty() ? nullptr : to_source(weights);
 }
 

@@ -191,13 +191,13 @@ Training::Training(const Case& one, exec::DataOptions data, std::unique_ptr<exec
     : model_(model_of(one.model)),
       cluster_(cluster_of(one)),
       backend_(backend ? std::move(backend) : devices::make_backend(one.backend)),
-      plan_(std::make_unique<plan::Plan>(compile(one, model_, cluster_, *backend_))),
-      executor_(std::make_unique<exec::Executor>(*plan_, cluster_, *backend_, data, one.world)) {}
+      plan_(compile(one, model_, cluster_, *backend_)),
+      executor_(std::make_unique<exec::Executor>(plan_, cluster_, *backend_, data, one.world)) {}
 
 std::map<std::string, std::vector<BufferId>> Training::parameter_buffers() const {
   std::map<std::string, std::vector<BufferId>> found;
-  for (std::size_t b = 0; b < plan_->buffers().size(); ++b) {
-    const plan::Buffer& buffer = plan_->buffers()[b];
+  for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
+    const plan::Buffer& buffer = plan_.buffers()[b];
     if (buffer.role == plan::Role::parameter && buffer.persistent && !plan::is_kept_copy(buffer)) {
       found[std::get<plan::ParameterPart>(buffer.content).name].push_back(BufferId(b));
     }
@@ -208,17 +208,17 @@ std::map<std::string, std::vector<BufferId>> Training::parameter_buffers() const
 Weights Training::weights() const {
   Weights weights;
   for (const auto& [name, copies] : parameter_buffers()) {
-    const std::int64_t elements = std::get<plan::ParameterPart>((*plan_)[copies[0]].content).whole.elements();
+    const std::int64_t elements = std::get<plan::ParameterPart>(plan_[copies[0]].content).whole.elements();
     std::vector<double> whole(static_cast<std::size_t>(elements));
     std::vector<bool> known(whole.size(), false);
     for (const BufferId copy : copies) {
       const std::vector<double> values = executor_->read(copy);
-      const exec::PlaceInParameter place((*plan_)[copy], executor_->layouts());
+      const exec::PlaceInParameter place(plan_[copy], executor_->layouts());
       for (std::size_t i = 0; i < values.size(); ++i) {
-        const std::int64_t position = exec::element_offset((*plan_)[copy], static_cast<std::int64_t>(i), executor_->layouts());
+        const std::int64_t position = exec::element_offset(plan_[copy], static_cast<std::int64_t>(i), executor_->layouts());
         const auto at = static_cast<std::size_t>(place(position));
         if (known[at] && std::bit_cast<std::uint64_t>(whole[at]) != std::bit_cast<std::uint64_t>(values[i])) {
-          ADD_FAILURE() << name << " differs between devices, on " << (*plan_)[copy].device.value << " at " << at;
+          ADD_FAILURE() << name << " differs between devices, on " << plan_[copy].device.value << " at " << at;
           break;
         }
         whole[at] = values[i];
@@ -233,9 +233,9 @@ Weights Training::weights() const {
 
 Weights Training::statistics(std::size_t replica) const {
   std::map<std::string, std::vector<BufferId>> found;
-  for (std::size_t b = 0; b < plan_->buffers().size(); ++b) {
-    if (plan_->buffers()[b].role == plan::Role::statistic && plan_->buffers()[b].persistent) {
-      found[std::get<plan::ParameterPart>(plan_->buffers()[b].content).name].push_back(BufferId(b));
+  for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
+    if (plan_.buffers()[b].role == plan::Role::statistic && plan_.buffers()[b].persistent) {
+      found[std::get<plan::ParameterPart>(plan_.buffers()[b].content).name].push_back(BufferId(b));
     }
   }
   Weights statistics;

@@ -86,7 +86,7 @@ class Training {
  public:
   explicit Training(const Case& one, exec::DataOptions data = {}, std::unique_ptr<exec::Backend> backend = nullptr);
 
-  const plan::Plan& plan() const { return *plan_; }
+  const plan::Plan& plan() const { return plan_; }
   const cluster::Cluster& cluster() const { return cluster_; }
   exec::Executor& executor() { return *executor_; }
   exec::RunResult run(std::int64_t steps) { return executor_->run({.steps = steps, .warmup = 0}); }
@@ -103,7 +103,7 @@ class Training {
   model::Model model_;
   cluster::Cluster cluster_;
   std::unique_ptr<exec::Backend> backend_;
-  std::unique_ptr<plan::Plan> plan_;
+  plan::Plan plan_;
   std::unique_ptr<exec::Executor> executor_;
 };
 

@@ -350,10 +350,10 @@ TEST_F(Pretrained, OnnxFilesGiveWhatTheyComputeByHand) {
 TEST_F(Pretrained, ATextIsContinuedByWhatTheWholeModelScores) {
   const std::string path = (folders / "llama").string();
   const model::Model model = model::parse_model(path);
-  const auto weights = checkpoint::open_pretrained({.path = path}, model);
+  const std::shared_ptr<const checkpoint::TensorReader> weights = checkpoint::open_pretrained({.path = path}, model);
   JobSpec spec;
   spec.model = path;
-  Sampler sampler(spec, *weights, 7, test::small_machine());
+  Sampler sampler(spec, weights, 7, test::small_machine());
   EXPECT_EQ(sampler.window(), 7);
   const std::vector<std::int32_t> text{3, 1, 4, 1, 5};
   std::vector<float> padded(12, 0.0F);
@@ -373,7 +373,7 @@ TEST_F(Pretrained, ATextIsContinuedByWhatTheWholeModelScores) {
   EXPECT_TRUE(says(usage_sentence([&] {
                      JobSpec other;
                      other.model = (folders / "vit").string();
-                     Sampler(other, *weights, 7, test::small_machine());
+                     Sampler(other, weights, 7, test::small_machine());
                    }),
                    "does not continue texts"));
 }

@@ -67,7 +67,7 @@ inline constexpr const char* best_name = "best.safetensors";
 
 struct FoundCheckpoint {
   std::filesystem::path path;
-  std::unique_ptr<ArchiveReader> archive;
+  std::shared_ptr<const ArchiveReader> archive;
   std::string skipped;  // what was wrong with newer ones; empty: nothing
 };
 /// The newest complete checkpoint in a folder; nullopt if there is none. A usage error if there are some but all are

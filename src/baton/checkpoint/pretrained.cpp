@@ -268,7 +268,8 @@ class OnnxReader final : public TensorReader {
 
 class ShortenedReader final : public TensorReader {
  public:
-  ShortenedReader(const TensorReader& source, const model::Model& model) : source_(source), tensors_(source.tensors()) {
+  ShortenedReader(std::shared_ptr<const TensorReader> source, const model::Model& model)
+      : source_(std::move(source)), tensors_(source_->tensors()) {
     const Tensors wanted = wanted_by(model).tensors;
     const auto own = wanted.find(std::string(positions));
     if (own != wanted.end() && tensors_.contains(own->first)) {
@@ -277,21 +278,21 @@ class ShortenedReader final : public TensorReader {
   }
 
   const Tensors& tensors() const override { return tensors_; }
-  const Metadata& metadata() const override { return source_.metadata(); }
+  const Metadata& metadata() const override { return source_->metadata(); }
   void read(const std::string& name, std::span<std::byte> into) const override {
-    const std::size_t whole = source_.tensors().at(name).size();
+    const std::size_t whole = source_->tensors().at(name).size();
     if (whole == into.size()) {
-      source_.read(name, into);
+      source_->read(name, into);
       return;
     }
     check(whole > into.size(), "{} has {} bytes, not {}", name, whole, into.size());
     std::vector<std::byte> all(whole);
-    source_.read(name, all);
+    source_->read(name, all);
     std::copy_n(all.begin(), into.size(), into.begin());
   }
 
  private:
-  const TensorReader& source_;
+  std::shared_ptr<const TensorReader> source_;
   Tensors tensors_;
 };
 
@@ -311,9 +312,9 @@ void load_pretrained(const model::ModelPath& path, const model::Model& model, co
     restore_weights(plan, executor, *open_pretrained(path, model), room);
     return;
   }
-  std::unique_ptr<TensorReader> source;
+  std::shared_ptr<const TensorReader> source;
   ranks::on_rank_0(*world, [&] { source = open_pretrained(path, model); });
-  restore_weights(plan, executor, SharedReader(*world, source.get()), room);
+  restore_weights(plan, executor, SharedReader(*world, std::move(source)), room);
 }
 
 FoundCheckpoint open_checkpoint(const fs::path& path) {
@@ -375,8 +376,8 @@ void require_model(const TensorReader& checkpoint, const model::Model& model) {
   }
 }
 
-std::unique_ptr<TensorReader> shortened(const TensorReader& source, const model::Model& model) {
-  return std::make_unique<ShortenedReader>(source, model);
+std::unique_ptr<TensorReader> shortened(std::shared_ptr<const TensorReader> source, const model::Model& model) {
+  return std::make_unique<ShortenedReader>(std::move(source), model);
 }
 
 std::vector<std::string> class_names_of(const TensorReader& checkpoint) {

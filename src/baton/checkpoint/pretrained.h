@@ -33,10 +33,8 @@ std::string kept_name(const std::string& model);
 /// them.
 void require_model(const TensorReader& checkpoint, const model::Model& model);
 
-/// The weights of `source` for a model with fewer positions, which has the first of the learned positions. `source` must outlive
-/// it.
-std::unique_ptr<TensorReader> shortened(const TensorReader& source, const model::Model& model);
-std::unique_ptr<TensorReader> shortened(TensorReader&&, const model::Model&) = delete;
+/// The weights of `source` for a model with fewer positions, which has the first of the learned positions.
+std::unique_ptr<TensorReader> shortened(std::shared_ptr<const TensorReader> source, const model::Model& model);
 
 /// The entry of a checkpoint's metadata with the names of the classes that its data has, one per line.
 inline constexpr const char* class_names_key = "class_names";

@@ -6,14 +6,15 @@
 
 namespace baton::checkpoint {
 
-SharedReader::SharedReader(ranks::World& world, const TensorReader* at_rank_0) : world_(world), at_rank_0_(at_rank_0) {
+SharedReader::SharedReader(ranks::World& world, std::shared_ptr<const TensorReader> at_rank_0)
+    : world_(world), at_rank_0_(std::move(at_rank_0)) {
   ranks::Packer packer;
-  if (at_rank_0 != nullptr) {
+  if (at_rank_0_ != nullptr) {
     packer.add(at_rank_0->metadata().size());
-    for (const auto& [key, value] : at_rank_0->metadata()) {
+    for (const auto& [key, value] : at_rank_0_->metadata()) {
       packer.add_text(key).add_text(value);
     }
-    for (const auto& [name, tensor] : at_rank_0->tensors()) {
+    for (const auto& [name, tensor] : at_rank_0_->tensors()) {
       packer.add_text(name).add_text(tensor.dtype.name()).add(tensor.shape.rank());
       for (std::size_t axis = 0; axis < tensor.shape.rank(); ++axis) {
         packer.add(tensor.shape[axis]);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+
 #include "baton/checkpoint/checkpoint.h"
 #include "baton/ranks/world.h"
 
@@ -8,8 +10,8 @@ namespace baton::checkpoint {
 /// Lets all ranks read rank 0's file. All ranks must read the same tensors in the same order.
 class SharedReader final : public TensorReader {
  public:
-  /// All ranks make one; those other than rank 0 pass nullptr. Both arguments must outlive it.
-  SharedReader(ranks::World& world, const TensorReader* at_rank_0);
+  /// All ranks make one; those other than rank 0 pass nullptr. The world must outlive it.
+  SharedReader(ranks::World& world, std::shared_ptr<const TensorReader> at_rank_0);
 
   const Tensors& tensors() const override { return tensors_; }
   const Metadata& metadata() const override { return metadata_; }
@@ -17,7 +19,7 @@ class SharedReader final : public TensorReader {
 
  private:
   ranks::World& world_;
-  const TensorReader* at_rank_0_;
+  std::shared_ptr<const TensorReader> at_rank_0_;
   Tensors tensors_;
   Metadata metadata_;
 };

@@ -48,13 +48,13 @@ Algorithm algorithm_by_name(std::string_view name) {
 }
 
 Cluster::Cluster(std::vector<Device> devices, std::optional<Link> emulated_link, std::optional<Wiring> wiring)
-    : devices_(std::move(devices)), emulated_link_(emulated_link), wiring_(wiring) {
-  check(!devices_.empty(), "a cluster needs a device");
+    : body_(std::make_shared<const Body>(Body{std::move(devices), std::move(emulated_link), std::move(wiring)})) {
+  check(!body_->devices.empty(), "a cluster needs a device");
 }
 
 std::size_t Cluster::most_ranks_on_a_gpu() const {
   std::map<int, std::set<int>> ranks;  // by GPU
-  for (const Device& device : devices_) {
+  for (const Device& device : body_->devices) {
     if (device.gpu) {
       ranks[device.gpu->unit].insert(device.rank);
     }
@@ -68,7 +68,7 @@ std::size_t Cluster::most_ranks_on_a_gpu() const {
 
 bool Cluster::oversubscribed() const {
   std::set<std::pair<int, int>> taken;
-  for (const Device& device : devices_) {
+  for (const Device& device : body_->devices) {
     for (const int core : device.cores) {
       if (!taken.emplace(device.machine, core).second) {
         return true;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -126,28 +127,31 @@ struct Wiring {
   Algorithm algorithm = Algorithm::hierarchical;
 };
 
-/// An immutable description of devices and the links between them.
+/// An immutable description of devices and the links between them. Copies share it.
 class Cluster {
  public:
   /// A cluster without a wiring has devices that share one memory: a message takes as long as a copy.
   explicit Cluster(std::vector<Device> devices, std::optional<Link> emulated_link = std::nullopt,
                    std::optional<Wiring> wiring = std::nullopt);
 
-  const std::vector<Device>& devices() const { return devices_; }
-  std::size_t size() const { return devices_.size(); }
-  const Device& device(DeviceId id) const { return devices_[id.index()]; }
+  const std::vector<Device>& devices() const { return body_->devices; }
+  std::size_t size() const { return body_->devices.size(); }
+  const Device& device(DeviceId id) const { return body_->devices[id.index()]; }
   /// The link that messages are slowed to on purpose, if the user asked for one.
-  const std::optional<Link>& emulated_link() const { return emulated_link_; }
-  const std::optional<Wiring>& wiring() const { return wiring_; }
+  const std::optional<Link>& emulated_link() const { return body_->emulated_link; }
+  const std::optional<Wiring>& wiring() const { return body_->wiring; }
   /// True if some core belongs to more than one device, so that devices take turns.
   bool oversubscribed() const;
   /// The largest number of ranks that share one GPU; 0 if there is no GPU.
   std::size_t most_ranks_on_a_gpu() const;
 
  private:
-  std::vector<Device> devices_;
-  std::optional<Link> emulated_link_;
-  std::optional<Wiring> wiring_;
+  struct Body {
+    std::vector<Device> devices;
+    std::optional<Link> emulated_link;
+    std::optional<Wiring> wiring;
+  };
+  std::shared_ptr<const Body> body_;
 };
 
 /// `bandwidth=1GB/s,latency=50us`, either one may be left out (then no limit, or no latency); and `core=0.2`.

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "baton/cost/cost_model.h"
@@ -31,24 +33,24 @@ class KeptTimes {
   std::vector<std::int64_t> issuing_;
 };
 
-/// Another model, whose times are kept: it is to give the same times for the same task whenever it is asked. Both must outlive it.
+/// Another model, whose times are kept: it is to give the same times for the same task whenever it is asked.
 class Kept final : public CostModel {
  public:
-  Kept(const CostModel& base, KeptTimes& times) : base_(base), times_(times) {}
-  Kept(CostModel&&, KeptTimes&) = delete;
+  Kept(std::shared_ptr<const CostModel> base, std::shared_ptr<KeptTimes> times)
+      : base_(std::move(base)), times_(std::move(times)) {}
 
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override {
-    return known(times_.duration(task), [&] { return base_.duration(plan, task); });
+    return known(times_->duration(task), [&] { return base_->duration(plan, task); });
   }
   Nanoseconds copying(const plan::Plan& plan, TaskId task) const override {
-    return known(times_.copying(task), [&] { return base_.copying(plan, task); });
+    return known(times_->copying(task), [&] { return base_->copying(plan, task); });
   }
   Nanoseconds issuing(const plan::Plan& plan, TaskId task) const override {
-    return known(times_.issuing(task), [&] { return base_.issuing(plan, task); });
+    return known(times_->issuing(task), [&] { return base_->issuing(plan, task); });
   }
-  bool waits_for_messages() const override { return base_.waits_for_messages(); }
-  bool streams_apart() const override { return base_.streams_apart(); }
-  std::string origin() const override { return base_.origin(); }
+  bool waits_for_messages() const override { return base_->waits_for_messages(); }
+  bool streams_apart() const override { return base_->streams_apart(); }
+  std::string origin() const override { return base_->origin(); }
 
  private:
   template <typename Ask>
@@ -59,8 +61,8 @@ class Kept final : public CostModel {
     return Nanoseconds(time);
   }
 
-  const CostModel& base_;
-  KeptTimes& times_;
+  std::shared_ptr<const CostModel> base_;
+  std::shared_ptr<KeptTimes> times_;
 };
 
 }  // namespace baton::cost

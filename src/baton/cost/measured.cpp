@@ -5,13 +5,23 @@
 #include "baton/base/error.h"
 
 namespace baton::cost {
-Nanoseconds Measured::look_up(TaskId task) const {
-  const std::string& key = keys_[task];
-  const auto found = times_.find(key);
-  if (found == times_.end()) {
-    throw usage_error("no time was measured for {}: run baton calibrate for this job", key);
+
+Measured::Measured(const Times& times, const TaskKeys& keys, std::string where) : times_(keys.size()), where_(std::move(where)) {
+  for (std::size_t t = 0; t < times_.size(); ++t) {
+    const std::string& key = keys[TaskId(t)];
+    if (const auto found = times.find(key); found != times.end()) {
+      times_[t] = found->second;
+    } else {
+      untimed_.emplace(TaskId(t), key);
+    }
   }
-  return found->second;
+}
+
+Nanoseconds Measured::look_up(TaskId task) const {
+  if (const auto untimed = untimed_.find(task); untimed != untimed_.end()) {
+    throw usage_error("no time was measured for {}: run baton calibrate for this job", untimed->second);
+  }
+  return times_[task.index()];
 }
 
 Nanoseconds Measured::duration(const plan::Plan&, TaskId task) const { return look_up(task); }

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "baton/cost/cost_model.h"
 #include "baton/cost/task_keys.h"
@@ -11,16 +12,14 @@ namespace baton::cost {
 /// Times by key; each task or meeting was timed alone.
 using Times = std::map<std::string, Nanoseconds, std::less<>>;
 
-/// Looks the times up. The time of a meeting is that of all its members together; each gets the share that it carries.
+/// The times of a plan's tasks, looked up once. The time of a meeting is that of all its members together; each gets the share that
+/// it carries.
 ///
 /// Not modelled: other devices that use the memory at the same time.
 class Measured final : public CostModel {
  public:
-  /// Both must outlive it; the keys are those of the plan that it is asked about. `where` names the machine on which the times were
-  /// measured.
-  Measured(const Times& times, const TaskKeys& keys, std::string where) : times_(times), keys_(keys), where_(std::move(where)) {}
-  Measured(Times&&, const TaskKeys&, std::string) = delete;
-  Measured(const Times&, TaskKeys&&, std::string) = delete;
+  /// The keys are those of the plan that it is asked about. `where` names the machine on which the times were measured.
+  Measured(const Times& times, const TaskKeys& keys, std::string where);
 
   /// A usage error names a task that was not timed.
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override;
@@ -31,8 +30,8 @@ class Measured final : public CostModel {
  private:
   Nanoseconds look_up(TaskId task) const;
 
-  const Times& times_;
-  const TaskKeys& keys_;
+  std::vector<Nanoseconds> times_;         // by task
+  std::map<TaskId, std::string> untimed_;  // the keys of tasks without a time
   std::string where_;
 };
 

@@ -24,9 +24,8 @@ double product_time(const cluster::Speed& speed, double rate, double m, double n
 /// nor is memory bandwidth that devices of one machine share. A software profile changes this where its program differs.
 class Roofline final : public CostModel {
  public:
-  /// The cluster must outlive it.
-  explicit Roofline(const cluster::Cluster& cluster, Software software = {}) : cluster_(cluster), software_(std::move(software)) {}
-  explicit Roofline(cluster::Cluster&&, Software = {}) = delete;
+  explicit Roofline(cluster::Cluster cluster, Software software = {})
+      : cluster_(std::move(cluster)), software_(std::move(software)) {}
 
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override;
   Nanoseconds copying(const plan::Plan& plan, TaskId task) const override;
@@ -41,7 +40,7 @@ class Roofline final : public CostModel {
   double attention_time(const cluster::Device& device, const op::AttentionExtents& extents, double rate, double bytes) const;
   double bytes_moved(const plan::Plan& plan, const plan::Task& task) const;
 
-  const cluster::Cluster& cluster_;
+  cluster::Cluster cluster_;
   Software software_;
 };
 

@@ -22,6 +22,7 @@ class TaskKeys {
   /// `cache`: the size of the largest cache. Distances of twice that or more count as equal: such an operand is in memory.
   TaskKeys(const plan::Plan& plan, const cluster::Cluster& cluster, Bytes cache);
 
+  std::size_t size() const { return keys_.size(); }
   const std::string& operator[](TaskId task) const { return keys_[task.index()]; }
   /// The distance of each operand: what the task reads, then what it writes.
   std::span<const Bytes> distances(TaskId task) const { return distances_[task.index()]; }

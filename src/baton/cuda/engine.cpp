@@ -449,7 +449,7 @@ class CudaEngine final : public exec::Engine {
     std::unique_ptr<Event> start;  // of a traced step, in the first lane of each GPU but the first
   };
 
-  const plan::Plan& plan_;
+  plan::Plan plan_;
   plan::Ordering ordering_;
   exec::StepData data_;
   Slice slice_;

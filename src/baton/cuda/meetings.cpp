@@ -288,7 +288,7 @@ class Meetings::Impl {
     }
   }
 
-  const plan::Plan& plan_;
+  plan::Plan plan_;
   std::span<const exec::Addresses> addresses_;
   std::span<const std::unique_ptr<GpuPlace>> places_;
   std::optional<cluster::Link> link_;

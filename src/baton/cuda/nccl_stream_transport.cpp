@@ -186,7 +186,7 @@ class NcclStreamTransport final : public StreamTransport, private exec::Communic
   }
 
   const Slice& slice_;
-  const plan::Plan& plan_;
+  plan::Plan plan_;
   std::optional<cluster::Link> link_;
   std::shared_ptr<ranks::RankProgress> progress_;
   std::map<MemberKey, std::shared_ptr<nccl::Communicator>> communicators_;

@@ -555,7 +555,7 @@ class RankEngine final : public exec::Engine {
     return result;
   }
 
-  const plan::Plan& plan_;
+  plan::Plan plan_;
   plan::Ordering ordering_;
   std::size_t progress_entry_ = 0;
   std::int64_t loaded_for_ = -1;  // the step whose rows are there

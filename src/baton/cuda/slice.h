@@ -61,7 +61,7 @@ class Slice {
   std::vector<bool> reads_old_weights(const plan::Ordering& ordering) const;
   void fill(const exec::StepData& data);
 
-  const plan::Plan& plan_;
+  plan::Plan plan_;
   plan::Memory memory_;
   std::vector<std::unique_ptr<GpuPlace>> places_;  // by device
   const GpuPlace* first_ = nullptr;
@@ -77,10 +77,10 @@ class Slice {
     std::map<BufferId, std::pair<NormMoments*, NormSlopes*>> of;  // by x
   };
   std::vector<KeptNorms> norms_;
-  std::vector<RowNormShare> row_shares_;                             // by task
+  std::vector<RowNormShare> row_shares_;                            // by task
   std::vector<std::unique_ptr<float, FreeDeviceMemory>> row_sums_;  // by device: of one norm's rows, beside the plan's memory
-  std::vector<exec::Addresses> addresses_;  // by task
-  std::vector<Launch> launches_;            // likewise
+  std::vector<exec::Addresses> addresses_;                          // by task
+  std::vector<Launch> launches_;                                    // likewise
 };
 
 }  // namespace baton::cuda

@@ -190,7 +190,7 @@ class StagedStreamTransport final : public StreamTransport {
   }
 
   const Slice& slice_;
-  const plan::Plan& plan_;
+  plan::Plan plan_;
   ranks::World& world_;
   std::vector<std::unique_ptr<threads::Doorbell>> bells_;  // by device
   std::vector<std::unique_ptr<threads::Team>> teams_;      // likewise: one thread, which asks

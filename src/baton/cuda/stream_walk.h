@@ -57,7 +57,7 @@ class StreamWalk {
   void wait_for_others(TaskId member) const;
   static void record(Event& event, cudaStream_t stream, Times times);
 
-  const plan::Plan& plan_;
+  plan::Plan plan_;
   const Slice& slice_;
   const Meetings& meetings_;
   std::vector<TaskEvents> events_;                  // by task

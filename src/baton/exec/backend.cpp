@@ -26,7 +26,7 @@ std::string arithmetic_of(const plan::Plan& plan, const Backend& backend) {
 }
 
 plan::Limits limits(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend) {
-  plan::Limits limits{[&plan, &backend](const plan::Task& task) {
+  plan::Limits limits{[plan, &backend](const plan::Task& task) {
                         const bool loads = std::holds_alternative<plan::Load>(task.action) ||
                                            std::holds_alternative<plan::Take>(task.action);
                         return std::holds_alternative<plan::Delay>(task.action) || plan::meeting_of(task).valid() ||

@@ -49,7 +49,7 @@ class Backend {
   virtual std::string arithmetic(DType /*type*/) const { return {}; }
   /// True if it can run a Compute or an Update; `verify` asks before anything starts.
   virtual bool has_kernel(const plan::Plan& plan, const plan::Task& task) const = 0;
-  /// Prepares a plan to run. The backend must outlive the engine.
+  /// Prepares a plan to run. The engine keeps nothing of the backend.
   virtual std::unique_ptr<Engine> open(Assignment assignment) const = 0;
 };
 

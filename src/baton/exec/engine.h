@@ -40,8 +40,8 @@ StepData step_data(const plan::Plan& plan, const DataOptions& options);
 
 /// A verified plan, with its ordering and memory layout.
 struct Assignment {
-  const plan::Plan& plan;
-  const cluster::Cluster& cluster;
+  plan::Plan plan;
+  cluster::Cluster cluster;
   plan::Ordering ordering;
   plan::Memory memory;
   StepData data;

@@ -8,25 +8,26 @@
 
 namespace baton::exec {
 
-Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data,
-                   ranks::World* world, bool unread)
-    : plan_(plan), layouts_(backend.layouts()) {
-  check(plan.devices().size() == cluster.size(), "a plan for {} devices on a cluster of {}", plan.devices().size(), cluster.size());
+Executor::Executor(plan::Plan plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data, ranks::World* world,
+                   bool unread)
+    : plan_(std::move(plan)), layouts_(backend.layouts()) {
+  check(plan_.devices().size() == cluster.size(), "a plan for {} devices on a cluster of {}", plan_.devices().size(),
+        cluster.size());
   if (cluster.emulated_link() && cluster.emulated_link()->core > 0) {
     throw usage_error("a link that takes a share of a core can be simulated but not emulated: leave core= out of --link");
   }
   if (world != nullptr && !world->alone()) {
-    require_agreement(*world, fingerprint(plan, data, arithmetic_of(plan, backend)));
+    require_agreement(*world, fingerprint(plan_, data, arithmetic_of(plan_, backend)));
   }
-  require_layouts(plan, layouts_, backend.name());
-  plan::Limits limits = exec::limits(plan, cluster, backend);
+  require_layouts(plan_, layouts_, backend.name());
+  plan::Limits limits = exec::limits(plan_, cluster, backend);
   limits.unread = unread;
-  plan::Verdict verdict = plan::verify(plan, limits);
+  plan::Verdict verdict = plan::verify(plan_, limits);
   plan::require(verdict);
   peak_ = verdict.memory.peak;
-  StepData step = step_data(plan, data);
+  StepData step = step_data(plan_, data);
   step.layouts = layouts_;
-  engine_ = backend.open({plan, cluster, std::move(verdict.ordering), std::move(verdict.memory), std::move(step), world});
+  engine_ = backend.open({plan_, cluster, std::move(verdict.ordering), std::move(verdict.memory), std::move(step), world});
 }
 
 Executor::~Executor() = default;

@@ -23,13 +23,10 @@ class Executor {
  public:
   /// Verifies the plan for this backend and these devices (a usage error names the problem), allocates the memory,
   /// and fills the persistent buffers for the first step. Ranks that were given different plans, or
-  /// are different programs, are named in a usage error. With `unread` tasks may overwrite what nothing has read. The plan, the
-  /// cluster, the backend and the world must outlive it.
-  Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data = {},
+  /// are different programs, are named in a usage error. With `unread` tasks may overwrite what nothing has read. The world must
+  /// outlive it; the backend need not.
+  Executor(plan::Plan plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data = {},
            ranks::World* world = nullptr, bool unread = false);
-  Executor(plan::Plan&&, const cluster::Cluster&, const Backend&, DataOptions = {}, ranks::World* = nullptr, bool = false) = delete;
-  Executor(const plan::Plan&, cluster::Cluster&&, const Backend&, DataOptions = {}, ranks::World* = nullptr, bool = false) = delete;
-  Executor(const plan::Plan&, const cluster::Cluster&, Backend&&, DataOptions = {}, ranks::World* = nullptr, bool = false) = delete;
   ~Executor();
 
   using Progress = exec::Progress;
@@ -52,7 +49,7 @@ class Executor {
   void continue_from(std::int64_t steps);
 
  private:
-  const plan::Plan& plan_;
+  plan::Plan plan_;
   std::vector<MemoryLayout> layouts_;
   std::vector<Bytes> peak_;
   std::unique_ptr<Engine> engine_;

@@ -64,17 +64,17 @@ std::optional<std::pair<std::int64_t, std::int64_t>> shorter_steps(const Choice&
   return even && choice.micro_batches > few + more ? std::optional(std::pair(few, more)) : std::nullopt;
 }
 
-Pricer::Pricer(const strategy::Request& request, const WhatIf& what_if, const cost::Software& software, Duration own)
-    : request_(request),
-      cluster_(changed(request.cluster, what_if)),
+Pricer::Pricer(strategy::Request request, const WhatIf& what_if, const cost::Software& software, Duration own)
+    : request_(std::move(request)),
+      cluster_(changed(request_.cluster, what_if)),
       what_if_(what_if),
       software_(software),
       own_(std::move(own)),
-      reduced_(reduced(request.model)),
+      reduced_(reduced(request_.model)),
       port_(widest_port(cluster_)),
-      parameters_(static_cast<double>(request.model.parameter_count())) {
-  for (std::size_t block = 0; block < request.model.blocks().size(); ++block) {
-    for (const op::ProductExtents& one : request.model.products(block)) {
+      parameters_(static_cast<double>(request_.model.parameter_count())) {
+  for (std::size_t block = 0; block < request_.model.blocks().size(); ++block) {
+    for (const op::ProductExtents& one : request_.model.products(block)) {
       const Matrix matrix{static_cast<double>(one.rows), static_cast<double>(one.out), static_cast<double>(one.in),
                           block == 0 ? 2.0 : 3.0};
       const auto same = std::find_if(matrices_.begin(), matrices_.end(), [&](const Matrix& other) {

@@ -33,9 +33,8 @@ std::optional<std::pair<std::int64_t, std::int64_t>> shorter_steps(const Choice&
 /// parameters, states and kept activations.
 class Pricer {
  public:
-  /// The request must outlive it. Its layout is not looked at.
-  Pricer(const strategy::Request& request, const WhatIf& what_if, const cost::Software& software, Duration own = {});
-  Pricer(strategy::Request&&, const WhatIf&, const cost::Software&, Duration = {}) = delete;
+  /// The layout of the request is not looked at.
+  Pricer(strategy::Request request, const WhatIf& what_if, const cost::Software& software, Duration own = {});
 
   /// Explains why tensors of the model cannot be divided in this way; nullopt if they can.
   std::optional<std::string> refused(std::int64_t tp, bool sp);
@@ -97,7 +96,7 @@ class Pricer {
     double products;  // of all blocks: forward, gradient of the weights and, but for the first block, of the input
   };
 
-  const strategy::Request& request_;
+  strategy::Request request_;
   cluster::Cluster cluster_;  // with the changes of --what-if
   WhatIf what_if_;
   cost::Software software_;

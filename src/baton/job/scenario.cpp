@@ -43,14 +43,14 @@ void check_and_lay_out(LaidOutPlan& laid, const cluster::Cluster* cluster, const
 /// Times of a user's own for the computation of devices; times of messages are by the cluster's file.
 class OwnCost final : public cost::CostModel {
  public:
-  OwnCost(const Duration& own, const cost::CostModel& base) : own_(own), base_(base) {}
+  OwnCost(Duration own, std::shared_ptr<const cost::CostModel> base) : own_(std::move(own)), base_(std::move(base)) {}
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override { return own_(plan, task); }
-  Nanoseconds copying(const plan::Plan& plan, TaskId task) const override { return base_.copying(plan, task); }
+  Nanoseconds copying(const plan::Plan& plan, TaskId task) const override { return base_->copying(plan, task); }
   std::string origin() const override { return "times of a user's own"; }
 
  private:
-  const Duration& own_;
-  const cost::CostModel& base_;
+  Duration own_;
+  std::shared_ptr<const cost::CostModel> base_;
 };
 
 }  // namespace
@@ -106,17 +106,17 @@ cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsF
 }
 
 trace::StepTrace imagined_step(const plan::Plan& plan, const cluster::Cluster& cluster, const sim::StandsFor& stands_for,
-                               const WhatIf& what_if, const cost::Software& software, const Duration& own, cost::KeptTimes* kept) {
+                               const WhatIf& what_if, const cost::Software& software, const Duration& own,
+                               std::shared_ptr<cost::KeptTimes> kept) {
   const cluster::Cluster other = changed(cluster, what_if);
-  const cluster::Cluster written = written_out(other, stands_for);
-  const cost::Roofline roofline(written, software);
-  const OwnCost with_own(own, roofline);
-  const cost::CostModel& costs = own ? static_cast<const cost::CostModel&>(with_own) : roofline;
-  if (kept == nullptr) {
-    return sim::simulate(plan, other, cost::Scaled(costs, what_if.compute, what_if.link), stands_for);
+  std::shared_ptr<const cost::CostModel> costs = std::make_shared<cost::Roofline>(written_out(other, stands_for), software);
+  if (own) {
+    costs = std::make_shared<OwnCost>(own, std::move(costs));
   }
-  const cost::Kept known(costs, *kept);
-  return sim::simulate(plan, other, cost::Scaled(known, what_if.compute, what_if.link), stands_for);
+  if (kept) {
+    costs = std::make_shared<cost::Kept>(std::move(costs), std::move(kept));
+  }
+  return sim::simulate(plan, other, cost::Scaled(std::move(costs), what_if.compute, what_if.link), stands_for);
 }
 
 std::string changed_origin(const std::string& origin, const JobSpec& spec) {
@@ -167,7 +167,7 @@ Scenario::Scenario(const JobSpec& spec)
         require_rates(spec_, request_, software_);  // what a plan breaks is said first, as by `baton simulate`
         return laid;
       }()),
-      step_(imagined_step(laid_.plan, cluster_, laid_.stands_for, what_if_, software_, {}, &kept_)),
+      step_(imagined_step(laid_.plan, cluster_, laid_.stands_for, what_if_, software_, {}, kept_)),
       study_(laid_.plan, laid_.copies(), trace::Origin::simulated) {
   study_.add(step_);
 }
@@ -175,7 +175,7 @@ Scenario::Scenario(const JobSpec& spec)
 std::vector<Sensitivity> Scenario::sensitivities() const {
   return job::sensitivities(
       [&](const WhatIf& what_if) {
-        return imagined_step(laid_.plan, cluster_, laid_.stands_for, what_if, software_, {}, &kept_).duration;
+        return imagined_step(laid_.plan, cluster_, laid_.stands_for, what_if, software_, {}, kept_).duration;
       },
       what_if_, step_.duration);
 }

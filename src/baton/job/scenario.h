@@ -58,7 +58,7 @@ using Duration = std::function<Nanoseconds(const plan::Plan& plan, TaskId task)>
 /// computing tasks. `kept` holds the times of tasks, for further steps of the same plan by the same software.
 trace::StepTrace imagined_step(const plan::Plan& plan, const cluster::Cluster& cluster, const sim::StandsFor& stands_for,
                                const WhatIf& what_if, const cost::Software& software, const Duration& own = {},
-                               cost::KeptTimes* kept = nullptr);
+                               std::shared_ptr<cost::KeptTimes> kept = nullptr);
 /// The formula of its times and where they come from, and of any times if the job asks for a change.
 std::string imagined_origin(const cluster::Cluster& cluster, const JobSpec& spec, const cost::Software& software);
 std::string changed_origin(const std::string& origin, const JobSpec& spec);
@@ -79,9 +79,6 @@ class Scenario {
   /// The constructor does everything; a usage error says why it cannot, in the words of the command line.
   explicit Scenario(const JobSpec& spec);
 
-  Scenario(const Scenario&) = delete;  // the request refers to the model and the cluster
-  Scenario& operator=(const Scenario&) = delete;
-
   const model::Model& model() const { return model_; }
   const cluster::Cluster& cluster() const { return cluster_; }
   const strategy::Request& request() const { return request_; }
@@ -99,7 +96,7 @@ class Scenario {
   cost::Software software_;
   strategy::Request request_;
   LaidOutPlan laid_;
-  mutable cost::KeptTimes kept_;  // of the plan's tasks
+  std::shared_ptr<cost::KeptTimes> kept_ = std::make_shared<cost::KeptTimes>();  // of the plan's tasks
   trace::StepTrace step_;
   Study study_;
 };

@@ -22,12 +22,8 @@ plan::Target imagined_target();
 /// Above this number of devices, identical replicas are folded into one.
 std::size_t fold_beyond(const JobSpec& spec);
 
-/// The request refers to model and cluster, which must outlive it.
 strategy::Request make_request(const JobSpec& spec, const model::Model& model, const cluster::Cluster& cluster,
                                plan::Target target);
-strategy::Request make_request(const JobSpec&, model::Model&&, const cluster::Cluster&, plan::Target) = delete;
-strategy::Request make_request(const JobSpec&, const model::Model&, cluster::Cluster&&, plan::Target) = delete;
-strategy::Request make_request(const JobSpec&, model::Model&&, cluster::Cluster&&, plan::Target) = delete;
 /// A usage error if the cluster's file gives no rate for a type that the step computes in: its arithmetic would cost nothing, or as
 /// much as that of another type. Call it before a step is simulated with the file's figures.
 void require_rates(const JobSpec& spec, const strategy::Request& request, const cost::Software& software);

@@ -5,13 +5,13 @@
 
 namespace baton::job {
 
-Study::Study(const plan::Plan& plan, std::int64_t copies, trace::Origin origin)
-    : plan_(plan),
+Study::Study(plan::Plan plan, std::int64_t copies, trace::Origin origin)
+    : plan_(std::move(plan)),
       copies_(copies),
       origin_(origin),
-      device_times_(plan.devices().size()),
-      arrivals_(plan.devices().size()),
-      latest_in_(plan.devices().size()) {}
+      device_times_(plan_.devices().size()),
+      arrivals_(plan_.devices().size()),
+      latest_in_(plan_.devices().size()) {}
 
 void Study::add(const trace::StepTrace& step) {
   const std::vector<trace::DeviceTime> times = trace::device_times(plan_, step);

@@ -15,9 +15,8 @@ namespace baton::job {
 /// The times of the traced steps of a plan by their parts, summed over the steps.
 class Study {
  public:
-  /// The plan must outlive it. `copies`: how many devices each one of the plan stands for.
-  Study(const plan::Plan& plan, std::int64_t copies, trace::Origin origin);
-  Study(plan::Plan&&, std::int64_t, trace::Origin) = delete;
+  /// `copies`: how many devices each one of the plan stands for.
+  Study(plan::Plan plan, std::int64_t copies, trace::Origin origin);
 
   void add(const trace::StepTrace& step);
 
@@ -35,7 +34,7 @@ class Study {
   trace::DeviceTime mean_time(Nanoseconds step) const;
 
  private:
-  const plan::Plan& plan_;
+  plan::Plan plan_;
   std::int64_t copies_;
   trace::Origin origin_;
   std::vector<trace::DeviceTime> device_times_;

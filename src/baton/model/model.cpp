@@ -144,51 +144,60 @@ Shape Value::sample() const {
 }
 
 Model Model::with_seed(std::int64_t seed) const {
+  Body body = *body_;
+  number_draws(body.blocks, seed);
   Model other = *this;
-  number_draws(other.blocks_, seed);
+  other.body_ = std::make_shared<const Body>(std::move(body));
   return other;
 }
 
 Model::Model(std::string name, std::vector<Block> blocks, Output output)
-    : name_(std::move(name)), blocks_(std::move(blocks)), output_kind_(output) {
-  check(!blocks_.empty(), "model {} has no blocks", name_);
-  number_draws(blocks_, 0);
-  for (std::size_t b = 1; b < blocks_.size(); ++b) {
-    blocks_[b].values[0].wide = blocks_[b - 1].values[blocks_[b - 1].out].wide;
+    : body_(std::make_shared<const Body>(
+          checked({.name = std::move(name), .blocks = std::move(blocks), .output_kind = output, .ordinals = {}}))) {}
+
+/// Checks the blocks, and numbers their parameters and the ops that draw random numbers.
+Model::Body Model::checked(Body body) {
+  std::vector<Block>& blocks = body.blocks;
+  check(!blocks.empty(), "model {} has no blocks", body.name);
+  number_draws(blocks, 0);
+  for (std::size_t b = 1; b < blocks.size(); ++b) {
+    blocks[b].values[0].wide = blocks[b - 1].values[blocks[b - 1].out].wide;
   }
   std::map<std::string, std::pair<std::size_t, Parameter>> known;
-  for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    const Block& block = blocks_[b];
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    const Block& block = blocks[b];
     check_block(block);
     if (b > 0) {
-      const Value& before = blocks_[b - 1].values[blocks_[b - 1].out];
+      const Value& before = blocks[b - 1].values[blocks[b - 1].out];
       check(before.dims == block.values[0].dims && before.integers == block.values[0].integers,
             "block {} takes {}, but the one before gives {}", block.name, to_text(block.input()), to_text(before.sample()));
     }
-    ordinals_.emplace_back(block.parameters.size());
+    body.ordinals.emplace_back(block.parameters.size());
   }
   for (const bool trained : {true, false}) {
-    for (std::size_t b = 0; b < blocks_.size(); ++b) {
-      for (std::size_t p = 0; p < blocks_[b].parameters.size(); ++p) {
-        const Parameter& parameter = blocks_[b].parameters[p];
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+      for (std::size_t p = 0; p < blocks[b].parameters.size(); ++p) {
+        const Parameter& parameter = blocks[b].parameters[p];
         if ((parameter.kept == Kept::trained) != trained) {
           continue;
         }
         const auto [found, added] = known.try_emplace(parameter.name, known.size(), parameter);
         check(added || found->second.second == parameter, "parameter {} has two shapes", parameter.name);
-        ordinals_[b][p] = found->second.first;
+        body.ordinals[b][p] = found->second.first;
       }
     }
   }
+  return body;
 }
 
 std::int64_t Model::parameter_count() const {
   std::int64_t count = 0;
   std::size_t next = 0;
-  for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    for (std::size_t p = 0; p < blocks_[b].parameters.size(); ++p) {
-      if (ordinals_[b][p] == next && blocks_[b].parameters[p].kept == Kept::trained) {  // the first of those that share a name
-        count += blocks_[b].parameters[p].shape.elements();
+  for (std::size_t b = 0; b < blocks().size(); ++b) {
+    for (std::size_t p = 0; p < blocks()[b].parameters.size(); ++p) {
+      const Parameter& parameter = blocks()[b].parameters[p];
+      if (ordinal(b, p) == next && parameter.kept == Kept::trained) {  // the first of those that share a name
+        count += parameter.shape.elements();
         ++next;
       }
     }
@@ -198,17 +207,17 @@ std::int64_t Model::parameter_count() const {
 
 Flops Model::forward_flops(std::size_t block) const {
   Flops total;
-  for (const Node& node : blocks_[block].nodes) {
-    total += op::work(node.op, reads_of(blocks_[block], node, 1), writes_of(blocks_[block], node, 1)).flops;
+  for (const Node& node : blocks()[block].nodes) {
+    total += op::work(node.op, reads_of(blocks()[block], node, 1), writes_of(blocks()[block], node, 1)).flops;
   }
   return total;
 }
 
 std::vector<op::ProductExtents> Model::products(std::size_t block) const {
   std::vector<op::ProductExtents> list;
-  for (const Node& node : blocks_[block].nodes) {
+  for (const Node& node : blocks()[block].nodes) {
     if (op::is_product(node.op) && op::weight_operand(node.op)) {
-      list.push_back(*op::product_extents(node.op, reads_of(blocks_[block], node, 1), operands(blocks_[block], node.writes, 1)));
+      list.push_back(*op::product_extents(node.op, reads_of(blocks()[block], node, 1), operands(blocks()[block], node.writes, 1)));
     }
   }
   return list;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -78,7 +79,7 @@ struct Block {
 /// The output of a model: numbers to compare with others, or scores, one per class. The default loss depends on it.
 enum class Output : std::uint8_t { numbers, scores };
 
-/// An immutable description: blocks in order. It knows nothing of devices.
+/// An immutable description: blocks in order. It knows nothing of devices. Copies share it.
 class Model {
  public:
   /// Asserts that each block's input is the output of the one before, that every value is written once before it is read, that
@@ -88,17 +89,17 @@ class Model {
   /// This model with a seed for ops that draw random numbers. Each op draws different ones, by its number in the model.
   Model with_seed(std::int64_t seed) const;
 
-  const std::string& name() const { return name_; }
-  const std::vector<Block>& blocks() const { return blocks_; }
-  Shape input() const { return blocks_.front().input(); }
-  Shape output() const { return blocks_.back().output(); }
+  const std::string& name() const { return body_->name; }
+  const std::vector<Block>& blocks() const { return body_->blocks; }
+  Shape input() const { return body_->blocks.front().input(); }
+  Shape output() const { return body_->blocks.back().output(); }
   /// Scores if the constructor was told so, or if the last dimension is a vocabulary (`v`).
-  Output output_kind() const { return output_value().dims.back().name == 'v' ? Output::scores : output_kind_; }
-  const Value& output_value() const { return blocks_.back().values[blocks_.back().out]; }
+  Output output_kind() const { return output_value().dims.back().name == 'v' ? Output::scores : body_->output_kind; }
+  const Value& output_value() const { return body_->blocks.back().values[body_->blocks.back().out]; }
 
   /// The number of a parameter, counting through the model in order, shared ones once, and statistics after all that
   /// are trained. Random numbers and checkpoints refer to it by this number.
-  std::size_t ordinal(std::size_t block, std::size_t parameter) const { return ordinals_[block][parameter]; }
+  std::size_t ordinal(std::size_t block, std::size_t parameter) const { return body_->ordinals[block][parameter]; }
   /// Numbers that are trained.
   std::int64_t parameter_count() const;
   /// Arithmetic of one sample's forward through one block.
@@ -107,10 +108,15 @@ class Model {
   std::vector<op::ProductExtents> products(std::size_t block) const;
 
  private:
-  std::string name_;
-  std::vector<Block> blocks_;
-  Output output_kind_;
-  std::vector<std::vector<std::size_t>> ordinals_;
+  struct Body {
+    std::string name;
+    std::vector<Block> blocks;
+    Output output_kind;
+    std::vector<std::vector<std::size_t>> ordinals;
+  };
+  static Body checked(Body body);
+
+  std::shared_ptr<const Body> body_;
 };
 
 /// The model for evaluation: ops that behave differently there have their form for evaluation and read the statistics that training

@@ -83,48 +83,52 @@ void Draft::rearrange(const std::vector<bool>& dropped, std::vector<std::vector<
 }
 
 Plan::Plan(std::string title, std::vector<std::string> devices, std::vector<Buffer> buffers, std::vector<Task> tasks, Graph graph)
-    : title_(std::move(title)),
-      devices_(std::move(devices)),
-      buffers_(std::move(buffers)),
-      tasks_(std::move(tasks)),
-      graph_(std::move(graph)),
-      lanes_(devices_.size() * lane_count) {
-  for (const Buffer& buffer : buffers_) {
-    check(buffer.device.index() < devices_.size(), "buffer on device {} of {}", buffer.device.value, devices_.size());
+    : body_(std::make_shared<const Body>(with_lanes({.title = std::move(title),
+                                                     .devices = std::move(devices),
+                                                     .buffers = std::move(buffers),
+                                                     .tasks = std::move(tasks),
+                                                     .graph = std::move(graph)}))) {}
+
+/// Adds lanes, positions and meetings, which follow from the tasks.
+Plan::Body Plan::with_lanes(Body body) {
+  body.lanes.resize(body.devices.size() * lane_count);
+  for (const Buffer& buffer : body.buffers) {
+    check(buffer.device.index() < body.devices.size(), "buffer on device {} of {}", buffer.device.value, body.devices.size());
   }
-  position_.reserve(tasks_.size());
-  before_.reserve(tasks_.size());
-  for (std::size_t i = 0; i < tasks_.size(); ++i) {
-    const Task& task = tasks_[i];
-    check(task.device.index() < devices_.size(), "task {} on device {} of {}", i, task.device.value, devices_.size());
+  body.position.reserve(body.tasks.size());
+  body.before.reserve(body.tasks.size());
+  for (std::size_t i = 0; i < body.tasks.size(); ++i) {
+    const Task& task = body.tasks[i];
+    check(task.device.index() < body.devices.size(), "task {} on device {} of {}", i, task.device.value, body.devices.size());
     for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
       for (const BufferId id : *list) {
-        check(id.index() < buffers_.size(), "task {} touches buffer {} of {}", i, id.value, buffers_.size());
+        check(id.index() < body.buffers.size(), "task {} touches buffer {} of {}", i, id.value, body.buffers.size());
       }
     }
     for (const TaskId id : task.after) {
-      check(id.index() < tasks_.size(), "task {} comes after task {} of {}", i, id.value, tasks_.size());
+      check(id.index() < body.tasks.size(), "task {} comes after task {} of {}", i, id.value, body.tasks.size());
     }
-    std::vector<TaskId>& lane = lanes_[task.device.index() * lane_count + static_cast<std::size_t>(task.lane)];
-    position_.push_back(static_cast<std::uint32_t>(lane.size()));
-    before_.push_back(lane.empty() ? TaskId() : lane.back());
+    std::vector<TaskId>& lane = body.lanes[task.device.index() * lane_count + static_cast<std::size_t>(task.lane)];
+    body.position.push_back(static_cast<std::uint32_t>(lane.size()));
+    body.before.push_back(lane.empty() ? TaskId() : lane.back());
     lane.push_back(TaskId(i));
     if (const MeetingId meeting = meeting_of(task); meeting.valid()) {
-      check(meeting.index() < 2 * tasks_.size(), "meeting {} in a plan of {} tasks", meeting.value, tasks_.size());
-      if (meeting.index() >= meetings_.size()) {
-        meetings_.resize(meeting.index() + 1);
+      check(meeting.index() < 2 * body.tasks.size(), "meeting {} in a plan of {} tasks", meeting.value, body.tasks.size());
+      if (meeting.index() >= body.meetings.size()) {
+        body.meetings.resize(meeting.index() + 1);
       }
-      meetings_[meeting.index()].push_back(TaskId(i));
+      body.meetings[meeting.index()].push_back(TaskId(i));
     }
   }
+  return body;
 }
 
 std::span<const TaskId> Plan::lane(DeviceId device, Lane lane) const {
-  return lanes_[device.index() * lane_count + static_cast<std::size_t>(lane)];
+  return body_->lanes[device.index() * lane_count + static_cast<std::size_t>(lane)];
 }
 
 std::string Plan::describe(TaskId id) const {
-  const Task& task = tasks_[id.index()];
+  const Task& task = body_->tasks[id.index()];
   std::string text = fmt::format("t{} ({} in the {}", id.value, verb(task), to_text(task.labels.phase));
   if (task.labels.block >= 0) {
     text += fmt::format(" of block {}", task.labels.block);
@@ -132,12 +136,14 @@ std::string Plan::describe(TaskId id) const {
   if (task.labels.micro_batch >= 0) {
     text += fmt::format(", micro-batch {}", task.labels.micro_batch);
   }
-  return text + fmt::format(", on {})", devices_[task.device.index()]);
+  return text + fmt::format(", on {})", body_->devices[task.device.index()]);
 }
 
 bool Plan::operator==(const Plan& other) const {
-  return title_ == other.title_ && devices_ == other.devices_ && buffers_ == other.buffers_ && tasks_ == other.tasks_ &&
-         graph_ == other.graph_;
+  const Body& a = *body_;
+  const Body& b = *other.body_;
+  return &a == &b ||
+         (a.title == b.title && a.devices == b.devices && a.buffers == b.buffers && a.tasks == b.tasks && a.graph == b.graph);
 }
 
 std::string_view to_text(Lane lane) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,32 +33,33 @@ struct Draft {
   const Buffer& operator[](BufferId id) const { return buffers[id.index()]; }
 };
 
-/// A training step as an immutable graph of tasks over buffers, on devices and lanes.
+/// A training step as an immutable graph of tasks over buffers, on devices and lanes. Copies share the graph, so a plan of a
+/// million tasks is passed and kept as a value; what its functions refer to lives as long as any copy.
 class Plan {
  public:
   /// Takes the parts as they are and adds no dependencies (unlike `finish`); for parsed or derived plans.
   /// `verify` checks it.
   Plan(std::string title, std::vector<std::string> devices, std::vector<Buffer> buffers, std::vector<Task> tasks, Graph graph = {});
 
-  const std::string& title() const { return title_; }
-  const std::vector<std::string>& devices() const { return devices_; }
-  const std::vector<Buffer>& buffers() const { return buffers_; }
-  const std::vector<Task>& tasks() const { return tasks_; }
+  const std::string& title() const { return body_->title; }
+  const std::vector<std::string>& devices() const { return body_->devices; }
+  const std::vector<Buffer>& buffers() const { return body_->buffers; }
+  const std::vector<Task>& tasks() const { return body_->tasks; }
   /// The graph that the plan must compute; empty for a plan that is not a training step.
-  const Graph& graph() const { return graph_; }
-  const Buffer& operator[](BufferId id) const { return buffers_[id.index()]; }
-  const Task& operator[](TaskId id) const { return tasks_[id.index()]; }
+  const Graph& graph() const { return body_->graph; }
+  const Buffer& operator[](BufferId id) const { return body_->buffers[id.index()]; }
+  const Task& operator[](TaskId id) const { return body_->tasks[id.index()]; }
 
   /// The tasks of one lane of one device, in the order in which they run.
   std::span<const TaskId> lane(DeviceId device, Lane lane) const;
   /// The number of tasks before it in its lane.
-  std::uint32_t position(TaskId id) const { return position_[id.index()]; }
+  std::uint32_t position(TaskId id) const { return body_->position[id.index()]; }
   /// The task directly before it in its lane; not valid for the first.
-  TaskId before(TaskId id) const { return before_[id.index()]; }
+  TaskId before(TaskId id) const { return body_->before[id.index()]; }
   /// One more than the largest meeting's number.
-  std::size_t meeting_count() const { return meetings_.size(); }
+  std::size_t meeting_count() const { return body_->meetings.size(); }
   /// The tasks that share a meeting, in the plan's order.
-  std::span<const TaskId> members(MeetingId meeting) const { return meetings_[meeting.index()]; }
+  std::span<const TaskId> members(MeetingId meeting) const { return body_->meetings[meeting.index()]; }
 
   /// "t17 (linear in the backward of block 3, on cpu:1)": how messages name a task.
   std::string describe(TaskId id) const;
@@ -65,15 +67,20 @@ class Plan {
   bool operator==(const Plan& other) const;
 
  private:
-  std::string title_;
-  std::vector<std::string> devices_;
-  std::vector<Buffer> buffers_;
-  std::vector<Task> tasks_;
-  Graph graph_;
-  std::vector<std::vector<TaskId>> lanes_;
-  std::vector<std::uint32_t> position_;  // by task
-  std::vector<TaskId> before_;
-  std::vector<std::vector<TaskId>> meetings_;
+  struct Body {
+    std::string title;
+    std::vector<std::string> devices;
+    std::vector<Buffer> buffers;
+    std::vector<Task> tasks;
+    Graph graph;
+    std::vector<std::vector<TaskId>> lanes;
+    std::vector<std::uint32_t> position;  // by task
+    std::vector<TaskId> before;
+    std::vector<std::vector<TaskId>> meetings;
+  };
+  static Body with_lanes(Body body);
+
+  std::shared_ptr<const Body> body_;
 };
 
 /// The places of a buffer's elements in the value of the plan's graph that it holds a part of. A buffer that does not say

@@ -933,7 +933,7 @@ class Simulator::Walk {
     return first;
   }
 
-  const plan::Plan& plan_;
+  plan::Plan plan_;
   Links links_;
   Traffic traffic_;
   std::vector<Node> nodes_;

@@ -27,9 +27,8 @@ namespace baton::sim {
 /// Equal arguments give the same trace on any machine: simultaneous events are handled in a fixed order.
 class Simulator {
  public:
-  /// The plan must pass `plan::verify`, and must outlive the simulator. Nothing else is kept.
+  /// The plan must pass `plan::verify`. Of the cluster and the costs nothing is kept.
   Simulator(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost, const StandsFor& stands_for = {});
-  Simulator(plan::Plan&&, const cluster::Cluster&, const cost::CostModel&, const StandsFor& = {}) = delete;
   ~Simulator();
 
   /// Walks one step. Allocates nothing if `step` has been filled by an earlier walk.

@@ -18,11 +18,10 @@
 
 namespace baton::strategy {
 
-/// All inputs of a plan. Equal requests give the identical plan on every rank. Model and cluster are not copied, since a search
-/// makes thousands of requests of one model: they must outlive the request and its copies.
+/// All inputs of a plan. Equal requests give the identical plan on every rank.
 struct Request {
-  const model::Model& model;
-  const cluster::Cluster& cluster;
+  model::Model model;
+  cluster::Cluster cluster;
   std::string strategy = "single";
   Step step = {};
   Layout layout = {};

@@ -39,7 +39,7 @@ strategy::Request forward_of(const Job& job, const model::Model& model) {
 }  // namespace
 
 Forward::Forward(const Job& job, std::shared_ptr<const exec::Feed> feed)
-    : job_(job),
+    : batch_(job.request().step.global_batch),
       model_(model::for_evaluation(job.model())),
       plan_(strategy::compile(forward_of(job, model_))),
       executor_(plan_, job.cluster(), job.backend(), {.seed = job.seed(), .feed = std::move(feed)}, job.world()),
@@ -54,11 +54,10 @@ void Forward::take_weights(const checkpoint::TensorReader& source) { checkpoint:
 void Forward::run() { executor_.run({.steps = 1, .warmup = 1}); }
 
 std::vector<float> Forward::outputs() const {
-  const model::Value& value = job_.model().output_value();
-  const std::int64_t batch = job_.request().step.global_batch;
+  const model::Value& value = model_.output_value();
   const Shape sample = value.sample();
   const std::size_t batch_axis = value.batch_axis();
-  std::vector<float> all(static_cast<std::size_t>(batch * sample.elements()));
+  std::vector<float> all(static_cast<std::size_t>(batch_ * sample.elements()));
   // The distance in the list between neighbouring indices of each dimension of the value.
   std::vector<std::int64_t> distance(value.dims.size(), 0);
   std::int64_t inner = 1;
@@ -95,7 +94,7 @@ std::vector<float> Forward::outputs() const {
 }
 
 std::vector<float> Forward::scores_at(std::int64_t position) const {
-  const Shape sample = job_.model().output_value().sample();
+  const Shape sample = model_.output_value().sample();
   check(sample.rank() == 2 && position < sample[0], "position {} of {}", position, to_text(sample));
   std::vector<float> row(static_cast<std::size_t>(sample.last()));
   for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
@@ -113,9 +112,9 @@ std::vector<float> Forward::scores_at(std::int64_t position) const {
 }
 
 std::vector<double> Forward::losses() const {
-  const auto batch = static_cast<double>(job_.request().step.global_batch);
+  const auto batch = static_cast<double>(batch_);
   const exec::StepData data = exec::step_data(plan_, {});
-  std::vector<double> list(static_cast<std::size_t>(job_.request().step.global_batch), 0);
+  std::vector<double> list(static_cast<std::size_t>(batch_), 0);
   for (const BufferId id : data.losses) {
     const auto& rows = std::get<plan::BatchRows>(plan_[id].content);
     const std::vector<double> elements = executor_.read(id);

@@ -27,9 +27,8 @@ struct Evaluation {
 class Forward {
  public:
   /// Compiles and verifies the plan and takes the memory; a usage error says why it cannot be run. Rows come from the feed, step by
-  /// step. The job must outlive it.
+  /// step. The job need not outlive it; the world of its ranks must.
   Forward(const Job& job, std::shared_ptr<const exec::Feed> feed);
-  Forward(Job&&, std::shared_ptr<const exec::Feed>) = delete;
 
   const plan::Plan& plan() const { return plan_; }
   /// Takes the weights as a training has them, or as a checkpoint does. A usage error if one is missing or of another shape.
@@ -47,7 +46,7 @@ class Forward {
   std::vector<double> losses() const;
 
  private:
-  const Job& job_;
+  std::int64_t batch_;
   model::Model model_;  // as it is evaluated
   plan::Plan plan_;
   exec::Executor executor_;

@@ -154,7 +154,7 @@ void Job::open_data() {
   if (samples() > 0) {
     throw usage_error("--samples counts random samples, and --data brings its own: leave out one of them");
   }
-  data_ = std::make_unique<JobData>(spec_, model_, request_.step.loss, request_.step.global_batch, seed(), overrides_.data);
+  data_ = std::make_shared<const JobData>(spec_, model_, request_.step.loss, request_.step.global_batch, seed(), overrides_.data);
   spec_ = with_pixel_scale(spec_, data_->training()->source());
   request_.step.loads_ahead = true;
 }

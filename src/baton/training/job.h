@@ -44,9 +44,6 @@ class Job {
   /// With several ranks every rank makes the job, and its devices are those of all ranks.
   Job(const JobSpec& spec, cluster::Machine machine, ranks::World* world = nullptr, JobOverrides overrides = {});
 
-  Job(const Job&) = delete;  // the request refers to the model and the cluster
-  Job& operator=(const Job&) = delete;
-
   const JobSpec& spec() const { return spec_; }
   const cluster::Machine& machine() const { return machine_; }
   const model::Model& model() const { return model_; }
@@ -96,11 +93,11 @@ class Job {
   cluster::Machine machine_;
   model::Model model_;
   cluster::Cluster cluster_;
-  std::unique_ptr<exec::Backend> backend_;
+  std::shared_ptr<const exec::Backend> backend_;
   cost::Software software_;
   std::size_t fold_beyond_;  // number of devices
   strategy::Request request_;
-  std::unique_ptr<JobData> data_;
+  std::shared_ptr<const JobData> data_;
 };
 
 /// The peak rate of a job's devices together, in its precision, by the data sheets of clusters/; nullopt if one of them has no

@@ -19,7 +19,7 @@ namespace baton::training {
 /// Parts of a job that a program supplies itself, because no field can name them. Each replaces what the specification says, if it
 /// is not empty.
 struct JobOverrides {
-  std::shared_ptr<const model::Model> model;
+  std::optional<model::Model> model;
   std::optional<strategy::Strategy> strategy;
   /// Makes the schedule, from the pipeline that the specification describes. It needs its number of micro-batches, or takes twice
   /// as many as there are devices.

@@ -95,7 +95,8 @@ class Sampler::Window final : public exec::Feed {
   std::vector<std::int32_t> tokens_;
 };
 
-Sampler::Sampler(JobSpec spec, const checkpoint::TensorReader& weights, std::int64_t longest, const cluster::Machine& machine) {
+Sampler::Sampler(JobSpec spec, std::shared_ptr<const checkpoint::TensorReader> weights, std::int64_t longest,
+                 const cluster::Machine& machine) {
   const model::Model whole = model::parse_model(spec.model);
   require_token_model(whole);
   window_ = std::clamp<std::int64_t>(longest, 1, context_of(whole));
@@ -105,7 +106,7 @@ Sampler::Sampler(JobSpec spec, const checkpoint::TensorReader& weights, std::int
   job_ = std::make_unique<Job>(spec, machine);
   feed_ = std::make_shared<Window>(window_);
   forward_ = std::make_unique<Forward>(*job_, feed_);
-  forward_->take_weights(*checkpoint::shortened(weights, job_->model()));
+  forward_->take_weights(*checkpoint::shortened(std::move(weights), job_->model()));
 }
 
 Sampler::~Sampler() = default;

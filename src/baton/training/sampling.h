@@ -33,7 +33,8 @@ class Sampler {
  public:
   /// The specification names the model, with all its positions, and the devices. Texts will have at most `longest` tokens. A usage
   /// error says why it cannot be run, or what is wrong with the weights.
-  Sampler(JobSpec spec, const checkpoint::TensorReader& weights, std::int64_t longest, const cluster::Machine& machine);
+  Sampler(JobSpec spec, std::shared_ptr<const checkpoint::TensorReader> weights, std::int64_t longest,
+          const cluster::Machine& machine);
 
   ~Sampler();
 

@@ -22,11 +22,8 @@ void require_rates(const Job& job);
 class Simulation {
  public:
   /// Times what has not been timed yet, where this machine is simulated. Costs of the job's own replace those of another
-  /// cluster's file. Job and plan must outlive it. Where the plan is folded, `stands_for` says how.
-  Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for = {},
-             const measure::Calibration::Progress& progress = {});
-  Simulation(Job&&, const plan::Plan&, sim::StandsFor = {}, const measure::Calibration::Progress& = {}) = delete;
-  Simulation(const Job&, plan::Plan&&, sim::StandsFor = {}, const measure::Calibration::Progress& = {}) = delete;
+  /// cluster's file. Where the plan is folded, `stands_for` says how.
+  Simulation(Job job, plan::Plan plan, sim::StandsFor stands_for = {}, const measure::Calibration::Progress& progress = {});
 
   trace::StepTrace step() const { return step(what_if_); }
   trace::StepTrace step(const WhatIf& what_if) const;
@@ -36,13 +33,22 @@ class Simulation {
   std::string cost_origin() const;
 
  private:
-  const Job& job_;
-  const plan::Plan& plan_;
+  /// The times of this machine.
+  struct Timed {
+    std::shared_ptr<const cost::CostModel> alone;   // while other devices rest
+    std::shared_ptr<const cost::CostModel> beside;  // while all work
+    Nanoseconds waking_up;                          // of a device that has rested
+    Nanoseconds rest_of_step;                       // beside its tasks
+    std::string where;
+  };
+  Timed timed(const measure::Calibration::Progress& progress) const;
+
+  Job job_;
+  plan::Plan plan_;
   sim::StandsFor stands_for_;
   WhatIf what_if_;
-  std::unique_ptr<measure::Calibration> calibration_;  // of this machine
-  std::optional<cost::TaskKeys> keys_;                 // for its times
-  mutable cost::KeptTimes kept_;                       // of tasks on another cluster
+  std::optional<Timed> timed_;                                                   // if this machine is simulated
+  std::shared_ptr<cost::KeptTimes> kept_ = std::make_shared<cost::KeptTimes>();  // of tasks on another cluster
 };
 
 using job::Sensitivity;

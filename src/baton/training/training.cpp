@@ -41,7 +41,7 @@ Training::Training(const JobSpec& spec, const cluster::Machine& machine, const m
   if (job_->simulated()) {
     open_simulation(progress, planner);
   } else {
-    plan_ = std::make_unique<plan::Plan>(planner ? planner(*job_) : job_->compile());
+    plan_ = planner ? planner(*job_) : job_->compile();
     executor_ = std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(), job_->data_options(), world);
     peak_ = executor_->peak();
     for (const plan::Totals& device : plan::totals_by_device(*plan_)) {
@@ -51,7 +51,7 @@ Training::Training(const JobSpec& spec, const cluster::Machine& machine, const m
     scaler_ = read_scaler();
     take_pretrained(*job_, *plan_, *executor_);
   }
-  study_ = std::make_unique<job::Study>(*plan_, copies_, simulated() ? trace::Origin::simulated : trace::Origin::measured);
+  study_.emplace(*plan_, copies_, simulated() ? trace::Origin::simulated : trace::Origin::measured);
 }
 
 void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& executor) {
@@ -71,7 +71,7 @@ void Training::open_simulation(const measure::Calibration::Progress& progress, c
   job::LaidOutPlan laid = planner ? job::lay_out(planner(*job_), limits)
                                   : job::lay_out(job_->request(), job_->strategy(),
                                                  job_->imagined() ? job_->fold_beyond() : job::never_fold, limits);
-  plan_ = std::make_unique<plan::Plan>(std::move(laid.plan));
+  plan_ = std::move(laid.plan);
   copies_ = laid.copies();
   totals_ = laid.totals;
   flops_ = laid.flops;

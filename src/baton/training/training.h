@@ -117,7 +117,7 @@ class Training {
   exec::RunResult simulate() const;
 
   std::unique_ptr<Job> job_;
-  std::unique_ptr<plan::Plan> plan_;
+  std::optional<plan::Plan> plan_;
   std::unique_ptr<exec::Executor> executor_;  // of the two, one
   std::unique_ptr<Simulation> simulation_;
   std::int64_t copies_ = 1;
@@ -135,7 +135,7 @@ class Training {
   std::optional<op::ScaleState> scaler_;
   std::int64_t warmup_ = 0;
   std::int64_t steps_before_ = 0;
-  std::unique_ptr<job::Study> study_;
+  std::optional<job::Study> study_;
   trace::Trace trace_;
   std::exception_ptr unread_;
   std::unique_ptr<std::byte[]> room_;  // for one tensor; untouched until something is saved

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <limits>
 
+#include "baton/checkpoint/pretrained.h"
+#include "baton/checkpoint/share.h"
 #include "baton/devices/backends.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
@@ -28,6 +30,7 @@ using baton::test::save;
 using baton::test::says;
 using baton::test::snapshot;
 using baton::test::usage_sentence;
+using baton::test::write_archive;
 
 /// A way of training one model, ready to run.
 struct Trial {
@@ -318,6 +321,28 @@ TEST(Checkpoint, ThatCouldNotBeReadAgainIsRefusedBeforeItIsWritten) {
     many[std::to_string(i)] = {DType::f32, Shape{1}};
   }
   EXPECT_TRUE(says(usage_sentence([&] { require_readable(many, {}); }), "more than 250000 tensors"));
+}
+
+TEST_F(CheckpointFolder, ReadersOfAReaderKeepIt) {
+  std::vector<std::byte> whole(6 * 8 * sizeof(float));
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    whole[i] = static_cast<std::byte>(i);
+  }
+  const std::string name = "transformer.wpe.weight";
+  const fs::path file = folder_ / "some.safetensors";
+  fs::create_directories(folder_);
+  write_archive(file, {.tensors = {{name, {DType::f32, Shape{6, 8}, whole}}}, .metadata = {}});
+  const std::unique_ptr<TensorReader> fewer = shortened(std::make_shared<ArchiveReader>(file),
+                                                        model::parse_model("gpt:depth=1,heads=2,dim=8,context=4,vocab=9"));
+  EXPECT_EQ(fewer->tensors().at(name).shape, (Shape{4, 8}));
+  std::vector<std::byte> part(4 * 8 * sizeof(float));
+  fewer->read(name, part);
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin()));
+  const std::unique_ptr<ranks::World> alone = ranks::make_world_of_one();
+  const SharedReader shared(*alone, std::make_shared<ArchiveReader>(file));
+  std::vector<std::byte> all(whole.size());
+  shared.read(name, all);
+  EXPECT_EQ(all, whole);
 }
 
 TEST_F(CheckpointFolder, TakesAwayWhatARunThatDiedLeftHalfWritten) {

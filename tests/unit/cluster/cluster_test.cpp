@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "baton/base/error.h"
 #include "baton/cluster/machine.h"
@@ -26,6 +27,16 @@ std::vector<Cores> cores_of(std::string_view text, const Machine& machine) {
     cores.push_back(device.cores);
   }
   return cores;
+}
+
+TEST(Cluster, CopiesShareTheDevicesAndKeepThemWhenTheFirstIsGone) {
+  auto first = std::make_unique<Cluster>(parse_devices("cpu:2", eight), parse_link("latency=5us"));
+  const Cluster copy = *first;
+  const Device* const device = &first->device(DeviceId(1));
+  first.reset();
+  EXPECT_EQ(&copy.device(DeviceId(1)), device);
+  EXPECT_EQ(device->name, "cpu:1");
+  EXPECT_EQ(copy.emulated_link()->latency, Nanoseconds(5000));
 }
 
 TEST(Devices, CpuAloneIsOneDeviceOfAllCores) {

@@ -140,14 +140,20 @@ TEST(Measured, AMeetingsTimeFallsToThoseWhoCarryIt) {
   EXPECT_EQ(transfer.copying(layers, receive), Nanoseconds(2000)) << "two work at it for 1000 ns when both are idle";
 }
 
-TEST(CostModels, TemporariesAreRefused) {
-  EXPECT_TRUE((std::is_constructible_v<Measured, const Times&, const TaskKeys&, std::string>));
-  EXPECT_FALSE((std::is_constructible_v<Measured, Times, const TaskKeys&, std::string>));
-  EXPECT_FALSE((std::is_constructible_v<Measured, const Times&, TaskKeys, std::string>));
-  EXPECT_TRUE((std::is_constructible_v<Scaled, const Measured&, double, double>));
-  EXPECT_FALSE((std::is_constructible_v<Scaled, Measured, double, double>));
-  EXPECT_TRUE((std::is_constructible_v<Kept, const Measured&, KeptTimes&>));
-  EXPECT_FALSE((std::is_constructible_v<Kept, Measured, KeptTimes&>));
+TEST(CostModels, GiveTheirTimesWhenWhatTheyWereMadeFromIsGone) {
+  const cluster::Cluster two = cores(2);
+  const plan::Plan plan = plan_of(two, "ddp");
+  const TaskId product = tasks_that(plan, "linear")[0];
+  const auto one_time = [&](std::int64_t time) { return Times{{TaskKeys(plan, two, cache)[product], Nanoseconds(time)}}; };
+  const auto known = std::make_shared<KeptTimes>();
+  const auto half_of = [&](std::int64_t time) {
+    return Scaled(
+        std::make_shared<Kept>(std::make_shared<Measured>(one_time(time), TaskKeys(plan, two, cache), "a machine"), known), 2, 1);
+  };
+  const Scaled first = half_of(700);
+  EXPECT_EQ(first.duration(plan, product), Nanoseconds(350));
+  EXPECT_EQ(first.origin(), Measured::origin_on("a machine") + ", scaled as asked");
+  EXPECT_EQ(half_of(900).duration(plan, product), Nanoseconds(350)) << "the time is known by then";
 }
 
 TEST(Scaled, DividesTheTimesOfComputingAndOfCopyingApart) {
@@ -157,8 +163,7 @@ TEST(Scaled, DividesTheTimesOfComputingAndOfCopyingApart) {
   const TaskId member = tasks_that(plan, "all_reduce")[0];
   const TaskKeys keys(plan, two, cache);
   const Times times{{keys[product], Nanoseconds(700)}, {keys[member], Nanoseconds(900)}};
-  const Measured measured(times, keys, "");
-  const Scaled scaled(measured, 2, 0.5);
+  const Scaled scaled(std::make_shared<Measured>(times, keys, ""), 2, 0.5);
   EXPECT_EQ(scaled.duration(plan, product), Nanoseconds(350));
   EXPECT_EQ(scaled.copying(plan, member), Nanoseconds(1800));
 }

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <type_traits>
-
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
 
@@ -20,9 +18,10 @@ plan::Plan step_of(const cluster::Cluster& cluster) {
   return strategy::compile({.model = model, .cluster = cluster, .step = {.global_batch = 32}});
 }
 
-TEST(Roofline, ATemporaryClusterIsRefused) {
-  EXPECT_TRUE((std::is_constructible_v<Roofline, const cluster::Cluster&>));
-  EXPECT_FALSE((std::is_constructible_v<Roofline, cluster::Cluster>));
+TEST(Roofline, KeepsTheClusterThatItWasMadeFrom) {
+  const Roofline roofline(one({.rates = {{"f32", 1e9}}, .launch = Nanoseconds(500)}));
+  const plan::Plan plan = step_of(one({}));
+  EXPECT_EQ(roofline.duration(plan, TaskId(0)), Nanoseconds(500 + 2 * 32 * 64 * 128));
 }
 
 TEST(Roofline, AProductTakesItsFlopsOverTheRateAndTheLaunch) {

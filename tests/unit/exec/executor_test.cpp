@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <stdexcept>
-#include <type_traits>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -58,14 +57,27 @@ plan::Plan compile(const model::Model& model, const cluster::Cluster& cluster, c
                             .target = target});
 }
 
-#if BATON_COUNTS_ALLOCATIONS
-TEST(Executor, TemporariesAreRefused) {
-  EXPECT_TRUE((std::is_constructible_v<Executor, const plan::Plan&, const cluster::Cluster&, const Backend&>));
-  EXPECT_FALSE((std::is_constructible_v<Executor, plan::Plan, const cluster::Cluster&, const Backend&>));
-  EXPECT_FALSE((std::is_constructible_v<Executor, const plan::Plan&, cluster::Cluster, const Backend&>));
-  EXPECT_FALSE((std::is_constructible_v<Executor, const plan::Plan&, const cluster::Cluster&, Backend>));
+TEST(Executor, RunsWhenPlanClusterAndBackendAreGone) {
+  const model::Model model = model::mlp({16, 24, 8});
+  const cluster::Cluster two = devices(2);
+  for (const char* strategy : {"ddp", "layers"}) {
+    for (const auto& make : {&make_cpu_backend, &make_reference_backend}) {
+      const auto backend = make();
+      const plan::Plan plan = compile(model, two, strategy, backend->target());
+      Executor kept(plan, two, *backend, {.samples = 24});
+      Executor of_temporaries(compile(model::mlp({16, 24, 8}), devices(2), strategy, make()->target()), devices(2), *make(),
+                              {.samples = 24});
+      EXPECT_EQ(of_temporaries.run({.steps = 4, .warmup = 0}).losses, kept.run({.steps = 4, .warmup = 0}).losses);
+      for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
+        if (plan.buffers()[b].persistent) {
+          EXPECT_EQ(of_temporaries.read(BufferId(b)), kept.read(BufferId(b))) << strategy << ", buffer " << b;
+        }
+      }
+    }
+  }
 }
 
+#if BATON_COUNTS_ALLOCATIONS
 TEST(Executor, AllocatesNothingInASteadyStep) {
   const model::Model mlp = model::mlp({32, 48, 32, 16});
   const model::Model pools = model::parse_model("cnn:4-6,image=12,channels=2,classes=4");

@@ -40,6 +40,16 @@ JobSpec spec_on(const std::string& cluster, const std::string& model, std::int64
   return spec;
 }
 
+TEST(Price, IsTheSameWhenTheRequestIsGone) {
+  const JobSpec shared = spec_on("dgx-a100", "gpt:depth=4,heads=4,dim=64,context=32,vocab=96", 4);
+  const strategy::Request request = make_request(shared, make_model(shared), imagine(shared), imagined_target());
+  Pricer kept(request, {}, {});
+  Pricer of_temporaries(make_request(shared, make_model(shared), imagine(shared), imagined_target()), {}, {});
+  const Choice choice{.dp = 2, .pp = 2, .micro_batches = 2};
+  EXPECT_EQ(of_temporaries.price(choice).time, kept.price(choice).time);
+  EXPECT_EQ(of_temporaries.price(choice).memory, kept.price(choice).memory);
+}
+
 /// Draws splits, and compares their prices with their simulated steps.
 void for_random_splits(const JobSpec& shared, int seed, int count,
                        const std::function<void(const Choice&, const Price&, const Scenario&)>& compare) {

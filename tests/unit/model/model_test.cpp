@@ -21,6 +21,26 @@ TEST(Model, ItsNameIsTheTextThatGivesItBack) {
   }
 }
 
+TEST(Model, CopiesShareTheBlocksAndAnotherSeedHasBlocksOfItsOwn) {
+  const Model model = parse_model("gpt:depth=2,heads=2,dim=8,context=6,vocab=9,dropout=0.1");
+  const Model copy = model;
+  EXPECT_EQ(&copy.blocks(), &model.blocks());
+  const auto draws = [](const Model& drawn) {
+    std::vector<op::Op> list;
+    for (const Block& block : drawn.blocks()) {
+      for (const Node& node : block.nodes) {
+        list.push_back(node.op);
+      }
+    }
+    return list;
+  };
+  const std::vector<op::Op> before = draws(model);
+  const Model other = model.with_seed(5);
+  EXPECT_FALSE(draws(other) == before);
+  EXPECT_TRUE(draws(model) == before);
+  EXPECT_TRUE(draws(other.with_seed(0)) == before);
+}
+
 TEST(Model, SeveralTextsGiveTheSameModel) {
   EXPECT_EQ(parse_model("mlp:8-8-8").name(), "mlp:dim=8,depth=2");
   EXPECT_EQ(parse_model("MLP:depth=2,dim=8").name(), "mlp:dim=8,depth=2");

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <memory>
 #include <numeric>
 #include <random>
 
@@ -204,6 +205,18 @@ TEST(Plan, KnowsItsLanesAndMeetings) {
   EXPECT_TRUE(plan.members(MeetingId(0)).empty());
   EXPECT_EQ(list(plan.members(MeetingId(1))), (Ids{send, receive}));
   EXPECT_EQ(plan.describe(send), "t1 (send in the forward, on cpu:0)");
+}
+
+TEST(Plan, CopiesShareTheGraphAndKeepItWhenTheFirstIsGone) {
+  Sketch sketch(1);
+  sketch.relu(compute, sketch.buffer(0), sketch.buffer(0));
+  auto first = std::make_unique<Plan>(finish(std::move(sketch.draft)));
+  const Plan copy = *first;
+  const Task* const task = &(*first)[TaskId(0)];
+  first.reset();
+  EXPECT_EQ(&copy[TaskId(0)], task);
+  EXPECT_EQ(verb(*task), "relu");
+  EXPECT_EQ(copy.lane(DeviceId(0), compute).size(), 1U);
 }
 
 TEST(Plan, PartsThatPointNowhereAreABug) {

@@ -203,10 +203,8 @@ DrawnRequest draw_request(std::mt19937& random) {
   const std::string name = draw.model();
   std::size_t devices = strategy.name == "single" ? 1 : static_cast<std::size_t>(draw.between(1, 6));
   const strategy::Layout layout = draw.layout(strategy, devices);
-  auto model = std::make_shared<const model::Model>(model_of(name));
-  auto cluster = std::make_shared<const cluster::Cluster>(baton::test::cpus(devices, devices));
-  strategy::Request request{.model = *model,
-                            .cluster = *cluster,
+  strategy::Request request{.model = model_of(name),
+                            .cluster = cluster::Cluster(baton::test::cpus(devices, devices)),
                             .strategy = strategy.name,
                             .step = draw.step(name),
                             .layout = layout,
@@ -220,7 +218,7 @@ DrawnRequest draw_request(std::mt19937& random) {
       layout.schedule.empty() ? "" : layout.schedule + ", ", layout.micro_batches, layout.zero.value_or(0),
       static_cast<int>(layout.recompute), request.step.global_batch, strategy::to_text(request.step.loss),
       op::name(request.step.optimizer), strategy::to_text(request.step.precision));
-  return {std::move(model), std::move(cluster), std::move(request), std::move(text)};
+  return {std::move(request), std::move(text)};
 }
 
 }  // namespace baton::plan::test

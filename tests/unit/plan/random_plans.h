@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <random>
 #include <string>
 
@@ -17,10 +16,7 @@ model::Model model_of(const std::string& text);
 /// The number in a variable of the environment.
 std::int64_t from_environment(const char* name, std::int64_t otherwise);
 
-/// A request with the model and the cluster that it refers to.
 struct DrawnRequest {
-  std::shared_ptr<const model::Model> model;
-  std::shared_ptr<const cluster::Cluster> cluster;
   strategy::Request request;
   std::string text;  // for people
 };

@@ -22,8 +22,8 @@ constexpr std::int64_t few = 500;
 
 /// One device's plan of the same step.
 Plan alone(const test::DrawnRequest& drawn) {
-  const cluster::Cluster one({drawn.cluster->devices()[0]});
-  return strategy::compile({.model = *drawn.model, .cluster = one, .strategy = "single", .step = drawn.request.step});
+  const cluster::Cluster one({drawn.request.cluster.devices()[0]});
+  return strategy::compile({.model = drawn.request.model, .cluster = one, .strategy = "single", .step = drawn.request.step});
 }
 
 TEST(RandomPlans, ComputeTheModelAndLeaveWhatOneDeviceLeaves) {

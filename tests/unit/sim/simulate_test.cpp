@@ -36,6 +36,24 @@ TEST(Walk, WithoutLinksLanesThatAreApartCopyByThemselvesSideBySideWithComputatio
   EXPECT_EQ(hand.walk(cluster::Cluster(list)), (Times{{0, 60}, {0, 100}, {0, 60}}));
 }
 
+TEST(Walk, GoesOnWhenPlanClusterAndTimesAreGone) {
+  ByHand hand{.devices = 2};
+  hand.compute(0, 100);
+  hand.collective(Move::all_reduce, 0, 0, 400, {}, 60);
+  hand.collective(Move::all_reduce, 1, 0, 400, {}, 60);
+  hand.compute(1, 30);
+  Simulator simulator(hand.plan(), shared(2), ByHand::Given(0, hand.times));
+  trace::StepTrace step;
+  for (int i = 0; i < 2; ++i) {
+    simulator.run(step);
+    Times times;
+    for (const trace::Event& event : step.events) {
+      times.emplace_back(event.start.count, event.end.count);
+    }
+    EXPECT_EQ(times, hand.walk(shared(2)));
+  }
+}
+
 /// Two parts of a GPU: the sum and the computing of a part take as long as both one after the other, in either order.
 ///   0 compute        |----100----|
 ///   0 communication  |~~~~~~~~~~~|--sum 60--|

@@ -66,9 +66,16 @@ using Evaluating = OnImages;
 using TrainingOnData = OnImages;
 using EvaluatingTokens = test::OwnFolder;
 
-TEST(Forward, TemporariesAreRefused) {
-  EXPECT_TRUE((std::is_constructible_v<Forward, const Job&, std::shared_ptr<const SampleFeed>>));
-  EXPECT_FALSE((std::is_constructible_v<Forward, Job, std::shared_ptr<const SampleFeed>>));
+TEST_F(Evaluating, AForwardRunsWhenItsJobIsGone) {
+  const JobSpec spec = on_images();
+  const Job job(spec, two_cores());
+  Forward kept(job, job.data()->evaluation(""));
+  Forward of_temporary(Job(spec, two_cores()), Job(spec, two_cores()).data()->evaluation(""));
+  for (Forward* forward : {&kept, &of_temporary}) {
+    forward->run();
+  }
+  EXPECT_EQ(of_temporary.outputs(), kept.outputs());
+  EXPECT_EQ(of_temporary.losses(), kept.losses());
 }
 
 TEST_F(Evaluating, TheDataKeepsTheSpecificationAsItWas) {

@@ -50,7 +50,7 @@ TEST(JobOverrides, AModelReplacesTheOneThatTheWordsName) {
   const std::vector<double> by_name = losses(spec);
   spec.model = "no model at all";
   JobOverrides own;
-  own.model = std::make_shared<const model::Model>(model::parse_model("mlp:dim=8,depth=4"));
+  own.model = model::parse_model("mlp:dim=8,depth=4");
   EXPECT_EQ(losses(spec, own), by_name);
 }
 

@@ -1,6 +1,6 @@
 #include "baton/training/simulation.h"
 
-#include <type_traits>
+#include <memory>
 
 #include "baton/job/study.h"
 #include "baton/training/training.h"
@@ -14,12 +14,33 @@ namespace {
 using baton::test::small_machine;
 using test::spec_on;
 
-TEST(Simulation, TemporariesAreRefused) {
-  EXPECT_TRUE((std::is_constructible_v<Simulation, const Job&, const plan::Plan&>));
-  EXPECT_FALSE((std::is_constructible_v<Simulation, Job, const plan::Plan&>));
-  EXPECT_FALSE((std::is_constructible_v<Simulation, const Job&, plan::Plan>));
-  EXPECT_TRUE((std::is_constructible_v<job::Study, const plan::Plan&, std::int64_t, trace::Origin>));
-  EXPECT_FALSE((std::is_constructible_v<job::Study, plan::Plan, std::int64_t, trace::Origin>));
+TEST(Simulation, AndAStudyOfItGoOnWhenJobAndPlanAreGone) {
+  const JobSpec spec = spec_on("pcie-4+ethernet-1", "ddp", "4");
+  const Job job(spec, small_machine());
+  const plan::Plan plan = job.compile();
+  const trace::StepTrace step = Simulation(job, plan).step();
+  const Simulation simulation(Job(spec, small_machine()), Job(spec, small_machine()).compile());
+  EXPECT_EQ(simulation.step().duration, step.duration);
+  EXPECT_EQ(simulation.cost_origin(), Simulation(job, plan).cost_origin());
+  job::Study kept(plan, 1, trace::Origin::simulated);
+  job::Study of_temporary(job.compile(), 1, trace::Origin::simulated);
+  for (job::Study* study : {&kept, &of_temporary}) {
+    study->add(step);
+  }
+  EXPECT_EQ(of_temporary.mean_time(step.duration).busy, kept.mean_time(step.duration).busy);
+  EXPECT_EQ(of_temporary.path(), kept.path());
+}
+
+TEST(Job, ACopyIsTheSameJobWhenTheFirstIsGone) {
+  cluster::Machine machine = small_machine();
+  machine.cores = {0, 1};
+  auto first = std::make_unique<Job>(spec_on("", "layers", "cpu:2"), machine);
+  const plan::Plan plan = first->compile();
+  const Job copy = *first;
+  first.reset();
+  EXPECT_TRUE(copy.compile() == plan);
+  EXPECT_EQ(copy.request().cluster.size(), 2U);
+  EXPECT_EQ(copy.backend().name(), copy.spec().backend);
 }
 
 TEST(Sensitivity, TheKnobThatGainsMostComesFirst) {

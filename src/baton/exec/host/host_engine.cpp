@@ -759,7 +759,7 @@ class HostEngine final : public Engine {
     }
   }
 
-  const Plan& plan_;
+  Plan plan_;
   StepData data_;
   int spins_;
   std::unique_ptr<ranks::World> alone_;

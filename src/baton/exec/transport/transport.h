@@ -46,7 +46,7 @@ class Transport {
 
 /// The context of a transport: the run, its addresses and its threads.
 struct TransportContext {
-  const plan::Plan& plan;
+  plan::Plan plan;
   std::vector<Addresses> addresses;           // by task; only those of meetings are filled in
   std::vector<threads::Doorbell*> doorbells;  // by device: rung when a task may continue; nullptr if another rank runs the device
   std::vector<threads::Team*> teams;          // by device: the threads that copy
