@@ -41,7 +41,7 @@ CASES = {
     "resnet_cross-entropy_momentum": ("resnet:18,image=16,classes=5,width=4", 8, "cross_entropy",
                                       {**MOMENTUM, "lr": 0.01}, 0),
     "resnet-groups_cross-entropy_sgd": ("resnet:18,image=65,classes=5,width=4,group=4", 8, "cross_entropy",
-                                        {**SGD, "lr": 0.01}, 7),
+                                        {**SGD, "lr": 0.01}, 3),
 }
 # Bottlenecks one after the other let roundings grow until float32 says nothing. name: model, batch, rate, seed
 EXACT_CASES = {"float64_resnet-50": ("resnet:50,image=20,classes=3,width=2,group=3", 6, 0.01, 5)}
@@ -227,9 +227,10 @@ def make_optimizer(optimizer, parameters):
     return kinds[optimizer["name"]](parameters, **options)
 
 
-def train(model, batch, loss, optimizer, seed, dtype):
+def train(model, batch, loss, optimizer, seed, dtype, shaken=None):
     """The loss of each step before its update, the named parameters after the last update, the first gradients, and what norms
-    keep for evaluation: their statistics, and the scores in that mode."""
+    keep for evaluation: their statistics, and the scores in that mode. With a generator for `shaken` every parameter changes
+    about its last bit before each step, as if it had been rounded otherwise."""
     network = build(model, seed, dtype)
     update = make_optimizer(optimizer, network.parameters())
     samples, features, outputs = np.arange(batch)[:, None], math.prod(network.input), network.outputs
@@ -242,6 +243,10 @@ def train(model, batch, loss, optimizer, seed, dtype):
         criterion = torch.nn.CrossEntropyLoss()
     losses, gradients = [], None
     for _ in range(STEPS):
+        if shaken is not None:
+            with torch.no_grad():
+                for p in network.parameters():
+                    p.mul_(1 + 1e-7 * torch.randn(p.shape, generator=shaken, dtype=dtype))
         update.zero_grad()
         value = criterion(network(x), target)
         value.backward()
@@ -266,6 +271,11 @@ def case(model, batch, loss, optimizer, seed):
     losses, parameters, gradients, kept = train(model, batch, loss, optimizer, seed, torch.float32)
     exact_losses, exact_parameters, exact_gradients, _ = train(model, batch, loss, optimizer, seed, torch.float64)
     loss_difference = max(abs(a - b) / abs(b) for a, b in zip(losses, exact_losses))
+    # An input of ReLU within the roundings of zero passes its gradient or not as it is rounded.
+    for attempt in range(12 if model.startswith("resnet:") else 0):
+        moved = train(model, batch, loss, optimizer, seed, torch.float32, torch.Generator().manual_seed(attempt))[0]
+        apart = max(abs(a - b) / abs(b) for a, b in zip(moved, exact_losses))
+        assert apart < 5e-6, f"{model} with seed {seed}: losses move by {apart} if parameters are rounded otherwise"
     difference = max(float(abs(a - b).max()) for (_, a), (_, b) in zip(parameters, exact_parameters))
     if not model.startswith("mlp:"):  # a gradient is off by this much of its largest entry
         gradient_difference = max(float(abs(a - b).max() / abs(b).max()) for a, b in zip(gradients, exact_gradients))

@@ -10,7 +10,7 @@ SharedReader::SharedReader(ranks::World& world, std::shared_ptr<const TensorRead
     : world_(world), at_rank_0_(std::move(at_rank_0)) {
   ranks::Packer packer;
   if (at_rank_0_ != nullptr) {
-    packer.add(at_rank_0->metadata().size());
+    packer.add(at_rank_0_->metadata().size());
     for (const auto& [key, value] : at_rank_0_->metadata()) {
       packer.add_text(key).add_text(value);
     }
