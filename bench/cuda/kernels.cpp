@@ -126,8 +126,9 @@ void rows_bench(Bench& bench, DType type, std::int64_t rows, std::int64_t width)
   const Memory workspace(DType::f32, norm_weight_workspace(rows, width) / 4);
   const auto bytes = static_cast<double>(count * size_of(type));
   const std::string shape = fmt::format(" {}x{}", rows, width);
-  bench.time("layer norm" + shape, type, false, {0, 2 * bytes},
-             [&] { layer_norm(type, {x.get(), type}, gain.get(), bias.get(), y.get(), rows, width, 1e-5F, nullptr); });
+  bench.time("layer norm" + shape, type, false, {0, 2 * bytes}, [&] {
+    layer_norm(type, {x.get(), type}, gain.get(), bias.get(), y.get(), rows, width, 1e-5F, nullptr);
+  });
   bench.time("layer norm, gradient of x," + shape, type, false, {0, 3 * bytes},
              [&] { layer_norm_backward_input(type, type, dy.get(), x.get(), gain.get(), {y.get()}, rows, width, 1e-5F, nullptr); });
   bench.time("layer norm, gradient of weights," + shape, type, false, {0, 2 * bytes}, [&] {
@@ -150,10 +151,10 @@ void rows_bench(Bench& bench, DType type, std::int64_t rows, std::int64_t width)
     bench.time(std::string("layer norm, both gradients ") + (in_one ? "in one pass" : "apart") + shape, type, false,
                {0, 2 * bytes + 3 * wide_bytes + passes}, [&] {
                  float* sums = in_one ? workspace.floats() : nullptr;
-                 layer_norm_backward_input(type, DType::f32, dy.get(), wide.get(), gain.get(), {sum.get(), term.get(), y.get(), sums}, rows,
-                                           width, 1e-5F, nullptr);
-                 layer_norm_backward_weight({DType::f32, type, type}, wide.get(), dy.get(), {z.get(), bias.get(), false, sums}, rows, width,
-                                            1e-5F, workspace.floats(), nullptr);
+                 layer_norm_backward_input(type, DType::f32, dy.get(), wide.get(), gain.get(),
+                                           {sum.get(), term.get(), y.get(), sums}, rows, width, 1e-5F, nullptr);
+                 layer_norm_backward_weight({DType::f32, type, type}, wide.get(), dy.get(), {z.get(), bias.get(), false, sums},
+                                            rows, width, 1e-5F, workspace.floats(), nullptr);
                });
   }
   bench.time("sums of columns" + shape, type, false, {0, bytes},

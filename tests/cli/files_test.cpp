@@ -342,7 +342,7 @@ TEST_F(Cli, SaysTheLimitOnRecordsBeforeALargeSweepIsMeasured) {
   spec.close();
   const Outcome outcome = run("lab run --spec s.toml --cluster pcie-5 --json -");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_NE(outcome.err.find("at most 256 MiB of records, which is 125 KiB for each of the 2100 points of s"), std::string::npos)
+  EXPECT_NE(outcome.err.find("at most 256 MiB of records: 125 KiB for each of the 2100 points of s"), std::string::npos)
       << outcome.err;
 }
 

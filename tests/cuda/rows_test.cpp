@@ -166,7 +166,8 @@ TEST(Norms, OfASumAreThoseOfTheSumThatTheyWrite) {
             norm({x.data(), x_type, term.data(), term_type, sum.data(), wide}, y);
             norm({added.data(), wide}, y_of_added);
             EXPECT_EQ(sum.bytes(), added.bytes()) << to_text(x_type) << " + " << to_text(term_type) << ' ' << rows << 'x' << width;
-            EXPECT_EQ(y.bytes(), y_of_added.bytes()) << to_text(x_type) << " + " << to_text(term_type) << ' ' << rows << 'x' << width;
+            EXPECT_EQ(y.bytes(), y_of_added.bytes())
+                << to_text(x_type) << " + " << to_text(term_type) << ' ' << rows << 'x' << width;
           }
         }
       }

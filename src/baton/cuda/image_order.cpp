@@ -142,7 +142,7 @@ class Shares {
         share.takes_moments = share.takes_moments && !norm->running;
         scaled_.insert(task.reads[0]);
         if (share.x.valid() && !norm->running) {
-          put_off(i);
+          postpone(i);
         }
       } else if (const auto* input = op_of<op::BatchNormBackwardInput>(task)) {
         take(share, task.reads[1], input->group, input->epsilon);
@@ -213,7 +213,7 @@ class Shares {
   }
 
   /// Lets the only reader of a norm apply it, where x is still there then.
-  void put_off(std::size_t at) {
+  void postpone(std::size_t at) {
     const Task& norm = plan_[tasks_[at]];
     const BufferId x = norm.reads[0];
     const BufferId y = norm.writes[0];
@@ -233,19 +233,19 @@ class Shares {
       return;
     }
     const NormShare& own = shares_[tasks_[at].index()];
-    shares_[tasks_[at].index()].put_off = true;
+    shares_[tasks_[at].index()].postponed = true;
     shares_[tasks_[reader].index()] = {
         .x = x, .group = own.group, .epsilon = own.epsilon, .applies = true, .operand = next.reads[0] == y ? 0U : 1U};
     if (relu) {
       after_[next.writes[0]] = x;
     } else {
-      put_off_sum(at, reader);
+      postpone_sum(at, reader);
     }
   }
 
   /// Lets the ReLU that alone reads the sum of a norm and another value apply the norm and add, if x and the other value are still
   /// there then.
-  void put_off_sum(std::size_t norm, std::size_t at) {
+  void postpone_sum(std::size_t norm, std::size_t at) {
     const Task& add = plan_[tasks_[at]];
     NormShare& share = shares_[tasks_[at].index()];
     const BufferId sum = add.writes[0];
@@ -262,9 +262,10 @@ class Shares {
     if (op_of<op::Relu>(plan_[tasks_[reader]]) == nullptr || !lives(share.x, norm) || !lives(other, at)) {
       return;
     }
-    shares_[tasks_[reader].index()] = {.x = share.x, .group = share.group, .epsilon = share.epsilon, .applies = true, .added = other};
+    shares_[tasks_[reader].index()] = {
+        .x = share.x, .group = share.group, .epsilon = share.epsilon, .applies = true, .added = other};
     share.applies = false;
-    share.put_off = true;
+    share.postponed = true;
   }
 
   /// Takes the slopes on the way back through a ReLU, where they are needed next and x is known.

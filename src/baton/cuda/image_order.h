@@ -27,7 +27,7 @@ struct NormShare {
   bool takes_moments = false;  // it computes the moments of x
   bool takes_scales = false;   // it is the backward of a norm, and notes the gain because no forward has noted it
   bool takes_slopes = false;   // it sums up the gradient that it reads or, if it is the backward of a ReLU, writes
-  bool put_off = false;        // it is a norm, or an addition to one, that the task which reads its result does
+  bool postponed = false;      // it is a norm, or an addition to one, that the task which reads its result does
   bool applies = false;        // it applies such a norm: it is a ReLU or an addition
   BufferId added = {};         // a ReLU that applies a norm also adds this, if it is valid
   std::size_t operand = 0;     // which of its operands is that norm's result

@@ -289,8 +289,9 @@ struct PrepareOp {
   }
 
   Launch operator()(const op::LayerNormBackwardWeight& o) const {
-    return [x = in(at, 0), dy = in(at, 1), to = NormWeightGradient{out(at, 0), out(at, 1), o.accumulate, around.rows.sums_for_weights()},
-            rows = rows(), width = elements() / rows(), types = NormWeightTypes{type(), plan[task.reads[1]].dtype, result()},
+    return [x = in(at, 0), dy = in(at, 1),
+            to = NormWeightGradient{out(at, 0), out(at, 1), o.accumulate, around.rows.sums_for_weights()}, rows = rows(),
+            width = elements() / rows(), types = NormWeightTypes{type(), plan[task.reads[1]].dtype, result()},
             epsilon = static_cast<float>(o.epsilon), workspace = reinterpret_cast<float*>(at.workspace)](cudaStream_t stream) {
       layer_norm_backward_weight(types, x, dy, to, rows, width, epsilon, workspace, stream);
     };

@@ -215,7 +215,7 @@ Launch PrepareImages::operator()(const op::BatchNorm& o) const {
         take_moments(type, shape, x, moments, scratch, stream);
       }
       set_scales(type, shape, gain, bias, moments, stream);
-      if (!share.put_off) {
+      if (!share.postponed) {
         apply_norm(type, shape, x, moments, nullptr, false, y, stream);
       }
     };
@@ -243,7 +243,7 @@ Launch PrepareImages::with_norm(const op::Relu&) const {
 
 Launch PrepareImages::with_norm(const op::Add&) const {
   const ImageContext& images = around.images;
-  if (images.share.put_off) {
+  if (images.share.postponed) {
     return [](cudaStream_t) {};  // the ReLU that reads the sum adds
   }
   if (!images.share.applies) {

@@ -20,19 +20,18 @@ Launch PrepareTransformer::operator()(const op::RmsNorm& o) const {
 }
 
 Launch PrepareTransformer::operator()(const op::RmsNormBackwardInput& o) const {
-  return [dy = in(0), x = in(1), gain = in(2), to = norm_gradient(o.adds, o.copies, rows), rows = in_shape(0).rows(), width = in_shape(0).last(),
-          type = type(), wide = result(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
-    rms_norm_backward_input(type, wide, dy, x, gain, to, rows, width, epsilon, stream);
-  };
+  return [dy = in(0), x = in(1), gain = in(2), to = norm_gradient(o.adds, o.copies, rows), rows = in_shape(0).rows(),
+          width = in_shape(0).last(), type = type(), wide = result(), epsilon = static_cast<float>(o.epsilon)](
+             cudaStream_t stream) { rms_norm_backward_input(type, wide, dy, x, gain, to, rows, width, epsilon, stream); };
 }
 
 Launch PrepareTransformer::operator()(const op::RmsNormBackwardWeight& o) const {
-  return [x = in(0), dy = in(1), to = NormWeightGradient{out(0), nullptr, o.accumulate, rows.sums_for_weights()},
-          rows = in_shape(0).rows(), width = in_shape(0).last(),
-          types = NormWeightTypes{type(), plan[task.reads[1]].dtype, result()}, epsilon = static_cast<float>(o.epsilon),
-          workspace = reinterpret_cast<float*>(at.workspace)](cudaStream_t stream) {
-    rms_norm_backward_weight(types, x, dy, to, rows, width, epsilon, workspace, stream);
-  };
+  return
+      [x = in(0), dy = in(1), to = NormWeightGradient{out(0), nullptr, o.accumulate, rows.sums_for_weights()},
+       rows = in_shape(0).rows(), width = in_shape(0).last(), types = NormWeightTypes{type(), plan[task.reads[1]].dtype, result()},
+       epsilon = static_cast<float>(o.epsilon), workspace = reinterpret_cast<float*>(at.workspace)](cudaStream_t stream) {
+        rms_norm_backward_weight(types, x, dy, to, rows, width, epsilon, workspace, stream);
+      };
 }
 
 Launch PrepareTransformer::operator()(const op::SiluGate&) const {

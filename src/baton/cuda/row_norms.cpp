@@ -45,7 +45,9 @@ bool is_held(const plan::Buffer& dy) {
   return width <= held_width && width * size_of(dy.dtype) % 16 == 0;
 }
 
-bool writes(const plan::Task& task, BufferId id) { return std::find(task.writes.begin(), task.writes.end(), id) != task.writes.end(); }
+bool writes(const plan::Task& task, BufferId id) {
+  return std::find(task.writes.begin(), task.writes.end(), id) != task.writes.end();
+}
 
 }  // namespace
 
@@ -64,8 +66,7 @@ std::vector<RowNormShare> row_norm_shares(const plan::Plan& plan, const plan::Or
       shares[known->second.task.index()] = RowNormShare::takes_sums;
       shares[id.index()] = RowNormShare::has_sums;
     }
-    if (known != last.end() &&
-        (own || writes(task, known->second.backward.x) || writes(task, known->second.backward.dy))) {
+    if (known != last.end() && (own || writes(task, known->second.backward.x) || writes(task, known->second.backward.dy))) {
       last.erase(known);
     }
     if (own && !own->of_weights && is_held(plan[own->dy]) && !writes(task, own->x) && !writes(task, own->dy)) {

@@ -14,8 +14,8 @@ namespace baton::cuda {
 /// those of the weights are computed in one pass. It equals `most_summed_width` of kernels.h, which needs the toolkit.
 constexpr std::int64_t held_width = 1024;
 
-/// A task's share in the backward of a norm: the task of the gradient of x may also take the sums over the rows from which the task of
-/// the weights' gradients, which follows it, then makes its result. The bits are those of two passes.
+/// A task's share in the backward of a norm: the task of the gradient of x may also take the sums over the rows from which the task
+/// of the weights' gradients, which follows it, then makes its result. The bits are those of two passes.
 enum class RowNormShare : std::uint8_t { none, takes_sums, has_sums };
 
 /// The share of each task, by task. A device keeps the sums of one norm at a time.

@@ -164,15 +164,17 @@ void Slice::prepare(const plan::Ordering& ordering, const Capability& capability
       const auto kept = norms_[d].of.find(shares_[t].x);
       const auto [moments, slopes] = kept == norms_[d].of.end() ? std::pair<NormMoments*, NormSlopes*>() : kept->second;
       const auto place_of = [&](BufferId id) { return id.valid() ? address(id) : nullptr; };
-      const ImageContext images{channels_last_,
-                                shares_[t],
-                                place_of(shares_[t].x),
-                                place_of(shares_[t].added),
-                                moments,
-                                slopes,
-                                norms_[d].memory.get()};
+      const ImageContext images{channels_last_, shares_[t], place_of(shares_[t].x), place_of(shares_[t].added),
+                                moments,        slopes,     norms_[d].memory.get()};
       launches_[t] = prepare_launch(plan_, task, addresses_[t],
-                                    {*places_[d], capability, *blas_[d], *dnn_[d], images, {row_shares_[t], row_sums_[d].get()}, counters_[d].get(), early[t]});
+                                    {*places_[d],
+                                     capability,
+                                     *blas_[d],
+                                     *dnn_[d],
+                                     images,
+                                     {row_shares_[t], row_sums_[d].get()},
+                                     counters_[d].get(),
+                                     early[t]});
     }
   }
   for (const std::unique_ptr<GpuPlace>& place : places_) {

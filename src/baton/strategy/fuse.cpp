@@ -89,7 +89,8 @@ std::optional<Partner> partner_of(const Draft& draft, const Uses& uses, std::siz
   for (const std::size_t reader : readers) {
     const Task& next = draft.tasks[reader];
     const op::Op* second = op_of(next);
-    if (second == nullptr || next.device != task.device || next.labels.phase != task.labels.phase || next.reads[0] != task.writes[0]) {
+    if (second == nullptr || next.device != task.device || next.labels.phase != task.labels.phase ||
+        next.reads[0] != task.writes[0]) {
       continue;
     }
     std::optional<op::Joined> both = op::joined(*first, *second);

@@ -470,7 +470,7 @@ class Writer : private StepTensors {
     std::vector<BufferId> sum;  // by shard
   };
 
-  void backward(std::size_t r, std::size_t m, std::size_t b, bool put_off) {
+  void backward(std::size_t r, std::size_t m, std::size_t b, bool postponed) {
     const model::Block& block = model_.blocks()[b];
     Gathered gathered;
     std::map<std::size_t, Terms> terms = terms_[b];
@@ -481,7 +481,7 @@ class Writer : private StepTensors {
                               return wants_gradient(b, value_number(node, ref));
                             });
         if (wanted) {
-          backward_call(r, m, b, node, call, put_off, gathered, terms);
+          backward_call(r, m, b, node, call, postponed, gathered, terms);
         }
       }
       for (const std::size_t input : layouts_.node(b, n).passed_on) {
@@ -512,7 +512,7 @@ class Writer : private StepTensors {
     return narrow;
   }
 
-  void backward_call(std::size_t r, std::size_t m, std::size_t b, const model::Node& node, const Call& call, bool put_off,
+  void backward_call(std::size_t r, std::size_t m, std::size_t b, const model::Node& node, const Call& call, bool postponed,
                      Gathered& gathered, std::map<std::size_t, Terms>& terms) {
     std::vector<std::vector<BufferId>> reads = reads_of(r, m, b, node, call, Phase::backward, gathered);
     begin_call(call);
@@ -525,7 +525,7 @@ class Writer : private StepTensors {
       }
       if (!call.of_parameters) {
         task(plan::Compute{one.op}, device_of(shard, b), Phase::backward, b, m, std::move(one.reads), std::move(one.writes));
-      } else if (put_off) {
+      } else if (postponed) {
         shard.micro[m].deferred.push_back(std::move(one));
       } else {
         parameter_gradient(m, std::move(one));

@@ -111,8 +111,9 @@ void expect_sound(const plan::Plan& plan, bool apart) {
   std::size_t moments = 0;
   std::size_t slopes = 0;
   std::size_t norms = 0;
-  std::size_t put_off = 0;
-  std::map<BufferId, std::tuple<std::int64_t, BufferId, std::int64_t>> sums;  // that were put off: versions of x and the other value
+  std::size_t postponed = 0;
+  std::map<BufferId, std::tuple<std::int64_t, BufferId, std::int64_t>>
+      sums;  // that were postponed: versions of x and the other value
   for (const TaskId id : ordering.sequence) {
     const plan::Task& task = plan[id];
     const NormShare& share = shares[id.index()];
@@ -144,7 +145,7 @@ void expect_sound(const plan::Plan& plan, bool apart) {
     if (share.applies) {
       EXPECT_TRUE(op_of<op::Relu>(task) != nullptr || op_of<op::Add>(task) != nullptr);
     }
-    if (share.put_off && op_of<op::Add>(task) != nullptr) {
+    if (share.postponed && op_of<op::Add>(task) != nullptr) {
       const BufferId other = task.reads[share.operand == 0 ? 1 : 0];
       sums[task.writes[0]] = {now, other, version[other.index()]};
     }
@@ -155,11 +156,11 @@ void expect_sound(const plan::Plan& plan, bool apart) {
       for (const BufferId needed : {share.x, share.added}) {
         EXPECT_TRUE(is_read_after(plan, ordering, id, needed)) << "its memory may hold something else by then";
       }
-      ++put_off;
+      ++postponed;
     }
   }
-  EXPECT_EQ(put_off, sums.size()) << "each sum that is put off is applied once";
-  EXPECT_GT(put_off, 0U);
+  EXPECT_EQ(postponed, sums.size()) << "each sum that is postponed is applied once";
+  EXPECT_GT(postponed, 0U);
   EXPECT_GT(norms, 0U);
   EXPECT_EQ(moments, norms) << "the moments of each norm are taken once";
   if (apart) {

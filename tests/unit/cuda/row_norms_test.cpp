@@ -17,11 +17,12 @@ plan::Plan plan_of(const std::string& model, const std::string& strategy, std::s
   const cluster::Cluster cluster(test::cpus(devices));
   strategy::Layout layout;
   layout.micro_batches = micro_batches;
-  return strategy::compile({.model = parsed,
-                            .cluster = cluster,
-                            .strategy = strategy,
-                            .step = {.global_batch = 8, .loss = strategy::Loss::cross_entropy, .precision = strategy::Precision::bf16},
-                            .layout = layout});
+  return strategy::compile(
+      {.model = parsed,
+       .cluster = cluster,
+       .strategy = strategy,
+       .step = {.global_batch = 8, .loss = strategy::Loss::cross_entropy, .precision = strategy::Precision::bf16},
+       .layout = layout});
 }
 
 template <typename AnyOp>
@@ -72,7 +73,8 @@ Count expect_sound(const plan::Plan& plan) {
 }
 
 TEST(RowNorms, TakeTheSumsOfTheWeightsWithTheGradientOfX) {
-  for (const char* model : {"gpt:depth=2,heads=2,dim=16,context=4,vocab=8", "llama:depth=2,heads=2,kv-heads=1,dim=16,hidden=16,context=4,vocab=8"}) {
+  for (const char* model :
+       {"gpt:depth=2,heads=2,dim=16,context=4,vocab=8", "llama:depth=2,heads=2,kv-heads=1,dim=16,hidden=16,context=4,vocab=8"}) {
     const Count count = expect_sound(plan_of(model, "single", 1));
     EXPECT_EQ(count.norms, 5U) << model;
     EXPECT_EQ(count.in_one, count.norms) << model;
@@ -90,7 +92,8 @@ TEST(RowNorms, FindTheSumsOfTheirOwnOperandsUnderEveryStrategy) {
     const Count count = expect_sound(plan_of("gpt:depth=4,heads=2,dim=16,context=4,vocab=8", name, 2, pipelined ? 4 : 1));
     EXPECT_GT(count.norms, 0U) << name;
     // Only zero-bubble schedules put other norms' gradients between the two.
-    EXPECT_TRUE(count.in_one == count.norms || name.find("zb") != std::string::npos) << name << ": " << count.in_one << " of " << count.norms;
+    EXPECT_TRUE(count.in_one == count.norms || name.find("zb") != std::string::npos)
+        << name << ": " << count.in_one << " of " << count.norms;
   }
 }
 

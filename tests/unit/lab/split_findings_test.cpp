@@ -128,7 +128,7 @@ TEST(Depth, AStepThatGrowsWithDepthIsSaidToGrowByTheBlockAndWhy) {
   EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows),
                    "No: from DEPTH 6 to 24 the step goes from 6.00 ms to 24.0 ms, 1.00 ms per block (R² = 1.000, a good fit)"));
   EXPECT_TRUE(
-      says(answer("depth", "hw3/2/Q1", rows), "Of 2 devices several compute at once for at most 60.0 % of a step: a weight"));
+      says(answer("depth", "hw3/2/Q1", rows), "Devices' work overlaps for at most 60.0 % of a step: a weight"));
   EXPECT_TRUE(silent_on(answer("depth", "hw3/2/Q1", rows), "only one of 2 devices works")) << "each computes for 80 % of the step";
   for (Json& row : rows) {
     const double step = row["time_per_step_ns"];
@@ -142,7 +142,7 @@ TEST(Depth, AStepThatGrowsWithDepthIsSaidToGrowByTheBlockAndWhy) {
                    "otherwise idle for 15.0 %."));
   rows[0]["some_busy"] = 0.93;  // both together 100 %, of which 7 % at the same time
   const std::string almost =
-      ". Nearly always one of 2 devices works (several compute at once for at most 7.0 % of a step: a weight "
+      ". Nearly always one of 2 devices works (work overlaps for at most 7.0 % of a step: a weight "
       "gradient during the next device's backward), so every block adds its time.";
   EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows), almost));
   EXPECT_TRUE(silent_on(answer("depth", "hw3/2/Q1", rows), "works at a time"));
@@ -197,11 +197,11 @@ TEST(AllDevices, OneAfterTheOtherIsSaidOnlyIfTheTraceShowsNoTwoAtATime) {
   EXPECT_TRUE(says(said({0.5, 0.48}, 0.98),
                    "Yes, all of them, but one after the other: on 2 they compute for 50.0 % and 48.0 % of the step, together 98.0 %"
                    ". In the remaining 2.0 % no device computes, because data is on its way."));
-  EXPECT_TRUE(silent_on(said({0.5, 0.48}, 0.98), "at once"));
+  EXPECT_TRUE(silent_on(said({0.5, 0.48}, 0.98), "overlap"));
   // 99.8 % together, of which 0.9 % at the same time: 98.9 % and 1.1 % are the step.
   EXPECT_TRUE(says(said({0.488, 0.510}, 0.989),
                    "but nearly one after the other: on 2 they compute for 48.8 % and 51.0 % of the step, together 99.8 % (0.9 % "
-                   "with several at once). The overlap is a weight gradient during the next device's "
+                   "overlapping). The overlap is a weight gradient during the next device's "
                    "backward. In the remaining 1.1 % no device computes"));
   EXPECT_TRUE(says(said({0.488, 0.510}, 0.989, true), "backward, or waiting for a core."));
   EXPECT_TRUE(says(said({0.8, 0.7}, 1), "and in part at the same time"));
@@ -216,7 +216,7 @@ TEST(AllDevices, OneAfterTheOtherIsSaidOnlyIfTheTraceShowsNoTwoAtATime) {
     const double some = std::min(1.0, tries % 2 == 0 ? sum : 0.9 * sum);
     const std::string text = said(shares, some);
     EXPECT_EQ(text.find("but one after the other") != std::string::npos, sum - some < 0.0005) << text;
-    EXPECT_EQ(text.find("with several at once") != std::string::npos, sum - some >= 0.0005) << text;
+    EXPECT_EQ(text.find("overlapping") != std::string::npos, sum - some >= 0.0005) << text;
   }
 }
 

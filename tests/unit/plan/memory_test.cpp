@@ -159,8 +159,14 @@ std::vector<Piece> pieces_of(const Plan& plan, const Memory& memory) {
   std::vector<Piece> pieces;
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Buffer& buffer = plan.buffers()[b];
-    Piece piece{buffer.device.index(),     memory.offset[b],     memory.offset[b] + buffer.size().count, {}, buffer.persistent,
-                buffer.role == Role::loss, fmt::format("b{}", b), BufferId(b)};
+    Piece piece{buffer.device.index(),
+                memory.offset[b],
+                memory.offset[b] + buffer.size().count,
+                {},
+                buffer.persistent,
+                buffer.role == Role::loss,
+                fmt::format("b{}", b),
+                BufferId(b)};
     for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
       for (const auto* list : {&plan.tasks()[t].reads, &plan.tasks()[t].writes}) {
         if (std::find(list->begin(), list->end(), BufferId(b)) != list->end()) {
@@ -203,7 +209,8 @@ bool precedes(const Piece& first, const Piece& second, const test::Before& befor
 
 /// The task that may put a result in the place of an operand, of two buffers that have one place: every other task that touches the
 /// operand comes before it, and every other one that touches the result comes after it.
-std::optional<std::size_t> overwriting_task(const Plan& plan, const Piece& operand, const Piece& result, const test::Before& before) {
+std::optional<std::size_t> overwriting_task(const Plan& plan, const Piece& operand, const Piece& result,
+                                            const test::Before& before) {
   if (!operand.buffer.valid() || !result.buffer.valid() || operand.always || operand.begin != result.begin ||
       operand.end != result.end) {
     return std::nullopt;
@@ -212,8 +219,10 @@ std::optional<std::size_t> overwriting_task(const Plan& plan, const Piece& opera
     const auto* compute = std::get_if<Compute>(&plan.tasks()[t].action);
     const std::optional<op::Overwritten> pair = compute == nullptr ? std::nullopt : op::overwritten(compute->op);
     if (pair && plan.tasks()[t].reads[pair->read] == operand.buffer && plan.tasks()[t].writes[pair->written] == result.buffer) {
-      const bool last = std::all_of(operand.users.begin(), operand.users.end(), [&](std::size_t u) { return u == t || before(u, t); });
-      const bool first = std::all_of(result.users.begin(), result.users.end(), [&](std::size_t u) { return u == t || before(t, u); });
+      const bool last = std::all_of(operand.users.begin(), operand.users.end(),
+                                    [&](std::size_t u) { return u == t || before(u, t); });
+      const bool first = std::all_of(result.users.begin(), result.users.end(),
+                                     [&](std::size_t u) { return u == t || before(t, u); });
       return last && first ? std::optional(t) : std::nullopt;
     }
   }

@@ -26,7 +26,11 @@ const std::vector<Sample>& sample_plans() {
         {.joined = op::joint_ops(),
          .workspace = [](std::span<const Buffer>, const Task& task,
                          std::size_t) { return Bytes(task.lane == Lane::compute && !task.writes.empty() ? 100 : 0); }},
-        {.gradient_with_sgd = true, .narrow_gradient_with_sgd = {DType::bf16, DType::f16}, .adds = true, .copies = true, .overwrites = true}};
+        {.gradient_with_sgd = true,
+         .narrow_gradient_with_sgd = {DType::bf16, DType::f16},
+         .adds = true,
+         .copies = true,
+         .overwrites = true}};
     std::vector<Sample> list;
     std::size_t turn = 0;
     for (const strategy::Strategy& strategy : strategy::strategies()) {

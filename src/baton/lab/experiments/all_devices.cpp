@@ -52,9 +52,9 @@ std::string unit_once(const std::vector<std::string>& amounts) {
   return all;
 }
 
-/// " (0.9 % with several at once)".
+/// " (0.9 % overlapping)".
 std::string beside_another(const Record& row) {
-  return several_compute(row) < shown ? "" : fmt::format(" ({} with several at once)", percent(several_compute(row)));
+  return several_compute(row) < shown ? "" : fmt::format(" ({} overlapping)", percent(several_compute(row)));
 }
 
 /// " In the remaining 4.3 % no device computes, because data is on its way."; shorter for several shares.

@@ -268,15 +268,14 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
     // Then s is not a fraction; that of the delay by itself still is.
     const bool below = std::all_of(all.more.begin(), all.more.end(), [](const auto& one) { return one.speedup * one.own <= 1; });
     return fmt::format(
-        "A delay d is not divided. Beside c = {} of work its share d/(c + d) is serial: {} for d = {} to {} ms, which limits the "
-        "speedup to {} times; {} reach "
+        "A delay d is serial work beside c = {}: its share d/(c + d), {} for d = {} to {} ms, limits the speedup to {} times; {} "
+        "reach "
         "{}{}{}. {} the fitted serial fraction s₀ = {} is outside 0 to 100 %: the formula does not apply ({}).",
         duration_text(all.c), of_each(all, [](const Fractions::One& one) { return percent(one.own); }),
         fmt::format("{}", all.more.front().delay), fmt::format("{}", all.more.back().delay),
         of_each(all, [](const Fractions::One& one) { return ratio_text(1 / one.own); }), devices_text(all.devices),
         of_each(all, [](const Fractions::One& one) { return ratio_text(one.speedup); }), simulated ? " (simulated)" : "",
-        below ? "" : " (more because of noise)", all.least == 0 ? "Without the delay" : "With the shortest delay",
-        percent(all.serial),
+        below ? "" : " (more by noise)", all.least == 0 ? "Without the delay" : "With the shortest delay", percent(all.serial),
         !all.told         ? "the times vary too much"
         : all.serial >= 1 ? "splitting costs more than it gains"
                           : "the speedup is more than linear");

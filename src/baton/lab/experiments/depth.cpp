@@ -28,14 +28,14 @@ std::string more_layers(const std::vector<Record>& rows) {
   for (const Record& row : sorted) {
     several = std::max(several, several_compute(row));
   }
-  const std::string overlap = fmt::format("several compute at once for at most {} of a step: {}", percent(several),
+  const std::string overlap = fmt::format("work overlaps for at most {} of a step: {}", percent(several),
                                           what_overlaps(!shared_cores_mark(sorted).empty()));
   const std::string pace = several < shown
                                ? fmt::format("Only one of {:.0f} devices works at a time, so every block adds its whole time. ",
                                              devices)
                            : several <= little ? fmt::format("Nearly always one of {:.0f} devices works ({}){}. ", devices, overlap,
                                                              line.slope > 0 ? ", so every block adds its time" : "")
-                                               : fmt::format("Of {:.0f} devices {}. ", devices, overlap);
+                                               : fmt::format("Devices' {}. ", overlap);
   const findings::Difference apart = difference_of(first, last);
   const bool slower = number(last, key::time_per_step_ns) > number(first, key::time_per_step_ns) && apart.differ;
   const std::string slope = sorted.size() >= 3 && line.r2 < 0.8
