@@ -17,7 +17,8 @@ model::Model make_model(const JobSpec& spec);
 
 /// The devices of another machine. If a link is given, it replaces the links of that machine.
 cluster::Cluster imagine(const JobSpec& spec);
-/// The fused tasks of simulated machines: all that exist.
+/// The fused tasks of simulated machines: ReLU and its gradient within products, and the plain SGD step within gradients and their
+/// sums. Backends here may fuse more; the constants of simulated machines were chosen with these.
 plan::Target imagined_target();
 /// Above this number of devices, identical replicas are folded into one.
 std::size_t fold_beyond(const JobSpec& spec);

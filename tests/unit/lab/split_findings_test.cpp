@@ -127,8 +127,7 @@ TEST(Depth, AStepThatGrowsWithDepthIsSaidToGrowByTheBlockAndWhy) {
   std::vector<Json> rows = deeper({6, 12, 24});
   EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows),
                    "No: from DEPTH 6 to 24 the step goes from 6.00 ms to 24.0 ms, 1.00 ms per block (R² = 1.000, a good fit)"));
-  EXPECT_TRUE(
-      says(answer("depth", "hw3/2/Q1", rows), "Devices' work overlaps for at most 60.0 % of a step: a weight"));
+  EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows), "Devices' work overlaps for at most 60.0 % of a step: a weight"));
   EXPECT_TRUE(silent_on(answer("depth", "hw3/2/Q1", rows), "only one of 2 devices works")) << "each computes for 80 % of the step";
   for (Json& row : rows) {
     const double step = row["time_per_step_ns"];

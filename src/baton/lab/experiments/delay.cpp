@@ -276,9 +276,9 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
         of_each(all, [](const Fractions::One& one) { return ratio_text(1 / one.own); }), devices_text(all.devices),
         of_each(all, [](const Fractions::One& one) { return ratio_text(one.speedup); }), simulated ? " (simulated)" : "",
         below ? "" : " (more by noise)", all.least == 0 ? "Without the delay" : "With the shortest delay", percent(all.serial),
-        !all.told         ? "the times vary too much"
+        !all.told         ? "times too noisy"
         : all.serial >= 1 ? "splitting costs more than it gains"
-                          : "the speedup is more than linear");
+                          : "superlinear speedup");
   }
   double apart = 0;
   bool beyond = false;
