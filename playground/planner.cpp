@@ -220,11 +220,11 @@ Json memory_json(const job::Scenario& scenario) {
 const job::Scenario& opened_for(const Json& question) {
   static std::unique_ptr<job::Scenario> scenario;
   static Json of;
-  const Json key{question.at("words"), question.value("files", Json::object())};
-  if (!scenario || of != key) {
+  const Json asked{question.at("words"), question.value("files", Json::object())};
+  if (!scenario || of != asked) {
     scenario.reset();
     scenario = std::make_unique<job::Scenario>(spec_of(question));
-    of = key;
+    of = asked;
   }
   return *scenario;
 }

@@ -118,7 +118,7 @@ void add_check_command(CLI::App& program, int& exit_code) {
   command
       ->add_option("path", words->path, "the folder of an exercise, or a file with an answer; without it the exercises are listed")
       ->type_name("PATH");
-  command->add_option("--class", words->folder, "mark a folder that has a folder per student")->type_name("FOLDER");
+  command->add_option("--class", words->folder, "mark a folder that has a folder per student")->type_name("DIR");
   command->add_option("--exercise", words->exercise, "which exercise it is, if its name does not say so")->type_name("NAME");
   add_number(*command, "--seed", words->seed, std::int64_t{0}, most_seed,
              "draw the cases with this seed (default: 0; with --class a random one)");

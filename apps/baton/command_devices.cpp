@@ -20,14 +20,14 @@ void show_devices(const std::string& devices, const std::string& json) {
     namespace key = lab::key;
     std::vector<lab::Record> list;
     for (const cluster::Device& device : cluster.devices()) {
-      lab::Record one{key::name(device.name), key::cores(device.cores), key::GpuEntry::memory_bytes(device.memory)};
+      lab::Record one{key::name(device.name), key::cores(device.cores), key::memory_bytes(device.memory)};
       if (device.gpu) {
         one.set(key::gpu, devices::find_gpus()[static_cast<std::size_t>(device.gpu->ordinal)].name);
         one.set(key::multiprocessors, device.gpu->multiprocessors);
       }
       list.push_back(std::move(one));
     }
-    const lab::Record object{key::FitResult::devices(list), key::oversubscribed(cluster.oversubscribed()),
+    const lab::Record object{key::DevicesResult::devices(list), key::oversubscribed(cluster.oversubscribed()),
                              key::environment(measure::environment(machine))};
     write_output(json, object.json().dump(2) + "\n");
     return;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <charconv>
 #include <filesystem>
 #include <optional>
 
@@ -43,10 +44,12 @@ std::string metadata_of(const checkpoint::TensorReader& source, const std::strin
   return found == source.metadata().end() ? "" : found->second;
 }
 
-/// The steps after which the checkpoint was saved; nullopt if it does not say it.
+/// The steps after which the checkpoint was saved; nullopt if it does not say it, as files of other programs.
 std::optional<std::int64_t> step_of(const checkpoint::TensorReader& source) {
   const std::string step = metadata_of(source, "step");
-  return step.empty() ? std::nullopt : std::optional(parse_integer(step, "the checkpoint's step", 0, std::int64_t{1} << 48));
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(step.data(), step.data() + step.size(), number);
+  return error == std::errc() && end == step.data() + step.size() && !step.empty() ? std::optional(number) : std::nullopt;
 }
 
 void require_evaluable(const job::JobSpec& job) {

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <array>
+
 #include "baton/base/error.h"
 #include "baton/job/fit.h"
 #include "baton/lab/json.h"
@@ -35,22 +37,28 @@ bool is_split(const job::JobSpec& spec) {
   return !job::flags_of(spec, {}, [](const job::JobField& field) { return is_of_split(field) && field.name != "balance"; }).empty();
 }
 
-/// The bytes of a device by cause.
-lab::Record by_cause(const job::DeviceMemory& one) {
-  return {key::parameters_bytes(Bytes(one.held.parameters)),
-          key::gradients_bytes(Bytes(one.held.gradients)),
-          key::states_bytes(Bytes(one.held.states)),
-          key::activations_bytes(Bytes(one.held.activations)),
-          key::communication_bytes(Bytes(one.held.communication)),
-          key::other_bytes(Bytes(one.held.other)),
-          key::unshared_bytes(one.unshared())};
-}
+/// A cause of a device's memory: the heading of its column, its key, and how much there is of it.
+struct Cause {
+  const char* heading;
+  key::Size size;
+  Bytes (*bytes)(const job::DeviceMemory& one);
+};
+constexpr std::array causes{
+    Cause{"parameters", key::parameters_bytes, [](const job::DeviceMemory& one) { return Bytes(one.held.parameters); }},
+    Cause{"gradients", key::gradients_bytes, [](const job::DeviceMemory& one) { return Bytes(one.held.gradients); }},
+    Cause{"states", key::states_bytes, [](const job::DeviceMemory& one) { return Bytes(one.held.states); }},
+    Cause{"activations", key::activations_bytes, [](const job::DeviceMemory& one) { return Bytes(one.held.activations); }},
+    Cause{"communication", key::communication_bytes, [](const job::DeviceMemory& one) { return Bytes(one.held.communication); }},
+    Cause{"other", key::other_bytes, [](const job::DeviceMemory& one) { return Bytes(one.held.other); }},
+    Cause{"unshared", key::unshared_bytes, [](const job::DeviceMemory& one) { return one.unshared(); }}};
 
 Json to_json(const job::Fit& fit) {
   std::vector<lab::Record> devices;
   for (const job::DeviceMemory& one : fit.devices) {
     lab::Record device{key::device(one.device), key::stands_for(one.copies), key::peak_bytes(one.peak)};
-    device.update(by_cause(one));
+    for (const Cause& cause : causes) {
+      device.update({cause.size(cause.bytes(one))});
+    }
     devices.push_back(std::move(device));
   }
   using Entry = key::FitResult;
@@ -76,13 +84,15 @@ Json to_json(const job::Fit& fit) {
 }
 
 void print_devices(const job::Fit& fit) {
-  report::Table table(
-      {"device", "memory", "bytes", "parameters", "gradients", "states", "activations", "communication", "other", "unshared"});
+  std::vector<std::string> columns{"device", "memory", "bytes"};
+  for (const Cause& cause : causes) {
+    columns.emplace_back(cause.heading);
+  }
+  report::Table table(columns);
   for (const job::DeviceMemory& one : fit.devices) {
     std::vector<std::string> row{one.device, to_text(one.peak), fmt::format("{}", one.peak.count)};
-    for (const Bytes bytes : {Bytes(one.held.parameters), Bytes(one.held.gradients), Bytes(one.held.states),
-                              Bytes(one.held.activations), Bytes(one.held.communication), Bytes(one.held.other), one.unshared()}) {
-      row.push_back(to_text(bytes));
+    for (const Cause& cause : causes) {
+      row.push_back(to_text(cause.bytes(one)));
     }
     table.row(std::move(row), one.peak > fit.limit ? "(does not fit)" : "");
   }

@@ -150,7 +150,7 @@ void compare(const std::string& first, const std::string& second, int& exit_code
 void add_report_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("report", "Write the report of a run again, from its stored results");
   auto folder = std::make_shared<std::string>();
-  command->add_option("folder", *folder, "a folder under runs/")->type_name("FOLDER")->required();
+  command->add_option("folder", *folder, "a folder under runs/")->type_name("DIR")->required();
   command->footer("\nExample:\n  baton report runs/20261115-101500-lab");
   auto pdf = std::make_shared<bool>(false);
   command->add_flag("--pdf", *pdf, "also write it as PDF (needs Chromium)");

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <limits>
 
 #include "baton/base/clock.h"
 #include "baton/base/error.h"

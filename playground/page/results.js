@@ -31,7 +31,7 @@ const scalingSteps = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 /** The same job on one device: no split. */
 function alone(words) {
   const {strategy, dp, pp, tp, sp, zero, schedule, chunks, split, delay, 'micro-batches': parts, ...rest} = words;
-  return {...rest, devices: '1', strategy: 'single'};
+  return {...rest, devices: 1, strategy: 'single'};
 }
 
 export class Results {

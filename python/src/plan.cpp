@@ -66,7 +66,7 @@ py::list devices(const CompiledPlan& self) {
     one[key::received_bytes.name] = totals[d].work.received.count;
     one[key::peak_bytes.name] = d < self.verdict().memory.peak.size() ? py::object(py::int_(self.verdict().memory.peak[d].count))
                                                                       : py::none();
-    one[key::GpuEntry::memory_bytes.name] = self.job().cluster().devices()[d].memory.count;
+    one[key::memory_bytes.name] = self.job().cluster().devices()[d].memory.count;
     list.append(one);
   }
   return list;

@@ -121,7 +121,8 @@ void bind_setup(py::module_& module) {
       .def(
           "model_name", [](const Setup& setup) { return setup.overrides.model ? setup.overrides.model->name() : setup.spec.model; },
           "What its model is called.")
-      .def("set_model", &set_model, py::arg("model"), py::arg("weights"), "A model of the user's own, and its weights by name.")
+      .def("set_model", &set_model, py::arg("model").none(false), py::arg("weights"),
+           "A model of the user's own, and its weights by name.")
       .def("set_schedule", &set_schedule, py::arg("callable"), "A schedule: callable(devices, chunks, micro_batches) gives rows.")
       .def("set_costs", &set_costs, py::arg("callable"), py::arg("origin"), "A cost model: callable(task) gives seconds.")
       .def("set_data", &set_data, py::arg("inputs"), py::arg("targets"), "Arrays to train on; samples are along their first axis.")

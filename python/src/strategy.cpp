@@ -11,34 +11,17 @@ namespace {
 using plan::Draft;
 using strategy::Request;
 
-/// A request, while a strategy of Python's is asked: afterwards it is gone, and says so.
-class RequestView {
- public:
-  explicit RequestView(const Request& request) : request_(std::make_shared<const Request*>(&request)) {}
-  void end() { *request_ = nullptr; }
-  const Request& get() const {
-    if (*request_ == nullptr) {
-      throw usage_error("a request is there only while the strategy is asked");
-    }
-    return **request_;
-  }
-
- private:
-  std::shared_ptr<const Request*> request_;
-};
-
-std::int64_t devices_of(const RequestView& view) { return static_cast<std::int64_t>(view.get().cluster.size()); }
+std::int64_t devices_of(const Request& request) { return static_cast<std::int64_t>(request.cluster.size()); }
 
 using ReplicaRows = std::tuple<std::int64_t, std::int64_t, std::vector<std::int64_t>>;
 
 /// Forward, loss and backward of replicas: (first row, row after the last, device of each block) each.
-Draft training_step(const RequestView& view, const std::vector<ReplicaRows>& replicas, std::optional<std::int64_t> owner) {
-  const Request& request = view.get();
+Draft training_step(const Request& request, const std::vector<ReplicaRows>& replicas, std::optional<std::int64_t> owner) {
   strategy::Placement placement;
   std::int64_t next = 0;
   const auto device = [&](std::int64_t number) {
-    if (number < 0 || number >= devices_of(view)) {
-      throw usage_error("the strategy places something on device {}, but there are {}", number, devices_of(view));
+    if (number < 0 || number >= devices_of(request)) {
+      throw usage_error("the strategy places something on device {}, but there are {}", number, devices_of(request));
     }
     return DeviceId(static_cast<std::size_t>(number));
   };
@@ -69,22 +52,17 @@ Draft training_step(const RequestView& view, const std::vector<ReplicaRows>& rep
   return strategy::training_step(request.model, request.step, placement);
 }
 
-Draft add_updates(const Draft& draft, const RequestView& view) { return strategy::add_updates(draft, view.get().step.optimizer); }
+Draft add_updates(const Draft& draft, const Request& request) { return strategy::add_updates(draft, request.step.optimizer); }
 
-Draft all_reduce_gradients(const Draft& draft, const RequestView& view) {
-  const strategy::Layout& layout = view.get().layout;
+Draft all_reduce_gradients(const Draft& draft, const Request& request) {
+  const strategy::Layout& layout = request.layout;
   return strategy::all_reduce_gradients(draft, layout.first_bucket, layout.bucket);
 }
 
 void set_strategy(Setup& setup, py::object callable, const std::string& name, const std::string& summary) {
   setup.overrides.strategy = strategy::Strategy{name, summary, [held = shared(std::move(callable)), name](const Request& request) {
                                                   const py::gil_scoped_acquire acquire;
-                                                  RequestView view(request);
-                                                  struct Ending {
-                                                    RequestView& view;
-                                                    ~Ending() { view.end(); }
-                                                  } const ending{view};
-                                                  const py::object given = (*held)(py::cast(view));
+                                                  const py::object given = (*held)(py::cast(request));
                                                   if (!py::isinstance<Draft>(given)) {
                                                     throw usage_error(
                                                         "strategy {} gives a {}, but must give a draft, as training_step does",
@@ -97,18 +75,18 @@ void set_strategy(Setup& setup, py::object callable, const std::string& name, co
 }  // namespace
 
 void bind_strategy(py::module_& module) {
-  py::class_<RequestView>(module, "Request", "The request to a strategy: a model, devices and a batch.")
+  py::class_<Request>(module, "Request", "The request to a strategy: a model, devices and a batch.")
       .def_property_readonly("devices", &devices_of, "The number of devices; they are numbered from 0.")
       .def_property_readonly(
-          "blocks", [](const RequestView& view) { return view.get().model.blocks().size(); }, "How many blocks the model has.")
+          "blocks", [](const Request& request) { return request.model.blocks().size(); }, "How many blocks the model has.")
       .def_property_readonly(
-          "batch", [](const RequestView& view) { return view.get().step.global_batch; }, "The global batch.")
+          "batch", [](const Request& request) { return request.step.global_batch; }, "The global batch.")
       .def_property_readonly(
           "forward_flops",
-          [](const RequestView& view) {
+          [](const Request& request) {
             std::vector<std::int64_t> list;
-            for (std::size_t b = 0; b < view.get().model.blocks().size(); ++b) {
-              list.push_back(view.get().model.forward_flops(b).count);
+            for (std::size_t b = 0; b < request.model.blocks().size(); ++b) {
+              list.push_back(request.model.forward_flops(b).count);
             }
             return list;
           },

@@ -66,7 +66,7 @@ TEST_F(Cli, HelpNamesWhatAValueIsInsteadOfCallingItText) {
   }
 }
 
-TEST_F(Cli, HelpShowsTheTypeAndTheBoundsOfANumberAndValuesOutsideAreRefused) {
+TEST_F(Cli, HelpShowsTheTypeOfANumberAndItsNarrowBoundsAndValuesOutsideAreRefused) {
   struct Flag {
     const char* command;
     const char* shown;

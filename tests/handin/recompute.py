@@ -12,7 +12,7 @@ import re
 QUOTED = [
     "t₁(s + (1−s)/n)", "2(n−1)/n", "growing with n−1", "(c+d)/(c_n+d)", "s = (s₀c + d)/(c + d)", "s₀", "d/(c + d)", "S = n − s(n−1)",
     "n − 1 transfers for n GPUs", "of 1 / (1 − p)", "1 − p", "depth // 2", "with 99 % confidence", "with 95 % confidence", "more than 100", ">100", "<0.01", "R²",
-    "within 5 % of the limit", "within 5 % of its limit", "within 5 % or two standard", "above 100 %", "More than 100 %", "between 0 and 100 %", "outside 0 to 100 %", "by more than 5 points", "within 2 % of each other", "DIM²", "of at most 2", "Not 2,",
+    "within 5 % of the limit", "within 5 % of its limit", "within 5 % or two standard", "above 100 %", "More than 100 %", "between 0 and 100 %", "outside 0 to 100 %", "by more than 5 points", "within 2 % of each other", "DIM²", "of at most 2", "Not 2:",
     "nearer to 1", "away from 1", "a tenth", "With seed 0", "with seed 0", "seed 1 gave", "ResNet-50", "toy-4", "at the 1 % level",
     "on device 0", "device 0 if", "nears 1/b, and is within 5 % of it", "towards 1,",
 ]  # fmt: skip

@@ -171,6 +171,7 @@ inline constexpr Any gpus{"gpus"};
 inline constexpr Real gpu_utilization_0{"gpu_utilization_0"};
 inline constexpr Real gpu_utilization_others{"gpu_utilization_others"};
 inline constexpr Size gpu_memory_bytes{"gpu_memory_bytes"};
+inline constexpr Size memory_bytes{"memory_bytes"};
 inline constexpr Real gpu_watts{"gpu_watts"};
 inline constexpr Whole gpu_clock_mhz{"gpu_clock_mhz"};
 inline constexpr Object beside{"beside"};
@@ -328,7 +329,6 @@ struct GpuEntry {
   static constexpr Whole samples{"samples"};
   static constexpr Maybe utilization{"utilization"};
   static constexpr Size memory_used_bytes{"memory_used_bytes"};
-  static constexpr Size memory_bytes{"memory_bytes"};
   static constexpr Whole clock_mhz{"clock_mhz"};
   static constexpr Whole highest_clock_mhz{"highest_clock_mhz"};
   static constexpr Whole memory_clock_mhz{"memory_clock_mhz"};
@@ -387,7 +387,12 @@ struct BenchRow {
   static constexpr Whole wrong{"wrong"};
 };
 
-/// The result of `fit` for one split, beside the bytes of each cause; `devices` is also what `devices` lists.
+/// The result of `devices`.
+struct DevicesResult {
+  static constexpr Objects devices{"devices"};
+};
+
+/// The result of `fit` for one split, beside the bytes of each cause.
 struct FitResult {
   static constexpr Flag fits{"fits"};
   static constexpr Size needed_bytes{"needed_bytes"};

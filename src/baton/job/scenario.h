@@ -73,7 +73,8 @@ struct Sensitivity {
 std::vector<Sensitivity> sensitivities(const std::function<Nanoseconds(const WhatIf&)>& time_of, const WhatIf& now,
                                        Nanoseconds step);
 
-/// A job on a machine that is not here: compiled, verified and simulated, with no more than its specification.
+/// A job on a machine that is not here: compiled, verified and simulated, with no more than its specification. Copies share the
+/// times of tasks that were asked for, so all of them belong to one thread.
 class Scenario {
  public:
   /// The constructor does everything; a usage error says why it cannot, in the words of the command line.

@@ -180,7 +180,7 @@ JobField mebibytes(std::string name, Bytes JobSpec::*member, std::string help) {
       },
       mebibytes_text);
   field.numeric = true;
-  give_number(field, member, [](Bytes size) { return static_cast<double>(size.count) / mebibyte; });
+  give_number(field, member, [](Bytes size) { return std::stod(mebibytes_text(size)); });
   return field;
 }
 

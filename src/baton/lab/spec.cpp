@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -25,10 +26,10 @@ job::FieldValue to_value(const toml::node& node, std::string_view name) {
   if (const auto whole = node.value_exact<std::int64_t>()) {
     return *whole;
   }
-  if (const auto real = node.value_exact<double>()) {
+  if (const auto real = node.value_exact<double>(); real && std::isfinite(*real)) {
     return *real;
   }
-  throw usage_error("'{}' in the spec must be a text or a number", name);
+  throw usage_error("'{}' in the spec must be a text or a finite number", name);
 }
 
 std::string text_of(const toml::table& table, std::string_view name, std::string otherwise) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <span>
 
@@ -15,6 +14,7 @@
 #include "baton/findings/median.h"
 #include "baton/measure/core_peak.h"
 #include "baton/plan/verify.h"
+#include "baton/ranks/pack.h"
 #include "baton/sim/expand.h"
 #include "baton/trace/analysis.h"
 
@@ -159,11 +159,10 @@ std::int64_t agreed(std::int64_t number, ranks::World* world) {
   if (world == nullptr || world->alone()) {
     return number;
   }
-  ranks::Blob blob(sizeof number);
-  std::memcpy(blob.data(), &number, sizeof number);
+  const ranks::Packer packer = ranks::Packer().add(number);
+  ranks::Blob blob(packer.span().begin(), packer.span().end());
   world->broadcast(blob, 0);
-  std::memcpy(&number, blob.data(), sizeof number);
-  return number;
+  return ranks::Unpacker(blob).take<std::int64_t>();
 }
 
 std::vector<plan::Move> every_operation() {

@@ -18,7 +18,7 @@ namespace baton::training {
 void require_rates(const Job& job);
 
 /// A job's plan on a virtual clock: on this machine with the times of its tasks, each measured by itself, or on another
-/// cluster with the figures of its file.
+/// cluster with the figures of its file. Copies share the times of tasks that were asked for, so all of them belong to one thread.
 class Simulation {
  public:
   /// Times what has not been timed yet, where this machine is simulated. Costs of the job's own replace those of another

@@ -83,10 +83,10 @@ Json gpus_json(const Training& run) {
     const std::optional<double> utilization = gpu.utilization > 0 ? std::optional(gpu.utilization)
                                                                   : std::nullopt;  // kernels ran, so 0 was not measured
     list.push_back(Record{Entry::ordinal(gpu.ordinal), Entry::rank(gpu.rank), Entry::samples(gpu.samples),
-                          Entry::utilization(utilization), Entry::memory_used_bytes(gpu.memory_used),
-                          Entry::memory_bytes(gpu.memory), Entry::clock_mhz(gpu.clock_mhz),
-                          Entry::highest_clock_mhz(gpu.highest_clock_mhz), Entry::memory_clock_mhz(gpu.memory_clock_mhz),
-                          Entry::watts(gpu.watts), Entry::celsius(gpu.celsius), Entry::slowed_by(gpu.slowed_by)}
+                          Entry::utilization(utilization), Entry::memory_used_bytes(gpu.memory_used), key::memory_bytes(gpu.memory),
+                          Entry::clock_mhz(gpu.clock_mhz), Entry::highest_clock_mhz(gpu.highest_clock_mhz),
+                          Entry::memory_clock_mhz(gpu.memory_clock_mhz), Entry::watts(gpu.watts), Entry::celsius(gpu.celsius),
+                          Entry::slowed_by(gpu.slowed_by)}
                        .json());
   }
   return list;

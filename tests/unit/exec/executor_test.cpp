@@ -122,14 +122,15 @@ class ScriptedBackend final : public HostBackend {
   std::unique_ptr<Kernel> prepare(const plan::Plan&, const plan::Task& task, const Addresses&, int) const override {
     class Scripted final : public Kernel {
      public:
-      Scripted(const ScriptedBackend& backend, const plan::Task& task) : backend_(backend), task_(task) {}
-      void run(const threads::Member&, std::int64_t step) override { backend_.script_(task_, step); }
+      Scripted(std::function<void(const plan::Task&, std::int64_t)> script, const plan::Task& task)
+          : script_(std::move(script)), task_(task) {}
+      void run(const threads::Member&, std::int64_t step) override { script_(task_, step); }
 
      private:
-      const ScriptedBackend& backend_;
+      std::function<void(const plan::Task&, std::int64_t)> script_;
       const plan::Task& task_;
     };
-    return std::make_unique<Scripted>(*this, task);
+    return std::make_unique<Scripted>(script_, task);
   }
   std::function<bool(const plan::Task&)> refused;
 

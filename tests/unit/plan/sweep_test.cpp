@@ -32,8 +32,8 @@ TEST(RandomPlans, ComputeTheModelAndLeaveWhatOneDeviceLeaves) {
   std::map<std::string, std::int64_t> by_strategy;
   std::int64_t made = 0;
   std::int64_t folded = 0;
-  for (std::int64_t turn = 0; made < wanted; ++turn) {
-    ASSERT_LT(turn, 20 * wanted) << "most requests are refused";
+  for (std::int64_t turn = 0; made < wanted || by_strategy.size() < strategy::strategies().size(); ++turn) {
+    ASSERT_LT(turn, 20 * wanted) << "most requests are refused, or a strategy is never drawn";
     const test::DrawnRequest drawn = test::draw_request(random);
     Plan plan("", {}, {}, {});
     try {
@@ -58,7 +58,6 @@ TEST(RandomPlans, ComputeTheModelAndLeaveWhatOneDeviceLeaves) {
       FAIL() << drawn.text << ", folded: " << error.what();
     }
   }
-  EXPECT_EQ(by_strategy.size(), strategy::strategies().size());
   EXPECT_GT(folded, wanted / 50);
 }
 

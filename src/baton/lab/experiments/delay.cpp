@@ -204,7 +204,7 @@ std::string linear_or_not(const std::vector<Record>& rows) {
 /// Amdahl's fraction with each delay: as fitted, and as the fit of the least delay and arithmetic give it.
 struct Fractions {
   struct One {
-    double delay = 0;
+    double delay = 0;  // d: beyond the least, in milliseconds
     double fitted = 0;
     double by_amdahl = 0;  // (s₀c + d)/(c + d)
     double own = 0;        // d/(c + d): what the delay alone is of the step on one device
@@ -240,7 +240,7 @@ Fractions fractions(const std::vector<Record>& rows) {
       continue;
     }
     const double d = (delay - *found.least) * 1e6;
-    found.more.push_back({.delay = delay,
+    found.more.push_back({.delay = delay - *found.least,
                           .fitted = fitted,
                           .by_amdahl = (found.serial * found.c + d) / (found.c + d),
                           .own = d / (found.c + d),
@@ -257,6 +257,9 @@ std::string of_each(const Fractions& all, const Text& text) {
   return listing(words);
 }
 
+/// " beyond the shortest", if there is none of zero.
+std::string_view beyond_least(const Fractions& all) { return all.least == 0 ? "" : " beyond the shortest"; }
+
 std::string relates_to_amdahl(const std::vector<Record>& rows) {
   const Fractions all = fractions(rows);
   if (all.more.empty()) {
@@ -268,10 +271,10 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
     // Then s is not a fraction; that of the delay by itself still is.
     const bool below = std::all_of(all.more.begin(), all.more.end(), [](const auto& one) { return one.speedup * one.own <= 1; });
     return fmt::format(
-        "A delay d is serial work beside c = {}: its share d/(c + d), {} for d = {} to {} ms, limits the speedup to {} times; {} "
+        "A delay d{} is serial work beside c = {}: its share d/(c + d), {} for d = {} to {} ms, limits the speedup to {} times; {} "
         "reach "
         "{}{}{}. {} the fitted serial fraction s₀ = {} is outside 0 to 100 %: the formula does not apply ({}).",
-        duration_text(all.c), of_each(all, [](const Fractions::One& one) { return percent(one.own); }),
+        beyond_least(all), duration_text(all.c), of_each(all, [](const Fractions::One& one) { return percent(one.own); }),
         fmt::format("{}", all.more.front().delay), fmt::format("{}", all.more.back().delay),
         of_each(all, [](const Fractions::One& one) { return ratio_text(1 / one.own); }), devices_text(all.devices),
         of_each(all, [](const Fractions::One& one) { return ratio_text(one.speedup); }), simulated ? " (simulated)" : "",
@@ -287,12 +290,12 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
     beyond = beyond || !findings::is_share(one.fitted);
   }
   return fmt::format(
-      "A delay is serial work. {} the fit gives s₀ = {} of c = {}; adding d makes it s = (s₀c + d)/(c + "
+      "A delay{} is serial work. {} the fit gives s₀ = {} of c = {}; adding d makes it s = (s₀c + d)/(c + "
       "d): "
       "{} for d = {} ms. Fits give {}{}: {}.",
-      all.least == 0 ? "Without the delay" : "With the shortest delay", percent(all.serial), duration_text(all.c),
-      of_each(all, [](const Fractions::One& one) { return percent(one.by_amdahl); }), delays,
-      of_each(all, [](const Fractions::One& one) { return percent(one.fitted); }), simulated ? " (simulated)" : "",
+      all.least == 0 ? "" : " d beyond the shortest", all.least == 0 ? "Without the delay" : "With the shortest delay",
+      percent(all.serial), duration_text(all.c), of_each(all, [](const Fractions::One& one) { return percent(one.by_amdahl); }),
+      delays, of_each(all, [](const Fractions::One& one) { return percent(one.fitted); }), simulated ? " (simulated)" : "",
       apart < 0.0005 ? "equal"
                      : fmt::format("at most {:.1f} points apart{}{}", 100 * apart,
                                    apart > 0.02 ? ", since steps did not grow by exactly d" : "",

@@ -187,7 +187,7 @@ std::string why_not_two(const Record& alone, const Record& row) {
                               : "slower products (shared memory, other programs or noise)");
   add(more(key::sum_ns), "the sum on one device alone");
   add(rest, rest < 0 ? "less time between tasks" : "time between tasks");
-  return fmt::format(" Not 2, because two devices need more than half of the time on one ({}): {}.", duration_text(half), parts);
+  return fmt::format(" Not 2: two devices take half of the time on one ({}) plus {}.", duration_text(half), parts);
 }
 
 std::string on_one_and_two(const std::vector<Record>& rows) {

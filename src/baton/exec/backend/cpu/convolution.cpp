@@ -151,7 +151,7 @@ void add_views(const ConvolutionShape& shape, const float* matrix, Range channel
   });
 }
 
-/// The fewest channels, of images and of results, for which each tap is a product by itself: its extents are no larger.
+/// The fewest channels, of images and of results, for products of taps: they are the extents of each product, and too small below.
 constexpr std::int64_t fewest_channels = 4;
 /// The time to copy an element of the im2col matrix, in multiply-adds.
 constexpr double copy_cost = 22;
@@ -205,7 +205,7 @@ void run_taps(const TapProducts& taps, std::int64_t samples, const float* images
 ConvolutionForward::ConvolutionForward(const ConvolutionShape& shape)
     : shape_(shape),
       taps_(forward_taps(shape)),
-      places_(cut_places(shape, places_at_once)),
+      places_(taps_ ? detail::Cut{} : cut_places(shape, places_at_once)),
       channels_(cut_channels(shape)),
       products_(places_, channels_, [&](std::int64_t places, std::int64_t channels) {
         return ProductLayout{.m = places,
@@ -272,7 +272,7 @@ void ConvolutionForward::run_views(const float* x, const float* w, const float* 
 ConvolutionBackwardInput::ConvolutionBackwardInput(const ConvolutionShape& shape)
     : shape_(shape),
       taps_(backward_taps(shape)),
-      places_(cut_places(shape, places_at_once)),
+      places_(taps_ ? detail::Cut{} : cut_places(shape, places_at_once)),
       channels_(cut_channels(shape)),
       products_(places_, channels_, [&](std::int64_t places, std::int64_t channels) {
         return ProductLayout{.m = places,

@@ -13,8 +13,10 @@
 /// The three products of a convolution in float32, each run by all threads of a team together. Images are row-major (sample,
 /// channel, row, column), a weight is (out, in, row, column).
 ///
-/// With a stride of 1 each tap of a window is a product by itself (`TapProducts`), if there are channels enough. Otherwise the
-/// elements under the windows are copied into a matrix (im2col), a piece at a time, and multiplied by the weight.
+/// With a stride of 1 each tap of a window is a product by itself (`TapProducts`, `PaddedPieces`), if there are channels enough and
+/// few of the places that it computes are dropped. Otherwise the elements under the windows are copied into a matrix (im2col), a
+/// piece at a time, and multiplied by the weight. If x is not finite, more elements of a weight's gradient may be NaN than by
+/// loops.
 ///
 /// Promised of all three: the bits of a result do not depend on the size of the team, and those of a sample's y and dx not on the
 /// other samples. `run` neither allocates nor locks. Constructors generate machine code.

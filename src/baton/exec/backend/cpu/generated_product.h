@@ -17,7 +17,8 @@ struct ProductLayout {
   bool b_rows = false;  // b is row-major instead, and its stride that of its rows
 };
 
-/// With `prefetches` it takes three further arguments, of which the second is memory to bring nearer while c is stored.
+/// With `prefetches` it takes three further arguments, of which the second is memory to bring nearer while c is stored, unless
+/// b is row-major.
 using GeneratedProduct = void (*)(const float* a, const float* b, float* c, ...);
 
 /// Machine code for a product; it may be asked for from any thread. A failure where this processor has no vector instructions for

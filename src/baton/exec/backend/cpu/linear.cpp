@@ -113,7 +113,7 @@ Product generate(std::int64_t m, std::int64_t n, std::int64_t k, bool add, bool 
     return product;
   }
 #endif
-  // Prefetches memory of c's size, bit by bit while it stores c.
+  // Prefetches memory of c's size, bit by bit while it stores c; with a row-major b it prefetches nothing.
   product.generated = generate_product(
       {.m = m, .n = n, .k = k, .a_stride = m, .b_stride = b_rows ? n : k, .c_stride = m, .add = add, .b_rows = b_rows}, true);
   return product;
@@ -289,7 +289,8 @@ enum class Finish { plain, relu, masked };
 template <Finish finish>
 void finish_rows(std::int64_t rows, std::int64_t width, const float* sums, const float* bias, const float* mask, float* y,
                  std::int64_t stride) {
-  std::array<float, tile> shift{};
+  std::array<float, tile> shift;
+  shift.fill(-0.0F);  // leaves even a zero as it is
   if (bias != nullptr) {
     std::copy_n(bias, width, shift.begin());
   }
@@ -370,6 +371,7 @@ std::int64_t LinearForward::workspace_bytes(int team) const {
 
 void LinearForward::run(const float* x, const float* w, const float* bias, float* y, void* workspace, threads::Member member,
                         const float* mask) const {
+  check(mask == nullptr || !relu_, "a linear layer with a mask and a ReLU of its own");
   const RowGroups groups(rows_, member.count, [this](int size) { return group_floats(size); });
   float* own = static_cast<float*>(workspace) + groups.group_of(member) * group_floats(groups.size());
   groups.for_each_panel(member, [&](Range rows, const threads::Member& one) {
@@ -557,11 +559,12 @@ void LinearBackwardInput::run_panel(std::int64_t rows, const float* dy, const fl
   member.sync();
 }
 
-/// With fewer outputs the products that follow do not repay the transposition of x.
+/// With fewer outputs the products that follow do not repay the transposition of x. Generated kernels, which prefetch only with a
+/// column-major b, always have it transposed.
 constexpr std::int64_t few_outputs = 768;
 
 LinearBackwardWeight::LinearBackwardWeight(std::int64_t rows, std::int64_t in, std::int64_t out, float alpha, bool accumulate)
-    : rows_(rows), in_{in}, out_{out}, alpha_(alpha), accumulate_(accumulate), x_transposed_(out >= few_outputs) {
+    : rows_(rows), in_{in}, out_{out}, alpha_(alpha), accumulate_(accumulate), x_transposed_(out >= few_outputs || !has_avx512()) {
   check_extents(rows, in, out);
   products_ = generate_all(side_of(out_), side_of(in_), side_of({rows}), !x_transposed_);
 }

@@ -30,7 +30,7 @@ namespace detail {
 
 /// One product of small column-major matrices: c = [c +] a b, each without gaps between its columns. b may be row-major instead.
 struct Product {
-  /// Also prefetches `next`, the tile of the weight that the next product needs.
+  /// Also prefetches `next`, the tile of the weight that the next product needs; a generated kernel does only if b is column-major.
   void operator()(const float* a, const float* b, float* c, const float* next) const;
 
   std::int64_t n = 0;
@@ -89,8 +89,8 @@ class LinearForward {
   detail::ProductTable products_;
 };
 
-/// dx = dy W; if `mask`, then zero at each element whose mask_x is zero or less. With many rows W is transposed first; with few dy
-/// and dx are.
+/// dx = dy W; if `mask`, then zero at each element whose mask_x is zero or less. With many rows W is transposed first; with few
+/// rows, dy and dx are transposed.
 class LinearBackwardInput {
  public:
   LinearBackwardInput(std::int64_t rows, std::int64_t in, std::int64_t out, bool mask);

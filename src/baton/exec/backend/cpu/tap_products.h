@@ -39,7 +39,7 @@ class PaddedPieces {
   std::int64_t places_down() const { return rows_.extent; }
   /// The places that are computed for all rows, those that are dropped included.
   double computed() const;
-  /// The floats of a channel in a copy: more than are seen of whole vectors of places.
+  /// The floats of a channel in a copy: enough to read whole vectors of places at every tap.
   std::int64_t channel_floats() const { return channel_floats_; }
   /// The offset at which tap (k, l) sees the first place.
   std::int64_t seen(std::int64_t k, std::int64_t l) const { return k * across_ + l; }

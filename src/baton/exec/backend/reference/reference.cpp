@@ -37,8 +37,8 @@ class ReferenceKernel final : public Kernel {
   Rounding rounding() const override { return rounding_; }
 
  private:
-  const Plan& plan_;
-  const Task& task_;
+  Plan plan_;
+  const Task& task_;  // of the plan
   Addresses addresses_;
   bool on_copies_;
   Rounding rounding_;
