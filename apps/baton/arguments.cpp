@@ -96,7 +96,7 @@ std::string meant_by(std::string_view flag) {
   constexpr std::string_view length = "give the length of a run in steps, for example --steps 100; train --data takes --epochs too";
   constexpr std::string_view save = "write --checkpoint DIR --every N";
   constexpr std::string_view processes =
-      "several processes are started as baton launch -n 2 -- train ...; several devices in one are --devices cpu:2";
+      "several processes are started as baton launch -n 2 --restarts 0 -- train ...; several devices in one are --devices cpu:2";
   constexpr std::string_view gpus = "GPUs are given as --devices cuda, or cuda:0,1; with --cluster, --devices is their number";
   constexpr std::string_view accumulate = "write --micro-batches, the number of parts whose gradients are added up";
   constexpr std::array<std::array<std::string_view, 2>, 21> hints{

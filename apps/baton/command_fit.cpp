@@ -201,7 +201,10 @@ void fit(FitWords words) {
   settle_outputs({&words.json});
   const Interrupt interrupt;
   if (words.job.cluster.empty() || job::is_this_machine(words.job.cluster)) {
-    throw usage_error("fit needs a machine to fit the job into: give one with --cluster");
+    throw usage_error(
+        "fit needs another machine to fit the job into: give a name from `baton clusters`, or a file, with --cluster; of this "
+        "machine "
+        "`baton plan` shows what a split needs");
   }
   Json json{{key::command.name, command_line()}, {"cluster", words.job.cluster}};
   if (is_split(words.job)) {

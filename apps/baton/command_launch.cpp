@@ -248,8 +248,8 @@ class Supervisor {
   explicit Supervisor(const LaunchWords& words) : ranks_(words.ranks), restarts_(words.restarts) {
     if (words.command.empty() || words.command[0] != "train") {
       throw usage_error(
-          "launch starts a training on several ranks: write train and its options after two dashes, as in baton launch -n 4 -- "
-          "train --strategy ddp");
+          "launch starts a training on several ranks: write train and its options after two dashes, as in baton launch -n 4 "
+          "--restarts 0 -- train --strategy ddp --devices cpu:1");
     }
     command_ = words.command;
     folder_ = value_of(command_, {"--checkpoint"});

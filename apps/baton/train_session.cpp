@@ -90,8 +90,8 @@ void print_times(const training::Training& run, double others_share) {
   const trace::Spread spread = trace::spread(run.timed());
   const double samples = training::samples_per_s(run);
   const std::size_t steps = run.timed().size();
-  fmt::print("\nStep time over {} step{} (measured; the first {} dropped as warm-up)\n", steps, steps == 1 ? "" : "s",
-             run.warmup());
+  fmt::print("\nStep time over {} step{} (measured{})\n", steps, steps == 1 ? "" : "s",
+             run.warmup() > 0 ? fmt::format("; the first {} dropped as warm-up", run.warmup()) : "");
   if (steps == 1) {
     fmt::print("  {}   {:.0f} samples/s\n", to_text(spread.median), samples);
   } else {
@@ -119,11 +119,12 @@ std::string who_is_waited_for(const training::Training& run) {
     return "";
   }
   const job::JobSpec& spec = run.job().spec();
-  return fmt::format(
-      "The busiest stage is on {}: it computes for {} of the step, the least busy device for {}.{}",
-      run.plan().devices()[static_cast<std::size_t>(most - times.begin())], lab::percent(trace::share(most->busy, run.traced())),
-      lab::percent(trace::share(least->busy, run.traced())),
-      spec.split.empty() && spec.balance != strategy::Balance::work ? " --balance work shares the blocks by their work." : "");
+  return fmt::format("The busiest stage is on {}: it computes for {} of the step, the least busy device for {}.{}",
+                     run.plan().devices()[static_cast<std::size_t>(most - times.begin())],
+                     lab::percent(trace::share(most->busy, run.traced())), lab::percent(trace::share(least->busy, run.traced())),
+                     !spec.split.empty() || spec.balance == strategy::Balance::work ? ""
+                     : strategy::is_rebalanced_by_work(run.job().request()) ? " --balance work shares the blocks by their work."
+                                                                            : " Whole blocks cannot be shared more evenly.");
 }
 
 void print_summary(const training::Training& run, double others_share) {

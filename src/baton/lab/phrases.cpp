@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "baton/base/units.h"
+#include "baton/lab/instances.h"
 #include "baton/lab/rows.h"
 #include "baton/measure/other_processes.h"
 
@@ -144,8 +145,8 @@ std::string other_processes_finding(const std::vector<Record>& rows) {
   return disturbed == 0 ? ""
                         : fmt::format(
                               "This machine was busy: while {} of {} rows were measured, other processes used up to {} of its "
-                              "cores. Times are "
-                              "therefore too long, and ratios between rows may be off; measure again when it is quiet.",
+                              "cores. The measured times are therefore too long, and ratios between rows may be off; measure again "
+                              "when it is quiet.",
                               disturbed, rows.size(), percent(most));
 }
 

@@ -795,7 +795,9 @@ std::string busy_note(const Evidence& evidence) {
   std::vector<Record> rows;
   for (const ResultSet* source : {&evidence.first, &evidence.beside}) {
     for (const auto& [id, result] : source->results) {
-      const std::vector<Record> measured = source->simulated ? std::vector<Record>() : measured_rows(result);
+      // Losses are the same on a busy machine.
+      const bool timed = !source->simulated && !result.experiment->by_losses;
+      const std::vector<Record> measured = timed ? measured_rows(result) : std::vector<Record>();
       rows.insert(rows.end(), measured.begin(), measured.end());
     }
   }

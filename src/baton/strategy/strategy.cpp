@@ -565,6 +565,17 @@ void refuse_uncountable(const Request& request) {
   }
 }
 
+bool is_rebalanced_by_work(const Request& request) {
+  const NamedLayout* layout = strategy_by_name(request.strategy).layout();
+  if (layout == nullptr || !request.layout.split.empty()) {
+    return false;
+  }
+  const Resolved resolved = resolve(request, *layout);
+  Request by_work = request;
+  by_work.layout.balance = Balance::work;
+  return resolved.stages() > 1 && blocks_of_stage(request, resolved) != blocks_of_stage(by_work, resolved);
+}
+
 plan::Plan compile(const Request& request) { return compile(request, strategy_by_name(request.strategy)); }
 
 plan::Plan compile(const Request& request, const Strategy& strategy) {

@@ -87,6 +87,9 @@ Axes axes_of(const Request& request, const NamedLayout& named);
 /// The schedule: one row per pipeline device of a replica; a single row if there is no pipeline.
 schedule::Grid grid_of(const Request& request, const NamedLayout& named);
 
+/// True if the step has stages whose blocks would be others with a balance by work.
+bool is_rebalanced_by_work(const Request& request);
+
 /// Builds, fuses for the target, injects the delays and finishes.
 plan::Plan compile(const Request& request);
 /// Compiles with the given strategy, which may be a user's own, instead of the one that the request names.

@@ -222,13 +222,14 @@ std::string against_ddp(const Both& both, bool first) {
 }
 
 /// The bytes through device 0: parameters out and gradients in, for any batch; the rest, inputs and outputs, grows with the batch.
-std::string two_kinds_of_bytes(const Record& dp) {
+std::string two_kinds_of_bytes(const Both& both) {
+  const Record& dp = both.dp;
   const double for_any_batch = 2 * (number(dp, key::devices) - 1) * parameter_bytes(dp);
   const double others = number(dp, key::through_device_0) - for_any_batch;
   return for_any_batch > 0 && others > 0
-             ? fmt::format(" Its extra is a + b·batch: {} through device 0, and {} per sample.", bytes_text(for_any_batch),
-                           bytes_text(others / number(dp, key::global_batch)))
-             : " Its extra time is a + b·batch: parameters, gradients, inputs and outputs pass device 0.";
+             ? fmt::format(" Device 0 moves {} at any batch (DDP's {}) and {} per sample.", bytes_text(for_any_batch),
+                           bytes_text(number(both.ddp, key::through_device_0)), bytes_text(others / number(dp, key::global_batch)))
+             : " Parameters, gradients, inputs and outputs pass through device 0.";
 }
 
 std::string at_a_larger_batch(const Both& both) {
@@ -285,12 +286,12 @@ std::string acceptable(const std::vector<Record>& rows) {
       condition = &both;
     }
   }
-  std::string rule = two_kinds_of_bytes(condition != nullptr ? condition->dp : all.front().dp);
+  std::string rule = two_kinds_of_bytes(condition != nullptr ? *condition : all.front());
   if (condition != nullptr) {
     const double computing = number(condition->ddp, key::compute_ns);
     const double step = number(condition->ddp, key::time_per_step_ns);
     rule += at_a_larger_batch(*condition);
-    rule += fmt::format(" DP adds {}{}: acceptable once a DDP step takes {} (now {})", duration_text(condition->extra()),
+    rule += fmt::format(" DP adds {}{}: 10 %, so acceptable, once a DDP step takes {} (now {})", duration_text(condition->extra()),
                         condition->difference().differ ? "" : ", which may be noise", duration_text(10 * condition->extra()),
                         duration_text(step));
     // step + (k − 1) · computing is ten times the extra time
