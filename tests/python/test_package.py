@@ -368,16 +368,16 @@ def test_a_strategy_that_gives_no_draft_is_refused():
         baton.compile(small, devices="cpu:2", strategy=lambda request: 3)
 
 
-def test_a_request_ends_with_the_call():
+def test_a_request_that_is_kept_says_the_same_after_the_call():
     kept = []
 
     def keeping(request):
-        kept.append(request)
+        kept.append((request, request.batch, request.devices))
         return dealt(request)
 
-    baton.compile(small, devices="cpu:2", strategy=keeping)
-    with pytest.raises(baton.UsageError):
-        kept[0].batch
+    baton.compile(small, devices="cpu:2", strategy=keeping, batch=12)
+    request, batch, devices = kept[0]
+    assert (request.batch, request.devices) == (batch, devices) == (12, 2)
 
 
 # Notebooks, stubs and costs ---------------------------------------------------------------------------------------------------------
