@@ -322,8 +322,12 @@ class Shares {
 
 std::vector<bool> channels_last(const Plan& plan) {
   Agreements orders(plan);
+  std::map<BufferId, BufferId> gain_of;  // by x: the gain of the first norm that reads it
   for (const Task& task : plan.tasks()) {
     agree(plan, task, orders);
+    if (op_of<op::BatchNorm>(task) != nullptr && gain_of.try_emplace(task.reads[0], task.reads[1]).first->second != task.reads[1]) {
+      orders.fix(task.reads[0]);  // the sums and gains that a norm keeps have one place per x
+    }
   }
   return orders.result();
 }

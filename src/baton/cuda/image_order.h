@@ -15,7 +15,7 @@ constexpr std::int64_t whole_channels = 8;
 
 /// True, by buffer, if the images in the buffer are kept with their channels last. These are images of 16 bits with a multiple of 8
 /// channels that convolutions read or write, if every task that touches them, or images that must have the same order, supports it.
-/// It is never true of inputs of a step and of buffers that persist after it.
+/// It is never true of inputs of a step, of buffers that persist after it, and of images that several norms read.
 std::vector<bool> channels_last(const plan::Plan& plan);
 
 /// A task's share in a norm over the samples and pixels of x, whose images have their channels last. Each sum is computed by the

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "baton/model/builder.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
 #include "support/devices.h"
@@ -86,6 +87,32 @@ TEST(ImageOrder, ImagesThatBecomeASequenceKeepTheUsualOrder) {
       EXPECT_FALSE(last[task.reads[0].index()]);
     }
   }
+}
+
+TEST(ImageOrder, ImagesThatTwoNormsReadKeepTheUsualOrderSinceTheirSumsHaveOnePlace) {
+  const auto last_of_norms = [](bool twice) {
+    model::BlockBuilder stem("stem", {{'b'}, {'c', 8}, {'y', 8}, {'x', 8}});
+    const std::size_t x = stem.conv2d(stem.in(), "conv", 8, {.size = 3, .stride = 1, .padding = 1}, false);
+    std::size_t y = stem.batch_norm(x, "first", 4);
+    y = stem.add(y, twice ? stem.batch_norm(x, "second", 4) : x);
+    const model::Block block = stem.finish(stem.conv2d(stem.relu(y), "last", 8, {.size = 1, .stride = 1, .padding = 0}, false));
+    const model::Model model("two-norms", {block});
+    const cluster::Cluster cluster(test::cpus(1));
+    const plan::Plan plan = strategy::compile({.model = model,
+                                               .cluster = cluster,
+                                               .strategy = "single",
+                                               .step = {.global_batch = 8, .precision = strategy::Precision::bf16}});
+    const std::vector<bool> last = channels_last(plan);
+    std::vector<bool> of_norms;
+    for (const plan::Task& task : plan.tasks()) {
+      if (op_of<op::BatchNorm>(task) != nullptr) {
+        of_norms.push_back(last[task.reads[0].index()]);
+      }
+    }
+    return of_norms;
+  };
+  EXPECT_EQ(last_of_norms(false), std::vector<bool>{true});
+  EXPECT_EQ(last_of_norms(true), (std::vector<bool>{false, false}));
 }
 
 bool is_read_after(const plan::Plan& plan, const plan::Ordering& ordering, TaskId task, BufferId id) {

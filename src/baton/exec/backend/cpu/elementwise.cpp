@@ -433,13 +433,14 @@ void cross_entropy(const float* y, const std::int32_t* labels, double* loss, flo
     for (std::int64_t p = 0; p < part.parts; ++p) {
       largest = std::max(largest, static_cast<float>(terms(p)[0]));
     }
+    // The gradient may lie where the scores do, so they are read first.
+    double score = held ? (1 - part.smoothing) * static_cast<double>(scores[label]) : 0;
+    score += part.each > 0 ? part.each * sum_of(scores, classes) : 0;
     double sum = 0;
     for (std::int64_t c = 0; c < classes; ++c) {
       gradient[c] = std::exp(scores[c] - largest);
       sum += static_cast<double>(gradient[c]);
     }
-    double score = held ? (1 - part.smoothing) * static_cast<double>(scores[label]) : 0;
-    score += part.each > 0 ? part.each * sum_of(scores, classes) : 0;
     if (part.parts > 0) {
       sum = 0;
       score = 0;
