@@ -116,7 +116,7 @@ help_names_the_launchers_own_words() {
     call ${flag:+"$flag"}
     check "help ($flag) names lab first, then test" \
       contains "$scratch/out" $'then runs it:\n\n  ./baton lab  '
-    check "help ($flag) goes on with the program's" contains "$scratch/out" "hello in $PWD:"
+    check "help ($flag) continues with the program's" contains "$scratch/out" "hello in $PWD:"
   done
   call 0 lab --help
   check 'the help of a command is the program'\''s alone' stdout_is "hello in $PWD: <0> <lab> <--help>"
@@ -378,7 +378,7 @@ shim() { # NAME : the body comes on stdin
 in_terminal() { # ANSWER ARGS... : runs the launcher in a terminal where ANSWER is typed; all it prints goes to $scratch/out
   local answer=$1
   shift
-  printf '%b' "$answer" | script -qec "'$tree/baton' $*" /dev/null >"$scratch/out" 2>"$scratch/err"
+  printf '%b' "$answer" | env -u CI script -qec "'$tree/baton' $*" /dev/null >"$scratch/out" 2>"$scratch/err"
   status=$?
 }
 
@@ -395,6 +395,11 @@ a_terminal_is_asked() {
     check "it says what to do instead ($answer)" contains "$scratch/out" '(you declined); please install them by hand: libfmt-dev'
     check "it fails ($answer)" equal "$status" 1
   done
+  rm -f "$scratch/installed" "$scratch/apt"
+  touch "$tree/CMakeLists.txt"
+  in_terminal 'n\n' '0 </dev/null'
+  check 'it also asks if the input of the program comes from elsewhere' contains "$scratch/out" 'apt-get? [Y/n]'
+  check 'and installs nothing then without a yes' test ! -e "$scratch/apt"
   for answer in '\n' 'y\n' 'Yes\n'; do
     rm -f "$scratch/installed" "$scratch/apt"
     touch "$tree/CMakeLists.txt"
