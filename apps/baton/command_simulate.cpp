@@ -5,6 +5,7 @@
 #include "baton/report/table.h"
 #include "baton/trace/chrome.h"
 #include "baton/training/training_json.h"
+#include "baton/training/training_record.h"
 #include "calibration_bar.h"
 #include "commands.h"
 #include "options.h"

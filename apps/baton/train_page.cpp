@@ -12,6 +12,7 @@
 #include "baton/report/page.h"
 #include "baton/report/report.h"
 #include "baton/training/training_json.h"
+#include "baton/training/training_record.h"
 #include "summary.h"
 
 namespace baton::app {
@@ -25,7 +26,7 @@ std::vector<lab::Result> step_results(const training::Training& run, const std::
   if (run.timed().empty() || run.trace().steps.empty()) {
     return {};
   }
-  lab::Record record = lab::training_record(run);
+  lab::Record record = training::training_record(run);
   record.update({key::strategy(run.job().request().strategy), key::devices(static_cast<std::int64_t>(run.job().cluster().size())),
                  key::stopped("once"), key::timeline(training::timeline_json(run, run.plan().title()))});
   std::vector<lab::Record> devices = record[key::device_list];

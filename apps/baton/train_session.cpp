@@ -17,6 +17,7 @@
 #include "baton/training/divergence.h"
 #include "baton/training/start.h"
 #include "baton/training/training_json.h"
+#include "baton/training/training_record.h"
 #include "commands.h"
 #include "guard.h"
 #include "summary.h"

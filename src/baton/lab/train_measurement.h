@@ -10,12 +10,6 @@
 
 namespace baton::lab {
 
-/// The record of a training: what training_json.h has, where the step went (`compute_ns`, `communication_ns`, `exposed_ns`,
-/// `waiting_ns`, `delayed_ns`, `rest_ns`, the mean over devices), the largest of the devices' `peak_bytes` and `buffer_bytes`, each
-/// message, the first `losses`, `loss_final` after `loss_steps` and `losses_checksum`, `trained` (what was trained, and on devices
-/// of which kind), and `gradients_left`: by block, gradients per step that were not zero after rounding.
-Record training_record(const training::Training& run);
-
 /// The measurement of a training job: what most experiments are made of.
 class TrainMeasurement : public Measurement {
  public:
@@ -29,7 +23,7 @@ class TrainMeasurement : public Measurement {
   TrainMeasurement(const job::JobSpec& spec, const Settings& settings, Options options);
 
   void round(Nanoseconds time) override;
-  /// `training_record`, with the timeline if it is kept. On parts of a GPU `beside` says how they slow each other down
+  /// `training::training_record` with its messages, and the timeline if it is kept. On parts of a GPU `beside` says how they slow each other down
   /// (part_slowdown.h).
   Record record() const override;
 

@@ -50,6 +50,7 @@ class Derivations {
  public:
   /// Values and parameters that the graph names must be there; `parameters` counts ordinals.
   Derivations(const Graph& graph, std::size_t parameters);
+  Derivations(Graph&& graph, std::size_t parameters) = delete;  // the graph is referred to
 
   /// The ways in which a task may compute a tensor, as the first one that it writes.
   std::span<const Derivation> of(const LogicalTensor& tensor) const;

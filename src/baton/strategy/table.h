@@ -120,7 +120,7 @@ class Layouts {
   void check_extents() const;
   void check_call(std::size_t block, const NamedCall& call) const;
 
-  const model::Model& model_;
+  model::Model model_;
   Table table_;
   std::int64_t parts_;
   std::vector<std::vector<Names>> values_;                     // by block

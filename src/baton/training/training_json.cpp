@@ -5,6 +5,7 @@
 #include "baton/job/keys.h"
 #include "baton/job/step_json.h"
 #include "baton/measure/environment.h"
+#include "baton/training/training_record.h"
 
 namespace baton::training {
 
@@ -60,38 +61,6 @@ Json gpu_name(const Job& job) {
   return ordinal < gpus.size() ? Json(gpus[ordinal].name) : Json();
 }
 
-Record scale_record(const Training& run) {
-  const exec::Rounding rounding = exec::sum(run.roundings());
-  const std::optional<op::ScaleState> scale = run.scaler();
-  Record record{key::emulated(run.emulated()), key::underflows(rounding.underflows), key::overflows(rounding.overflows),
-                key::skipped_steps(scale ? static_cast<std::int64_t>(scale->skipped_steps) : 0),
-                key::final_scale(scale ? std::optional(scale->scale) : std::nullopt)};
-  if (const std::string products = run.emulated_products(); !products.empty()) {
-    record.set(key::emulated_products, products);
-  }
-  if (const std::string unit = run.arithmetic(); !unit.empty()) {
-    record.set(key::arithmetic, unit);
-  }
-  return record;
-}
-
-/// The readings of the GPUs' drivers.
-Json gpus_json(const Training& run) {
-  Json list = Json::array();
-  for (const exec::GpuReading& gpu : run.gpus()) {
-    using Entry = key::GpuEntry;
-    const std::optional<double> utilization = gpu.utilization > 0 ? std::optional(gpu.utilization)
-                                                                  : std::nullopt;  // kernels ran, so 0 was not measured
-    list.push_back(Record{Entry::ordinal(gpu.ordinal), Entry::rank(gpu.rank), Entry::samples(gpu.samples),
-                          Entry::utilization(utilization), Entry::memory_used_bytes(gpu.memory_used), key::memory_bytes(gpu.memory),
-                          Entry::clock_mhz(gpu.clock_mhz), Entry::highest_clock_mhz(gpu.highest_clock_mhz),
-                          Entry::memory_clock_mhz(gpu.memory_clock_mhz), Entry::watts(gpu.watts), Entry::celsius(gpu.celsius),
-                          Entry::slowed_by(gpu.slowed_by)}
-                       .json());
-  }
-  return list;
-}
-
 /// The data of the training, and one entry per evaluation in each list.
 Record evaluations_record(const Training& run) {
   const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
@@ -118,22 +87,6 @@ Record evaluations_record(const Training& run) {
 }
 
 }  // namespace
-
-double samples_per_s(const Training& run) { return job::samples_per_s(run.timed(), run.job().request().step.global_batch); }
-
-job::Record measured_record(const Training& run) {
-  const Job& job = run.job();
-  Record all = job::times_record(run.timed(), job.request().step.global_batch, run.trace().origin);
-  all.update(job::totals_record(run.totals(), run.flops()));
-  all.update(scale_record(run));
-  all.update({key::global_batch(run.job().request().step.global_batch), key::warmup(run.warmup()),
-              key::steps_timed(static_cast<std::int64_t>(run.timed().size())), key::losses(run.losses()),
-              key::device_list(job::device_records(run.plan(), run.study(), run.peak(), job.imagined() ? nullptr : &job.cluster())),
-              key::gpus(gpus_json(run)), key::critical_path(job::path_json(run.study())),
-              key::arrivals(job::arrival_records(run.study())), key::origin(std::string(trace::to_text(run.trace().origin))),
-              key::oversubscribed(run.job().cluster().oversubscribed())});
-  return all;
-}
 
 Json timeline_json(const Training& run, const std::string& label) {
   Json timeline = job::timeline_json(run.plan(), run.trace(), label);
@@ -166,7 +119,11 @@ Json result_json(const Training& run, const std::string& command) {
              key::steps(static_cast<std::int64_t>(run.step_times().size())),
              key::steps_before(run.steps_before()),
              key::gpu(gpu_name(job))};
-  all.update(measured_record(run));
+  all.update(training_record(run));
+  all.set(key::losses, run.losses());
+  if (!run.simulated()) {  // a simulated plan may have millions
+    all.set(key::messages, message_records(run));
+  }
   all.update(evaluations_record(run));
   all.update({key::step_times_ns(times), key::roundings(roundings_json(run)),
               key::costs(run.simulated() ? Json(run.simulation().cost_origin()) : Json()),
