@@ -52,7 +52,7 @@ def clocks(result):
 
 
 def cell(values, unit=1, digits=0):
-    """The median of what there is; a dash where there is nothing."""
+    """The median of what there is; a dash if there is nothing."""
     return f"{statistics.median(values) / unit:.{digits}f}" if values else "-"
 
 

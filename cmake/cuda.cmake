@@ -1,4 +1,4 @@
-# The CUDA backend is built where the toolkit (nvcc) and NCCL's header are found; elsewhere a small file says that it is not there.
+# The CUDA backend is built if the toolkit (nvcc) and NCCL's header are found; otherwise a small file reports that it is missing.
 set(BATON_CUDA_LEAST 12.5)  # cudaGetDriverEntryPointByVersion came with it
 option(BATON_CUDA "Build the CUDA backend where the toolkit is found" ON)
 
@@ -11,7 +11,7 @@ if(BATON_CUDA)
 endif()
 if(BATON_CUDA AND CMAKE_CUDA_COMPILER)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    # For the GPU that is here. Where there is none, for Hopper, which the kernels for few rows need, and in a form that drivers
+    # For the GPU that is here. If there is no GPU, for Hopper, which the kernels for few rows need, and in a form that drivers
     # translate for what is newer, or not older than Ampere.
     if(EXISTS /dev/nvidiactl)
       set(CMAKE_CUDA_ARCHITECTURES native)

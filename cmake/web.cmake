@@ -2,7 +2,7 @@
 #
 #   baton_embed_page(TARGET)   adds it to the target that src/baton/report/page.cpp belongs to
 #
-# esbuild bundles it. Node.js and npm give it its plots; where they are missing, or npm cannot reach a registry, the page is made
+# esbuild bundles it. Node.js and npm give it its plots; if they are missing, or npm cannot reach a registry, the page is made
 # without. To try again after that: delete `web` in the build directory.
 find_program(BATON_ESBUILD esbuild DOC "esbuild 0.17 or newer, which bundles the report page")
 if(NOT BATON_ESBUILD)

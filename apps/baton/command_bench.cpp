@@ -24,7 +24,8 @@ namespace {
 
 struct BenchWords {
   job::JobSpec job;
-  std::string sizes = "8:64MiB:4";
+  measure::BenchOptions options;
+  std::string sizes = "8:64MiB:4";  // of `options`, as they were given
   std::string operations;
   Nanoseconds limit{100'000'000};
   std::string json;
@@ -32,23 +33,24 @@ struct BenchWords {
 };
 
 measure::BenchOptions options_of(const BenchWords& words) {
-  measure::BenchOptions options;
-  measure::parse_sizes(words.sizes, options);
+  measure::BenchOptions options = words.options;
   options.time = words.limit;
-  if (!words.operations.empty()) {
-    options.operations.clear();
-    for (const std::string_view name : split(words.operations, ',')) {
-      options.operations.push_back(measure::operation_by_name(name));
-    }
-  }
   if (!words.cluster.empty() &&
       std::find(options.operations.begin(), options.operations.end(), plan::Move::copy) == options.operations.end()) {
     throw usage_error("--write-cluster takes latency and bandwidth from send_receive: add it to --operations");
   }
-  if (!words.cluster.empty() && options.most / options.factor / options.factor < options.least) {
+  if (!words.cluster.empty() && options.max_bytes / options.factor / options.factor < options.min_bytes) {
     throw usage_error("--write-cluster takes at least three sizes, but --sizes is {}", words.sizes);
   }
   return options;
+}
+
+std::vector<plan::Move> parse_operations(const std::string& text) {
+  std::vector<plan::Move> operations;
+  for (const std::string_view name : split(text, ',')) {
+    operations.push_back(measure::operation_by_name(name));
+  }
+  return operations;
 }
 
 /// "send_receive, all_reduce or broadcast".
@@ -140,7 +142,7 @@ void bench_collectives(BenchWords words, int& exit_code) {
   measure::MeasuredLinks links;
   if (!words.cluster.empty() && stopped == 0) {
     links = measure::measured_links(rows, job.cluster());
-    links.link.core = measure::measure_core_share(job.cluster(), job.backend(), links.link.bandwidth, world());
+    links.link.core_share = measure::measure_core_share(job.cluster(), job.backend(), links.link.bandwidth, world());
   }
   if (world().rank() != 0) {
     return;
@@ -171,8 +173,8 @@ void bench_collectives(BenchWords words, int& exit_code) {
     if (say && words.cluster != "-") {
       fmt::print("\nCluster: {}, with collectives by the formula of {}, whose median error is {}\n", words.cluster,
                  cluster::to_text(links.algorithm), lab::percent(links.median_error));
-      if (links.link.core > 0) {
-        fmt::print("Messages in both directions take {} of a core per device.\n", lab::percent(links.link.core));
+      if (links.link.core_share > 0) {
+        fmt::print("Messages in both directions take {} of a core per device.\n", lab::percent(links.link.core_share));
       }
     }
   }
@@ -206,12 +208,23 @@ void bench_guarded(const BenchWords& words, int& exit_code) {
 void add_bench_flags(CLI::App& command, BenchWords& words) {
   add_job_flags(command, words.job, {"devices", "link", "backend", "memory"});
   command
-      .add_option("--sizes", words.sizes, "smallest size, largest size and factor, for example 8:64MiB:4; MB and M mean MiB here")
+      .add_option_function<std::string>(
+          "--sizes",
+          [&words](const std::string& sizes) {
+            words.sizes = sizes;
+            measure::parse_sizes(sizes, words.options);
+          },
+          "smallest size, largest size and factor, for example 8:64MiB:4; MB and M mean MiB here")
       ->type_name("FROM:TO:FACTOR")
-      ->capture_default_str();
+      ->default_str(words.sizes);
   command
-      .add_option("--operations", words.operations,
-                  fmt::format("any of {}, for example all_reduce,broadcast (default: all)", operation_names()))
+      .add_option_function<std::string>(
+          "--operations",
+          [&words](const std::string& operations) {
+            words.operations = operations;
+            words.options.operations = parse_operations(operations);
+          },
+          fmt::format("any of {}, for example all_reduce,broadcast (default: all)", operation_names()))
       ->type_name("NAMES");
   add_time(command, "--time-limit", words.limit, Nanoseconds(0), "approximate time for one size of one operation");
   command.add_option("--json", words.json, "write the rows to a file, or to standard output with -")->type_name("FILE");

@@ -56,18 +56,18 @@ void check_one(const CheckWords& words, int& exit_code) {
   const exercise::Submission submission = exercise::submission_at(words.path, given);
   const auto seed = static_cast<std::uint64_t>(words.seed.value_or(0));
   call_if_stopped([] { exercise::remove_build_folder(); });
-  const exercise::Verdict verdict = exercise::mark(submission, seed, limits_of(words));
+  const exercise::Marks marks = exercise::mark(submission, seed, limits_of(words));
   if (json != "-") {
-    const std::string text = exercise::to_text(verdict);
+    const std::string text = exercise::to_text(marks);
     for (const std::string_view line : split(std::string_view(text).substr(0, text.size() - 1), '\n')) {
       fmt::print("{}\n", printable(std::string(line)));
     }
   }
   if (!json.empty()) {
     // The output or exception of a program need not be UTF-8.
-    write_output(json, exercise::to_json(verdict).dump(2, ' ', false, lab::Json::error_handler_t::replace) + "\n");
+    write_output(json, exercise::to_json(marks).dump(2, ' ', false, lab::Json::error_handler_t::replace) + "\n");
   }
-  exit_code = verdict.earned() == verdict.points() ? 0 : 1;
+  exit_code = marks.earned() == marks.points() ? 0 : 1;
 }
 
 void check_class(const CheckWords& words) {

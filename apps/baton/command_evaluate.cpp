@@ -148,7 +148,7 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
   });
   const checkpoint::SharedReader source(world(), std::move(archive));
   const std::optional<std::int64_t> step = step_of(source);
-  const bool inherits_token_type = words.job.token_type.empty();
+  const bool inherits_token_type = !words.job.token_type.has_value();
   take_settings(source, words.job);
   const training::Job job = job_without_data(words.job);
   const data::Parts parts = open_data(words, inherits_token_type);

@@ -27,15 +27,9 @@ std::shared_ptr<const data::Tokenizer> tokenizer_of(const std::filesystem::path&
 }
 
 /// The scale to which the training that wrote a checkpoint brought its images.
-model::PixelScale scale_of(const checkpoint::TensorReader& checkpoint) {
-  model::PixelScale scale;
+PixelScale scale_of(const checkpoint::TensorReader& checkpoint) {
   const auto found = checkpoint.metadata().find("flag.normalize");
-  if (found != checkpoint.metadata().end() && !found->second.empty()) {
-    const data::Normalization normalization = data::parse_normalization(found->second);
-    scale.mean.assign(normalization.mean.begin(), normalization.mean.end());
-    scale.deviation.assign(normalization.deviation.begin(), normalization.deviation.end());
-  }
-  return scale;
+  return found == checkpoint.metadata().end() || found->second.empty() ? PixelScale() : parse_pixel_scale(found->second);
 }
 
 /// The type of a configuration's model; empty if it does not say so.

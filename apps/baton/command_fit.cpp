@@ -52,7 +52,7 @@ constexpr std::array causes{
     Cause{"other", key::other_bytes, [](const job::DeviceMemory& one) { return Bytes(one.held.other); }},
     Cause{"unshared", key::unshared_bytes, [](const job::DeviceMemory& one) { return one.unshared(); }}};
 
-Json to_json(const job::Fit& fit) {
+lab::Record to_record(const job::Fit& fit) {
   std::vector<lab::Record> devices;
   for (const job::DeviceMemory& one : fit.devices) {
     lab::Record device{key::device(one.device), key::stands_for(one.copies), key::peak_bytes(one.peak)};
@@ -62,25 +62,37 @@ Json to_json(const job::Fit& fit) {
     devices.push_back(std::move(device));
   }
   using Entry = key::FitResult;
-  Json json = lab::Record{key::name(fit.name),
-                          Entry::fits(fit.fits()),
-                          key::peak_bytes(fit.fullest().peak),
-                          Entry::needed_bytes(fit.needed()),
-                          Entry::limit_bytes(fit.limit),
-                          Entry::flags(split_flags(fit.spec)),
-                          Entry::devices(devices)}
-                  .json();
+  lab::Record record{key::name(fit.name),
+                     Entry::fits(fit.fits()),
+                     key::peak_bytes(fit.fullest().peak),
+                     Entry::needed_bytes(fit.needed()),
+                     Entry::limit_bytes(fit.limit),
+                     Entry::flags(split_flags(fit.spec)),
+                     Entry::devices(devices)};
+  std::vector<lab::Record> reserved;
   for (const job::Reserved& one : fit.reserved) {
     Json causes = Json::object();
     for (const auto& [cause, bytes] : one.causes) {
       causes[cause] = bytes.count;
     }
-    json["reserved"].push_back({{"stage", one.stage}, {key::bytes.name, one.total.count}, {"causes", std::move(causes)}});
+    reserved.push_back({key::ReservedEntry::stage(static_cast<std::int64_t>(one.stage)), key::bytes(one.total),
+                        key::ReservedEntry::causes(causes)});
+  }
+  if (!reserved.empty()) {
+    record.set(Entry::reserved, reserved);
   }
   if (fit.estimated_time > 0) {
-    json["estimated_step_ns"] = static_cast<std::int64_t>(fit.estimated_time);
+    record.set(Entry::estimated_step_ns, static_cast<std::int64_t>(fit.estimated_time));
   }
-  return json;
+  return record;
+}
+
+std::vector<lab::Record> to_records(const std::vector<job::Fit>& fits) {
+  std::vector<lab::Record> records;
+  for (const job::Fit& one : fits) {
+    records.push_back(to_record(one));
+  }
+  return records;
 }
 
 void print_devices(const job::Fit& fit) {
@@ -193,7 +205,7 @@ void print_list(const job::FitList& list, const FitWords& words, std::size_t top
   fmt::print("\nThe smallest\n");
   print_rows(list.smallest, top);
   fmt::print("\nThe memory of one split by cause, for example: {} fit --model {} --cluster {} {}\n", called_as(),
-             shell_word(words.job.model), shell_word(words.job.cluster), split_flags(list.fastest[0].spec));
+             shell_word(words.job.model.text()), shell_word(words.job.cluster), split_flags(list.fastest[0].spec));
 }
 
 void fit(FitWords words) {
@@ -206,16 +218,17 @@ void fit(FitWords words) {
         "machine "
         "`baton plan` shows what a split needs");
   }
-  Json json{{key::command.name, command_line()}, {"cluster", words.job.cluster}};
+  using Answer = key::FitAnswer;
+  lab::Record answer{key::command(command_line()), key::cluster(words.job.cluster)};
   if (is_split(words.job)) {
     const job::Fit one = job::fit(words.job);
     const std::vector<job::Fit> smaller = one.fits() ? std::vector<job::Fit>{} : job::smaller_splits(one);
     if (words.json != "-") {
       print_one(one, smaller);
     }
-    json["fit"] = to_json(one);
-    for (const job::Fit& other : smaller) {
-      json["smaller"].push_back(to_json(other));
+    answer.set(Answer::fit, to_record(one));
+    if (!smaller.empty()) {
+      answer.set(Answer::smaller, to_records(smaller));
     }
   } else {
     std::optional<ProgressBar> bar;
@@ -232,28 +245,23 @@ void fit(FitWords words) {
       print_list(list, words, top);
     }
     if (list.impossible > 0) {
-      json["least_impossible_bytes"] = list.least_impossible.count;
+      answer.set(Answer::least_impossible_bytes, list.least_impossible);
     }
-    json["considered"] = list.considered;
-    json["impossible"] = list.impossible;
-    json["likely"] = list.likely;
-    json["laid_out"] = list.laid_out;
-    json["refused"] = list.refused;
-    json[key::FitResult::fits.name] = !list.smallest.empty();
-    json["smallest"] = Json::array();
-    json["fastest"] = Json::array();
-    for (const job::Fit& one : list.smallest) {
-      json["smallest"].push_back(to_json(one));
-    }
-    for (const job::Fit& one : list.fastest) {
-      json["fastest"].push_back(to_json(one));
-    }
+    const auto count = [](std::size_t number) { return static_cast<std::int64_t>(number); };
+    answer.set(Answer::considered, count(list.considered));
+    answer.set(Answer::impossible, count(list.impossible));
+    answer.set(Answer::likely, count(list.likely));
+    answer.set(Answer::laid_out, count(list.laid_out));
+    answer.set(Answer::refused, count(list.refused));
+    answer.set(Answer::fits, !list.smallest.empty());
+    answer.set(Answer::smallest, to_records(list.smallest));
+    answer.set(Answer::fastest, to_records(list.fastest));
     if (list.nearest) {
-      json["nearest"] = to_json(*list.nearest);
+      answer.set(Answer::nearest, to_record(*list.nearest));
     }
   }
   if (!words.json.empty()) {
-    write_output(words.json, json.dump(2) + "\n");
+    write_output(words.json, answer.json().dump(2) + "\n");
   }
 }
 

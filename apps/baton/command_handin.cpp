@@ -417,9 +417,9 @@ struct ExperimentIds {
 };
 
 /// The experiments that are known before anything runs. A simulation has no losses and no noise.
-ExperimentIds experiments_of(const std::vector<sheet::Task>& tasks, bool simulates) {
+ExperimentIds experiments_of(const std::vector<sheet::SheetTask>& tasks, bool simulates) {
   ExperimentIds ids;
-  for (const sheet::Task& task : tasks) {
+  for (const sheet::SheetTask& task : tasks) {
     for (const std::string& id : task.experiments) {
       const bool simulable = !lab::experiment_by_id(id).by_losses;
       if (simulable || !simulates) {
@@ -434,7 +434,7 @@ ExperimentIds experiments_of(const std::vector<sheet::Task>& tasks, bool simulat
 }
 
 /// True if the first place leaves a question of an experiment open that a second one can answer.
-bool needs_second_place(const ResultSource& first, const std::string& id, const std::vector<sheet::Task>& tasks) {
+bool needs_second_place(const ResultSource& first, const std::string& id, const std::vector<sheet::SheetTask>& tasks) {
   const auto found = first.source.results.find(id);
   if (found == first.source.results.end()) {
     return false;
@@ -450,7 +450,7 @@ bool needs_second_place(const ResultSource& first, const std::string& id, const 
                                    [](const lab::Record& row) { return row.has(lab::key::reason); });
   const bool told_by_others = unanswered || refused || first.source.parts_of_gpu || sheet::oversubscribed(result);
   // A table of smaller sizes than the sheet names has one of those beside it.
-  const bool too_small = sheet::is_reduced(result) && std::any_of(tasks.begin(), tasks.end(), [&](const sheet::Task& task) {
+  const bool too_small = sheet::is_reduced(result) && std::any_of(tasks.begin(), tasks.end(), [&](const sheet::SheetTask& task) {
                            return task.names_size &&
                                   std::find(task.experiments.begin(), task.experiments.end(), id) != task.experiments.end();
                          });
@@ -479,7 +479,7 @@ void write_handin(const fs::path& folder, const sheet::Sheet& sheet, const sheet
 void hand_in(const HandinWords& words, int& exit_code) {
   const sheet::Sheet& sheet = sheet::sheet_by_id(words.sheet);
   const std::string option = option_of(sheet, words);
-  const std::vector<sheet::Task> tasks = sheet::tasks_of(sheet, option);
+  const std::vector<sheet::SheetTask> tasks = sheet::tasks_of(sheet, option);
   if (!words.devices.empty() && !words.cluster.empty()) {
     throw usage_error("--devices measures here and --cluster simulates elsewhere: give one of them");
   }

@@ -35,7 +35,7 @@ using lab::Json;
 
 struct LabWords {
   std::vector<std::string> ids;
-  std::string preset;  // none: quick, or full where another machine is simulated, which takes no longer
+  std::optional<lab::Preset> preset;  // nullopt: quick, or full where another machine is simulated, which takes no longer
   std::string devices = "cpu";
   std::vector<std::string> sets;
   std::string out = "runs";
@@ -43,7 +43,7 @@ struct LabWords {
   std::optional<Nanoseconds> limit;
   std::string spec;
   std::string cluster;
-  std::string what_if;
+  std::optional<job::WhatIf> what_if;
   bool simulate = false;
   bool resume = false;
   bool precise = false;
@@ -104,15 +104,16 @@ std::string cluster_of(const LabWords& words) {
 }
 
 lab::Preset preset_of(const LabWords& words) {
-  if (!words.preset.empty()) {
-    return lab::preset_by_name(words.preset);
+  if (words.preset) {
+    return *words.preset;
   }
   return simulates(words) && !simulates_this_machine(words) ? lab::Preset::full : lab::Preset::quick;
 }
 
 /// The simulated machine, for the heading of a report.
 std::string simulated_on(const LabWords& words) {
-  const std::string changes = words.what_if.empty() ? "" : ", what if " + words.what_if;
+  const std::string what_if = job::flag_text(words.what_if.value_or(job::WhatIf()));
+  const std::string changes = what_if.empty() ? "" : ", what if " + what_if;
   if (simulates_this_machine(words)) {
     return "this machine, from tasks that were timed one by one" + changes;
   }
@@ -179,8 +180,8 @@ std::string reproduce(const LabWords& words, const std::string& which, const std
   if (simulates(words)) {
     command += " --simulate --cluster " + shell_word(cluster_of(words));
   }
-  if (!words.what_if.empty()) {
-    command += " --what-if " + shell_word(words.what_if);
+  if (words.what_if && words.what_if->changes()) {
+    command += " --what-if " + shell_word(job::flag_text(*words.what_if));
   }
   if (words.precise) {
     command += " --precise";
@@ -294,7 +295,7 @@ lab::Settings settings_of(const LabWords& words) {
       .preset = preset_of(words), .devices = words.devices, .machine = cluster::probe(), .precise = words.precise};
   if (simulates(words)) {
     settings.cluster = cluster_of(words);
-    settings.what_if = job::parse_what_if(words.what_if);
+    settings.what_if = words.what_if.value_or(job::WhatIf());
   }
   lab::require_device_type(words.devices);
   devices::open_devices(words.devices, settings.machine);  // throws if there are none such
@@ -369,7 +370,7 @@ class LabRun {
     }
     if (simulates_) {
       notes_ = keep_simulated(chosen, all());
-    } else if (!words_.what_if.empty()) {
+    } else if (words_.what_if) {
       throw usage_error("--what-if needs a simulation: add --simulate");
     }
     std::erase_if(planned_, [&](const Planned& one) {
@@ -541,8 +542,9 @@ void show_experiment(const std::string& id) {
 
 void add_lab_flags(CLI::App& command, LabWords& words) {
   command
-      .add_option("--preset", words.preset,
-                  "quick, or full for the sizes of the course (default: quick; full if another machine is simulated)")
+      .add_option_function<std::string>(
+          "--preset", [&words](const std::string& name) { words.preset = lab::preset_by_name(name); },
+          "quick, or full for the sizes of the course (default: quick; full if another machine is simulated)")
       ->type_name("NAME");
   command.add_option("-d,--devices", words.devices, "type of the devices: cpu, cuda, or parts of one GPU, for example cuda:0/4")
       ->type_name("TYPE")
@@ -560,7 +562,10 @@ void add_lab_flags(CLI::App& command, LabWords& words) {
       .add_option("--cluster", words.cluster,
                   "the machine to simulate: machine (this one), a name from `baton clusters`, or a file")
       ->type_name("CLUSTER");
-  command.add_option("--what-if", words.what_if, "simulate a changed machine, for example compute=2x,link=0.5x,latency=+10us")
+  command
+      .add_option_function<std::string>(
+          "--what-if", [&words](const std::string& changes) { words.what_if = job::parse_what_if(changes); },
+          "simulate a changed machine, for example compute=2x,link=0.5x,latency=+10us")
       ->type_name("CHANGES");
   add_time(command, "--time-limit", words.limit, Nanoseconds(0),
            "time for measuring one point, for example 2s (default: 0.9s; 30s with --preset full)");

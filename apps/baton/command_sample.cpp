@@ -44,7 +44,8 @@ Weights open_weights(const SampleWords& words) {
   if (words.checkpoint.empty()) {
     const std::optional<model::ModelPath> path = model::path_of(words.job.model);
     if (!path || path->onnx) {
-      throw usage_error("--model {} has no trained weights: give a folder with a config.json, or a --checkpoint", words.job.model);
+      throw usage_error("--model {} has no trained weights: give a folder with a config.json, or a --checkpoint",
+                        words.job.model.text());
     }
     const model::Model model = model::parse_model(words.job.model);
     training::require_token_model(model);
@@ -162,7 +163,7 @@ void sample(const SampleWords& words, int& exit_code) {
 void add_sample_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("sample", "Continue a text by a trained model");
   auto words = std::make_shared<SampleWords>();
-  words->job.model.clear();
+  words->job.model = "";
   command->add_option("--checkpoint", words->checkpoint, "the folder of a training's checkpoints, or one of its files")
       ->type_name("PATH");
   add_job_flags(*command, words->job, {"model", "devices", "memory", "backend"});

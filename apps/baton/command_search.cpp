@@ -19,6 +19,7 @@ namespace baton::app {
 namespace {
 
 using lab::Json;
+namespace key = lab::key;
 
 struct SearchWords {
   job::JobSpec job;
@@ -33,20 +34,22 @@ std::string command_of(const job::JobSpec& spec) {
 }
 
 std::vector<std::string> cells(const predict::RankedSplit& one) {
-  const auto part = [&](Nanoseconds time) { return lab::percent(trace::share(time, one.step)); };
+  const auto part = [&](Nanoseconds time) { return lab::percent(trace::share_of(time, one.step)); };
   return {one.name, to_text(one.step), to_text(one.memory), part(one.time.busy), part(one.time.exposed), part(one.time.waiting)};
 }
 
-Json to_json(const predict::RankedSplit& one, std::int64_t batch) {
+lab::Record to_record(const predict::RankedSplit& one, std::int64_t batch) {
   Json programs = Json::object();
   for (const job::ProgramFlags& program : job::flags_for_programs(one.choice, batch)) {
-    programs[program.program] = program.cannot.empty() ? Json{{"flags", program.flags}} : Json{{"cannot", program.cannot}};
+    using Entry = key::ProgramEntry;
+    const bool can = program.cannot.empty();
+    programs[program.program] = lab::Record{can ? Entry::flags(program.flags) : Entry::cannot(program.cannot)}.json();
   }
-  Json json = predict::to_record(one).json();
-  json["from_shorter_steps"] = one.from_shorter_steps;
-  json[lab::key::command.name] = command_of(one.spec);
-  json["programs"] = programs;
-  return json;
+  lab::Record record = predict::to_record(one);
+  record.set(key::RankedEntry::from_shorter_steps, one.from_shorter_steps);
+  record.set(key::command, command_of(one.spec));
+  record.set(key::RankedEntry::programs, programs);
+  return record;
 }
 
 /// Prints the flags with which other programs split the work in the same way.
@@ -143,33 +146,35 @@ void print_result(const predict::SearchResult& result, const SearchWords& words)
 }
 
 Json to_json(const predict::SearchResult& result, const job::JobSpec& spec) {
-  Json ranked = Json::array();
+  std::vector<lab::Record> ranked;
   for (const predict::RankedSplit& one : result.ranked) {
-    ranked.push_back(to_json(one, spec.batch));
+    ranked.push_back(to_record(one, spec.batch));
   }
-  Json object{{"command", command_line()},
-              {"origin", "simulated"},
-              {"cluster", spec.cluster},
-              {"considered", result.considered},
-              {"tried", result.tried},
-              {"pruned", result.pruned},
-              {"left_out", result.left_out},
-              {"too_long", result.too_long},
-              {"too_large", result.too_large},
-              {"refused", result.refused},
-              {"reasons", result.reasons},
-              {"complete", result.complete},
-              {"ranked", ranked},
-              {"frontier", result.frontier},
-              {"against_all_devices", predict::against_all_devices(result)}};
+  using Answer = key::SearchAnswer;
+  const auto count = [](std::size_t number) { return static_cast<std::int64_t>(number); };
+  lab::Record record{key::command(command_line()),
+                     key::origin("simulated"),
+                     key::cluster(spec.cluster),
+                     Answer::considered(count(result.considered)),
+                     Answer::tried(count(result.tried)),
+                     Answer::pruned(count(result.pruned)),
+                     Answer::left_out(count(result.left_out)),
+                     Answer::too_long(count(result.too_long)),
+                     Answer::too_large(count(result.too_large)),
+                     Answer::refused(count(result.refused)),
+                     Answer::reasons(result.reasons),
+                     Answer::complete(result.complete),
+                     Answer::ranked(ranked),
+                     Answer::frontier(result.frontier),
+                     Answer::against_all_devices(predict::against_all_devices(result))};
   if (result.one_device) {
-    object["one_device"] = to_json(*result.one_device, spec.batch);
-    object["against_one_device"] = predict::against_one_device(result);
+    record.set(Answer::one_device, to_record(*result.one_device, spec.batch));
+    record.set(Answer::against_one_device, predict::against_one_device(result));
   }
   if (result.ranked.size() > 1) {
-    object["why_not_the_next"] = predict::why_not(result.ranked[0], result.ranked[1]);
+    record.set(Answer::why_not_the_next, predict::why_not(result.ranked[0], result.ranked[1]));
   }
-  return object;
+  return record.json();
 }
 
 void search(SearchWords words, int& exit_code) {
@@ -183,7 +188,7 @@ void search(SearchWords words, int& exit_code) {
     return;
   }
   if (result.ranked.empty()) {
-    throw usage_error("no split of {} works on {}: {} need more memory than a device has{}, {} are refused", words.job.model,
+    throw usage_error("no split of {} works on {}: {} need more memory than a device has{}, {} are refused", words.job.model.text(),
                       words.job.cluster, result.too_large,
                       result.too_large == 0 ? "" : fmt::format(" (the smallest at least {})", to_text(result.least_too_large)),
                       result.refused);

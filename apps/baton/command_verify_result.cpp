@@ -5,6 +5,7 @@
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/cluster/machine.h"
+#include "baton/lab/json.h"
 #include "baton/training/recompute.h"
 #include "commands.h"
 #include "signals.h"

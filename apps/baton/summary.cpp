@@ -54,7 +54,7 @@ std::string device_table(const training::Training& run) {
   };
   for (std::size_t d = 0; d < totals.size(); ++d) {
     const trace::DeviceTime& time = run.device_times()[d];
-    const auto part = [&](Nanoseconds of) { return lab::percent(trace::share(of, run.traced())); };
+    const auto part = [&](Nanoseconds of) { return lab::percent(trace::share_of(of, run.traced())); };
     std::vector<std::string> cells{
         part(time.busy),   part(time.waiting),     part(time.exposed),           part(time.delayed),
         part(time.rest()), to_text(run.peak()[d]), to_text(totals[d].work.sent), to_text(totals[d].work.received)};

@@ -122,7 +122,8 @@ std::string who_is_waited_for(const training::Training& run) {
   const job::JobSpec& spec = run.job().spec();
   return fmt::format("The busiest stage is on {}: it computes for {} of the step, the least busy device for {}.{}",
                      run.plan().devices()[static_cast<std::size_t>(most - times.begin())],
-                     lab::percent(trace::share(most->busy, run.traced())), lab::percent(trace::share(least->busy, run.traced())),
+                     lab::percent(trace::share_of(most->busy, run.traced())),
+                     lab::percent(trace::share_of(least->busy, run.traced())),
                      !spec.split.empty() || spec.balance == strategy::Balance::work ? ""
                      : strategy::is_rebalanced_by_work(run.job().request()) ? " --balance work shares the blocks by their work."
                                                                             : " Whole blocks cannot be shared more evenly.");
@@ -141,8 +142,8 @@ void print_summary(const training::Training& run, double others_share) {
     return;
   }
   if (!run.roundings().empty()) {
-    const exec::Rounding gradients = exec::sum(run.roundings(), plan::Role::gradient);
-    const exec::Rounding all = exec::sum(run.roundings());
+    const exec::Rounding gradients = exec::total_rounding(run.roundings(), plan::Role::gradient);
+    const exec::Rounding all = exec::total_rounding(run.roundings());
     fmt::print("Rounding made {} of {} gradients zero; of all values {} vanished and {} overflowed\n", gradients.underflows,
                gradients.values, all.underflows, all.overflows);
   }
@@ -252,9 +253,9 @@ int TrainSession::train() {
   if (evaluates_first_) {
     evaluate(run_.steps_before());
     asked_ = interrupt_->exit_code_anywhere(world());
-    enough_ = asked_ != 0;
+    stop_requested_ = asked_ != 0;
   }
-  while (steps_done() < left_ && !enough_ && train_stretch()) {
+  while (steps_done() < left_ && !stop_requested_ && train_stretch()) {
     guard_checkpoint(saving_->last());
     say_if_stopped(what_is_saved(words_, *saving_));
   }
@@ -265,7 +266,7 @@ int TrainSession::train() {
   bar_->clear();
   if (run_.unread()) {
     say_what_is_unread();
-  } else if (enough_ && !first_broken(run_.losses()) && steps_done() < left_) {
+  } else if (stop_requested_ && !first_broken(run_.losses()) && steps_done() < left_) {
     exit_code_ = asked_ != 0 ? asked_ : interrupt_->exit_code();
     if (speaks_) {
       fmt::print(stderr, "baton: interrupted after {} of {} steps; the results below are of these steps{}\n", steps_done(), left_,
@@ -386,22 +387,22 @@ bool TrainSession::train_stretch() {
   interrupt_->begin_saving();
   // Whichever rank was interrupted, all have ended after the same step.
   asked_ = interrupt_->exit_code_anywhere(world());
-  enough_ = steps_done() < begin + stretch || asked_ != 0;
+  stop_requested_ = steps_done() < begin + stretch || asked_ != 0;
   stretch_begin_ = 0;
   print_steps(steps_done(), run_.step_times(), run_.losses(), run_.data_waits());
   if (first_broken(run_.losses())) {
     return false;  // nothing is saved of it
   }
   const std::int64_t done = run_.steps_before() + steps_done();
-  if ((enough_ || saving_->due(done, length_.steps)) && !save()) {
+  if ((stop_requested_ || saving_->due(done, length_.steps)) && !save()) {
     return false;
   }
-  if (!enough_ && evaluating_->due(done, length_.steps)) {
+  if (!stop_requested_ && evaluating_->due(done, length_.steps)) {
     print_lines(done == length_.steps ? lines_->finish() : std::vector<std::string>());
     evaluate(done);
     asked_ = interrupt_->exit_code_anywhere(world());
-    enough_ = asked_ != 0 && done < length_.steps;
-    return !enough_ || save();
+    stop_requested_ = asked_ != 0 && done < length_.steps;
+    return !stop_requested_ || save();
   }
   return true;
 }

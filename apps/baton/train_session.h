@@ -71,7 +71,7 @@ class TrainSession {
   std::optional<ProgressBar> bar_;
   std::int64_t shown_ = 0;         // steps of this run that were printed
   std::size_t stretch_begin_ = 0;  // the step of this run that the lists of a stretch begin with
-  bool enough_ = false;            // a rank was asked to stop,
+  bool stop_requested_ = false;    // a rank was asked to stop,
   int asked_ = 0;                  // with this exit code
   std::string unsavable_;          // what is not finite; empty: all is
   int exit_code_ = 0;

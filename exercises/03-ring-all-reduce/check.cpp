@@ -66,8 +66,8 @@ std::string flaw_in_equality(const std::vector<std::vector<float>>& after) {
   return "";
 }
 
-std::string flaw_in_neighbours(const Traffic& traffic, int ranks) {
-  for (const Traffic::Message& message : traffic.messages) {
+std::string flaw_in_neighbours(const MessageLog& log, int ranks) {
+  for (const MessageLog::Message& message : log.messages) {
     if (message.to != (message.from + 1) % ranks) {
       return fmt::format("rank {} of {} sent to rank {}, and the next one in the ring is {}", message.from, ranks, message.to,
                          (message.from + 1) % ranks);
@@ -77,11 +77,11 @@ std::string flaw_in_neighbours(const Traffic& traffic, int ranks) {
 }
 
 /// 2 (n-1) parts of k/n values, rounded up.
-std::string flaw_in_amount(const Traffic& traffic, std::size_t ranks, std::size_t length) {
+std::string flaw_in_amount(const MessageLog& log, std::size_t ranks, std::size_t length) {
   const std::size_t most = 2 * (ranks - 1) * ((length + ranks - 1) / ranks);
   std::vector<std::size_t> sent(ranks, 0);
   std::vector<std::size_t> messages(ranks, 0);
-  for (const Traffic::Message& message : traffic.messages) {
+  for (const MessageLog::Message& message : log.messages) {
     sent[static_cast<std::size_t>(message.from)] += message.values;
     ++messages[static_cast<std::size_t>(message.from)];
   }
@@ -111,7 +111,7 @@ void check_ring_all_reduce(Session& session) {
       given[r].add(static_cast<int>(r)).add(static_cast<int>(drawn.ranks())).add(drawn.values[r]);
     }
     const std::string what = fmt::format("{} rank{}, {} values", drawn.ranks(), drawn.ranks() == 1 ? "" : "s", drawn.length());
-    session.ask_ranks(what, given, [&](std::vector<Reader>& answers, const Traffic& traffic) {
+    session.ask_ranks(what, given, [&](std::vector<Reader>& answers, const MessageLog& log) {
       std::vector<std::vector<float>> after;
       for (Reader& answer : answers) {
         after.push_back(answer.floats());
@@ -121,8 +121,8 @@ void check_ring_all_reduce(Session& session) {
       sums.judge(wrong);
       // An algorithm that does not sum is not an all-reduce, however little it sends.
       equal.judge(wrong.empty() ? in_case(flaw_in_equality(after)) : wrong);
-      neighbours.judge(wrong.empty() ? in_case(flaw_in_neighbours(traffic, static_cast<int>(drawn.ranks()))) : wrong);
-      amount.judge(wrong.empty() ? in_case(flaw_in_amount(traffic, drawn.ranks(), drawn.length())) : wrong);
+      neighbours.judge(wrong.empty() ? in_case(flaw_in_neighbours(log, static_cast<int>(drawn.ranks()))) : wrong);
+      amount.judge(wrong.empty() ? in_case(flaw_in_amount(log, drawn.ranks(), drawn.length())) : wrong);
     });
   }
 }

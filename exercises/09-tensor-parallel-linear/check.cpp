@@ -174,7 +174,7 @@ void check_tensor_parallel_linear(Session& session) {
     }
     const std::string what = fmt::format("{} rank{}, batch {}, {} to {} to {} features", ranks, ranks == 1 ? "" : "s", size.batch,
                                          size.in, size.hidden, size.out);
-    session.ask_ranks(what, given, [&](std::vector<Reader>& answers, const Traffic& traffic) {
+    session.ask_ranks(what, given, [&](std::vector<Reader>& answers, const MessageLog& log) {
       const Wanted wanted = on_one_device(size, t);
       std::string wrong_part, wrong_y, wrong_x, wrong_gradients;
       for (std::size_t r = 0; r < answers.size(); ++r) {
@@ -197,13 +197,13 @@ void check_tensor_parallel_linear(Session& session) {
       gradients.judge(in_case(wrong_part.empty() ? wrong_gradients : wrong_part));
       const std::vector<std::size_t> needed{wanted.y.size(), wanted.x.size()};
       std::string many;
-      if (ranks > 1 && (traffic.all_reduces != needed || !traffic.messages.empty())) {
+      if (ranks > 1 && (log.all_reduces != needed || !log.messages.empty())) {
         std::string sizes;
-        for (const std::size_t one : traffic.all_reduces) {
+        for (const std::size_t one : log.all_reduces) {
           sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", one);
         }
         many = fmt::format("there were {} all_reduces{} and {} messages, and one of {} and one of {} values are needed",
-                           traffic.all_reduces.size(), sizes.empty() ? "" : " (of " + sizes + " values)", traffic.messages.size(),
+                           log.all_reduces.size(), sizes.empty() ? "" : " (of " + sizes + " values)", log.messages.size(),
                            needed[0], needed[1]);
       }
       messages.judge(in_case(!wrong_y.empty() ? wrong_y : !wrong_x.empty() ? wrong_x : many));

@@ -161,7 +161,7 @@ Writer given_of(const DrawnJob& drawn) {
   plain.memory = job::ample_memory;
   const job::Scenario scenario(plain);
   Writer given;
-  given.add(drawn.spec.model).add(drawn.spec.cluster).add(drawn.devices).add(static_cast<std::int64_t>(per_node));
+  given.add(drawn.spec.model.text()).add(drawn.spec.cluster).add(drawn.devices).add(static_cast<std::int64_t>(per_node));
   given.add(scenario.request().step.global_batch).add(static_cast<std::int64_t>(model.blocks().size())).add(drawn.heads);
   const auto crossing = static_cast<double>(model.blocks()[1].input().elements());
   given.add(drawn.memory).add(static_cast<double>(model.parameter_count())).add(scenario.laid().flops);
@@ -208,8 +208,8 @@ void check_find_the_layout(Session& session) {
   GradedPart& nearest = session.part("it takes at most 5 % longer", 3);
   for (int i = 0; i < 6; ++i) {
     DrawnJob drawn = draw_job(session, i % 2 == 0);
-    const std::string what = fmt::format("{}, batch {}, on {} devices of {}{}", drawn.spec.model, drawn.spec.batch, drawn.devices,
-                                         drawn.spec.cluster,
+    const std::string what = fmt::format("{}, batch {}, on {} devices of {}{}", drawn.spec.model.text(), drawn.spec.batch,
+                                         drawn.devices, drawn.spec.cluster,
                                          drawn.memory > 0 ? fmt::format(" with {} each", mebibytes(drawn.memory)) : "");
     std::int64_t tries = 0;
     const auto try_out = [&](Reader& question) {

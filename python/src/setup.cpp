@@ -119,7 +119,8 @@ void bind_setup(py::module_& module) {
           },
           "All settings, numbers as numbers, by the names of their flags.")
       .def(
-          "model_name", [](const Setup& setup) { return setup.overrides.model ? setup.overrides.model->name() : setup.spec.model; },
+          "model_name",
+          [](const Setup& setup) { return setup.overrides.model ? setup.overrides.model->name() : setup.spec.model.text(); },
           "What its model is called.")
       .def("set_model", &set_model, py::arg("model").none(false), py::arg("weights"),
            "A model of the user's own, and its weights by name.")

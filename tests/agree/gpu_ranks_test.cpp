@@ -82,12 +82,12 @@ struct Planned {
                                 .layout = {},
                                 .target = {.all_reduce_with_sgd = true},
                                 .delays = {}})),
-        run_by(exec::ranks_of(cluster)) {}
+        rank_of_device(exec::ranks_of(cluster)) {}
 
   model::Model model = model::mlp({6, 7, 5, 6, 5, 7, 6});
   cluster::Cluster cluster;
   plan::Plan plan;
-  std::vector<int> run_by;
+  std::vector<int> rank_of_device;
 };
 
 std::set<MeetingRoute> routes_of(const Planned& planned, NcclReach reach) {
@@ -197,7 +197,8 @@ TEST(GpuRanks, EverySetOfGpusIsJoinedOnceUnderOneIdByAllItsMembersInOneOrder) {
     std::vector<std::vector<std::size_t>> groups(2);
     run_as_ranks(2, [&](ranks::World& world) {
       Register factory(world.rank());
-      groups[static_cast<std::size_t>(world.rank())] = exec::join_groups(planned.plan, routes, planned.run_by, world, factory);
+      groups[static_cast<std::size_t>(world.rank())] = exec::join_groups(planned.plan, routes, planned.rank_of_device, world,
+                                                                         factory);
       entries[static_cast<std::size_t>(world.rank())] = factory.entries;
     });
     EXPECT_EQ(groups[0], groups[1]);

@@ -203,7 +203,7 @@ TEST(MixedPrecision, ProductsOfStrategiesAgreeWithFloat32Too) {
 // ---- what is counted
 
 exec::Rounding rounded(const exec::RunResult& result, std::optional<plan::Role> role = {}) {
-  return exec::sum(result.roundings, role);
+  return exec::total_rounding(result.roundings, role);
 }
 
 class Counting : public testing::TestWithParam<std::string> {};

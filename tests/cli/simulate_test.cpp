@@ -52,6 +52,15 @@ TEST_F(Simulate, WritesATimelineWithItsOrigin) {
   EXPECT_GT(trace["traceEvents"].size(), 10U);
 }
 
+TEST_F(Simulate, RefusesToWriteOutMoreDevicesThanThisMachineHasMemoryFor) {
+  const Outcome outcome = run(
+      "simulate --model gpt3-175b --cluster dgx-a100 --devices 65536 --dp 1024 --tp 8 --pp 8 --schedule 1f1b --micro-batches 64 "
+      "--batch 65536 --precision bf16 --memory 1024G --fold never");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("million tasks"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("use fewer devices or micro-batches"), std::string::npos) << outcome.err;
+}
+
 TEST_F(Simulate, OneReplicaStandsForManyAndSaysTheSame) {
   const std::string command = "simulate --strategy ddp --cluster dgx-h100 --devices 256 --batch 256";
   const json folded = result_of(command);

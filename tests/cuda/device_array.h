@@ -38,7 +38,7 @@ class DeviceArray {
 
 }  // namespace baton::test
 
-/// Ends a test where there is no GPU, saying so.
+/// Skips a test if there is no GPU.
 #define BATON_NEEDS_GPU()                          \
   if (!::baton::cuda::has_gpu()) {                 \
     GTEST_SKIP() << "there is no NVIDIA GPU here"; \

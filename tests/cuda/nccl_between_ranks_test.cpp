@@ -13,7 +13,7 @@
 #include "cuda/typed_array.h"
 #include "ranks/ranks.h"
 
-/// Each call of NCCL by itself, in each type, between ranks that share a GPU as hosts of their own. Skipped where there is no GPU
+/// Each call of NCCL by itself, in each type, between ranks that share a GPU as hosts of their own. Skipped if there is no GPU
 /// or no NCCL.
 namespace baton::test {
 namespace {

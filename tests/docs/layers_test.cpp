@@ -73,7 +73,7 @@ std::string drawn(const std::vector<Layer>& layers) {
   return fmt::format("From the bottom up: {}.\n\n```mermaid\ngraph BT\n{}```\n", order, picture);
 }
 
-/// The document with what stands between the two markers replaced; as it is where they are missing.
+/// The document with what stands between the two markers replaced; as it is if they are missing.
 std::string with_picture(const std::string& document, const std::string& picture) {
   const std::string begin = "<!-- from the build files: ./baton test --bless -->\n";
   const std::size_t from = document.find(begin);

@@ -4,21 +4,30 @@
 #include <cctype>
 #include <iterator>
 #include <map>
+#include <regex>
 #include <sstream>
+#include <utility>
 
 #include "support/contents.h"
 
 namespace baton::test {
 namespace {
 
-enum class Language { c, script, hashed, shell };
+enum class Language { c, script, style, page, hashed, cmake, shell };
 
+/// By extension, or by the whole name.
 const std::map<std::string, Language>& languages() {
   static const std::map<std::string, Language> list{
-      {".h", Language::c},       {".cpp", Language::c},       {".cu", Language::c},
-      {".cuh", Language::c},     {".js", Language::script},   {".mjs", Language::script},
-      {".py", Language::hashed}, {".toml", Language::hashed}, {".sh", Language::shell}};
+      {".h", Language::c},       {".cpp", Language::c},       {".cu", Language::c},        {".cuh", Language::c},
+      {".js", Language::script}, {".mjs", Language::script},  {".css", Language::style},   {".html", Language::page},
+      {".py", Language::hashed}, {".toml", Language::hashed}, {".cmake", Language::cmake}, {"CMakeLists.txt", Language::cmake},
+      {".sh", Language::shell},  {"baton", Language::shell}};
   return list;
+}
+
+std::map<std::string, Language>::const_iterator find_language(const std::filesystem::path& file) {
+  const auto by_name = languages().find(file.filename());
+  return by_name != languages().end() ? by_name : languages().find(file.extension());
 }
 
 std::ptrdiff_t words(const std::string& text) {
@@ -33,14 +42,18 @@ class Reader {
 
   Prose read() {
     while (at_ < code_.size()) {
-      if (is_comment("//", language_ == Language::c || language_ == Language::script) ||
-          is_comment("#", language_ == Language::hashed)) {
+      if (is_comment("//", is_one_of(Language::c, Language::script)) ||
+          is_comment("#", is_one_of(Language::hashed, Language::cmake)) || is_comment("#", begins_word_of_shell())) {
         take_comment(code_.find('\n', at_));
-      } else if (is_comment("/*", language_ == Language::c || language_ == Language::script)) {
+      } else if (is_comment("/*", is_one_of(Language::c, Language::script) || language_ == Language::style)) {
         take_comment(code_.find("*/", at_ + 2));
       } else if (is_character()) {
         at_ = code_[at_ + 1] == '\\' ? code_.find('\'', at_ + 3) + 1 : at_ + 3;
         end_literal();
+      } else if (is_one_of(Language::cmake, Language::shell) && code_[at_] == '\\') {
+        at_ += code_.compare(at_, 2, "\\\n") == 0 ? 1 : 2;
+      } else if (language_ == Language::shell && code_.compare(at_, 2, "<<") == 0) {
+        note_document();
       } else if (const std::string end = end_of_literal(); !end.empty()) {
         take_literal(end);
       } else {
@@ -52,6 +65,12 @@ class Reader {
   }
 
  private:
+  bool is_one_of(Language a, Language b) const { return language_ == a || language_ == b; }
+
+  bool begins_word_of_shell() const {
+    return language_ == Language::shell && (at_ == 0 || std::isspace(static_cast<unsigned char>(code_[at_ - 1])) != 0);
+  }
+
   bool is_comment(const char* sign, bool has_sign) const {
     return has_sign && code_.compare(at_, std::string(sign).size(), sign) == 0;
   }
@@ -74,11 +93,24 @@ class Reader {
       return "\"\"\"";
     }
     const char sign = code_[at_];
-    if (sign == '"' || (sign == '\'' && language_ != Language::c) || (sign == '`' && language_ == Language::script)) {
+    if (sign == '"' || (sign == '\'' && !is_one_of(Language::c, Language::cmake)) ||
+        (sign == '`' && language_ == Language::script)) {
       ++at_;
       return std::string(1, sign);
     }
     return {};
+  }
+
+  /// Moves past the `<<WORD` of the shell, after whose line a text follows up to a line that is that word.
+  void note_document() {
+    static const std::regex word("^<<-?[\"']?([A-Z]+)");
+    std::smatch found;
+    const std::string rest = code_.substr(at_, 40);
+    if (std::regex_search(rest, found, word)) {
+      document_end_ = "\n" + found[1].str() + "\n";
+    }
+    at_ += code_.compare(at_, 3, "<<<") == 0 ? 3 : std::max<std::size_t>(2, static_cast<std::size_t>(found.length()));
+    at_ += at_ < code_.size() && !document_end_.empty() && (code_[at_] == '\'' || code_[at_] == '"') ? 1 : 0;
   }
 
   void take_comment(std::size_t end) {
@@ -95,21 +127,23 @@ class Reader {
   }
 
   void take_literal(const std::string& end) {
-    const bool long_one = end.size() > 1 || end == "`";
+    const bool long_one = end.size() > 1 || end == "`" || is_one_of(Language::cmake, Language::shell);
+    const bool has_escapes = end.front() != ')' && end.front() != '\n' && (language_ != Language::shell || end == "\"");
     open_ = true;
     while (at_ < code_.size() && code_.compare(at_, end.size(), end) != 0 && (long_one || code_[at_] != '\n')) {
       if (code_[at_] == '\n') {
         prose_.comments += '\n';
         pending_ += '\n';
-      } else if (code_[at_] == '\\' && end.front() != ')') {
+      } else if (code_[at_] == '\\' && has_escapes) {
         ++at_;
+        prose_.comments += code_.compare(at_, 1, "\n") == 0 ? "\n" : "";
         pending_ += at_ < code_.size() && code_[at_] == 'n' ? ' ' : code_[std::min(at_, code_.size() - 1)];
       } else {
         pending_ += code_[at_];
       }
       ++at_;
     }
-    at_ += at_ < code_.size() && code_[at_] == '\n' ? 0 : end.size();
+    at_ += at_ < code_.size() && code_[at_] == '\n' && end.front() != '\n' ? 0 : end.size();
   }
 
   void take_code() {
@@ -117,6 +151,12 @@ class Reader {
     if (sign == '\n') {
       prose_.comments += '\n';
       pending_ += '\n';
+      if (!document_end_.empty()) {
+        take_literal(std::exchange(document_end_, {}));
+        prose_.comments += "\n\n";
+        pending_ += "\n\n";
+        end_literal();
+      }
     } else if (std::isspace(static_cast<unsigned char>(sign)) == 0 && open_) {
       end_literal();
     }
@@ -140,30 +180,18 @@ class Reader {
   std::size_t at_ = 0;
   std::string pending_;  // literals that are adjacent so far
   bool open_ = false;
+  std::string document_end_;  // of the text after the line under way
   Prose prose_;
 };
 
-std::string comments_of_shell(const std::string& code) {
-  std::string text;
-  std::istringstream lines(code);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t at = line.starts_with("#") ? 0 : line.find(" # ");
-    text += (at == std::string::npos ? "" : line.substr(at)) + "\n";
-  }
-  return text;
-}
-
 }  // namespace
 
-bool has_prose(const std::filesystem::path& file) { return languages().contains(file.extension()); }
+bool has_prose(const std::filesystem::path& file) { return find_language(file) != languages().end(); }
 
 Prose prose_of(const std::filesystem::path& file) {
-  const Language language = languages().at(file.extension());
+  const Language language = find_language(file)->second;
   const std::string code = contents(file);
-  if (language == Language::shell) {
-    return {comments_of_shell(code), ""};
-  }
-  return Reader(code, language).read();
+  return language == Language::page ? Prose{code, ""} : Reader(code, language).read();
 }
 
 }  // namespace baton::test

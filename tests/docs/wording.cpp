@@ -42,7 +42,8 @@ const std::vector<Phrase>& phrases() {
         {"\\blets? go\\b", "free, freed"},
         {"\\banew\\b|\\bafresh\\b", "again"},
         {"\\b(held|holds?|holding)\\b[^.;:]{0,60}? against\\b", "compare with"},
-        {"\\b(none|nothing|empty) where\\b|\\bwhere (there|it|that|they|this) (is|are|was) none\\b|\\bwhat is none\\b",
+        {"\\b(none|nothing|empty) where\\b|\\bwhere (there|it|that|they|this) (is|are|was) "
+         "(none|nothing|no|not|null|missing)\\b|\\bwhat is none\\b",
          "if there is no X"},
         {"\\b(there )?(is|are) no (?!(longer|more|less|better|faster|slower|larger|smaller|farther|further|other|such)\\b)[a-z]+",
          "is not a"},
@@ -56,7 +57,7 @@ const std::vector<Phrase>& phrases() {
         {"\\b(let go|made|computed) again in the backward\\b", "recomputed"},
         {"\\bstands? (above|below|there|here|beside|by itself)\\b|\\bstands in (one|its|a|the) (file|folder|header)", "is"},
         {"\\bjudge of\\b|\\bslip of the pen\\b|\\blie down\\b|\\bastray\\b|\\bdear(er|est)\\b", "the word of the field"},
-        {"\\bcomes? by itself\\b|\\bnothing hid\\b|\\bkept apart\\b|\\bclock on the wall\\b|\\bin times of\\b", "plain words"},
+        {"\\bcomes? by itself\\b|\\bnothing hid(es)?\\b|\\bkept apart\\b|\\bclock on the wall\\b|\\bin times of\\b", "plain words"},
         {"\\bwho(ever)? (saves|ends|waits|comes|asks|hangs|hung|computes|starts)\\b", "the rank that, the device that"},
         {"\\btells? of\\b|\\bsays? what is\\b", "reports"},
         {"\\bwork(s|ed|ing) off\\b|\\bput off\\b", "run, split into; postpone"},

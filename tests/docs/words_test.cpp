@@ -110,7 +110,7 @@ TEST_P(CommentsOf, ArePlain) {
 
 INSTANTIATE_TEST_SUITE_P(Folder, CommentsOf,
                          testing::Values("src", "apps", "python", "playground", "web", "exercises", "examples", "bench", "handin",
-                                         "tests", "clusters", "profiles", "experiments"),
+                                         "tests", "clusters", "profiles", "experiments", "cmake"),
                          [](const auto& folder) { return std::string(folder.param); });
 
 /// "The fields that the spec sets" is read at once, "What its points share" only with the declaration.
@@ -143,8 +143,20 @@ TEST_P(SentencesOf, ArePlain) {
 
 INSTANTIATE_TEST_SUITE_P(Folder, SentencesOf,
                          testing::Values("src", "apps", "python", "playground", "web", "exercises", "examples", "bench", "handin",
-                                         "clusters", "profiles", "experiments"),
-                         [](const auto& folder) { return std::string(folder.param); });
+                                         "clusters", "profiles", "experiments", "cmake", "tests/web", "tests/playground"),
+                         [](const auto& folder) {
+                           std::string name = folder.param;
+                           std::replace(name.begin(), name.end(), '/', '_');
+                           return name;
+                         });
+
+TEST(SentencesAndComments, OfTheFilesAtTheRootArePlain) {
+  for (const char* file : {"baton", "CMakeLists.txt"}) {
+    const Prose prose = prose_of(fs::path(BATON_SOURCE) / file);
+    expect_plain(prose.comments, file);
+    expect_plain(prose.literals, file);
+  }
+}
 
 TEST_F(Words, OfSourceFilesAreCommentsAndLongLiterals) {
   const fs::path file = folder_ / "code.cpp";
@@ -153,6 +165,28 @@ TEST_F(Words, OfSourceFilesAreCommentsAndLongLiterals) {
   const Prose prose = prose_of(file);
   EXPECT_EQ(prose.comments, " first \"comment\"\n\n second\n between\n\n\n\n");
   EXPECT_EQ(prose.literals, "\n\n\none two \nthree four five|\nsix seven // eight\nnine ten|\n");
+}
+
+TEST_F(Words, OfShellScriptsAreCommentsLiteralsAndDocuments) {
+  const fs::path file = folder_ / "script.sh";
+  std::ofstream(file) << "say \"one two $# three 'four' five\" # first \\\ncat <<'END'\nno \"quote and\\\nmore of it\nEND\n"
+                         "a=${#b} \\\n  'six # seven\neight nine ten'\n";
+  const Prose prose = prose_of(file);
+  EXPECT_EQ(prose.comments, " first \\\n\n\n\n\n\n\n\n");
+  EXPECT_EQ(prose.literals, "one two $# three 'four' five\n|\nno \"quote and\\\nmore of it\n\n|\nsix # seven\neight nine ten|\n");
+}
+
+TEST_F(Words, OfBuildFilesStylesAndPagesAreRead) {
+  const fs::path build = folder_ / "CMakeLists.txt";
+  std::ofstream(build) << "# the toolkit's folder\nmessage(\"one two three\nfour five\")\n";
+  EXPECT_EQ(prose_of(build).comments, " the toolkit's folder\n\n\n");
+  EXPECT_EQ(prose_of(build).literals, "\none two three\nfour five|\n");
+  const fs::path style = folder_ / "page.css";
+  std::ofstream(style) << "a { background: url(http://b); } /* the frame */\n";
+  EXPECT_EQ(prose_of(style).comments, " the frame \n");
+  const fs::path page = folder_ / "page.html";
+  std::ofstream(page) << "<p>text</p>\n";
+  EXPECT_EQ(prose_of(page).comments, "<p>text</p>\n");
 }
 
 TEST(Wording, FindsPhrasesThatReadersHadToDecode) {
@@ -181,6 +215,9 @@ TEST(Wording, FindsPhrasesThatReadersHadToDecode) {
                              "as evenly as can be",
                              "One thread a rank",
                              "Empty where there",
+                             "zero where it is null",
+                             "skipped where there is no GPU",
+                             "communication that nothing hides",
                              "So many devices",
                              "Goes on from a checkpoint",
                              "'x' is no file",
@@ -193,7 +230,7 @@ TEST(Wording, LeavesPlainSentencesAlone) {
   for (const char* sentence :
        {"one thread per rank", "the work a device does", "the time a step takes", "Amdahl's law", "12 µs at 0.3 TFLOP/s", "50us",
         "give a device", "two devices, a link", "```cpp\n// once a step\n```\n", "a batch of samples", "try again: one",
-        "there is no file", "There are no rows", "it is no longer there"}) {
+        "there is no file", "There are no rows", "it is no longer there", "zero if it is null", "a place where there is room"}) {
     EXPECT_TRUE(unclear(sentence).empty()) << sentence;
   }
   EXPECT_EQ(unclear("one\n\ntwo lines\na step\n").at(0).line, 3);

@@ -1,6 +1,6 @@
 // Gives a fuzzer's function every file of the folders named, then this many changed ones: cut, with bytes
 // turned, left out, doubled, put together from two. The same numbers every time, so what fails once fails
-// again. It stands in for libFuzzer where that is not built.
+// again. It replaces libFuzzer if that is not built.
 //
 //   fuzz_schedule FOLDER... [--changes 20000]
 

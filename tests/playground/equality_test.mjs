@@ -166,7 +166,7 @@ test('what a tour says of a step is true of its numbers', () => {
   }
 });
 
-test('a pasted cluster and a schedule of one\'s own are read as files are', async () => {
+test('a pasted cluster and a pasted schedule are read as files are', async () => {
   const files = {
     'pasted.toml': about.clusters.find(({name}) => name === 'pcie-4').text.replace(/^summary = .*$/m, 'summary = "mine"'),
     'drawn.csv': '0F0,0F1,,,0B0,,0B1,\n,1F0,1F1,1B0,,1B1,,\n',

@@ -69,7 +69,7 @@ test('a slider that is dragged through many steps ends with the numbers of its l
   assert.equal(await stepOf(page), await stepOf(fresh));
 });
 
-test('the grid of a schedule is painted in the colours of the theme, and says what is under the pointer', async () => {
+test('the grid of a schedule is painted in the colours of the theme, and names what the pointer is on', async () => {
   const page = await open(`${words}1f1b`);
   const row = page.locator('canvas.grid-cells').first();
   const light = await row.evaluate((canvas) => canvas.toDataURL());

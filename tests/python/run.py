@@ -1,4 +1,4 @@
-"""Runs files of tests by pytest; ends with 77, which is a skipped test, where what they need is missing."""
+"""Runs files of tests by pytest; ends with 77, which is a skipped test, if what they need is missing."""
 
 import importlib.util
 import pathlib

@@ -169,9 +169,9 @@ TEST(Ranks, RoundingsOfAllRanksComeTogetherAtRankZero) {
   one.step.precision = Precision::bf16;
   Case alone = one;
   one.world = &world();
-  const exec::Rounding ranks = exec::sum(Training(one).run(2).roundings);
+  const exec::Rounding ranks = exec::total_rounding(Training(one).run(2).roundings);
   if (world().rank() == 0) {
-    EXPECT_EQ(ranks, exec::sum(Training(alone).run(2).roundings));
+    EXPECT_EQ(ranks, exec::total_rounding(Training(alone).run(2).roundings));
     EXPECT_GT(ranks.values, 0);
   }
 }

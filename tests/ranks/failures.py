@@ -109,7 +109,7 @@ def segments(pids):
 
 
 def hang(pid):
-    """Stops all threads of a process but the one that watches; False where that is not allowed."""
+    """Stops all threads of a process but the one that watches; False if that is not allowed."""
     watch = set(threads(pid, b"baton-watch"))
     for tid in threads(pid):
         if tid not in watch:

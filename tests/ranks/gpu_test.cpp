@@ -8,7 +8,7 @@
 #include "support/variable.h"
 
 /// Ranks that run parts of one GPU against one process that runs all parts. Meetings of several ranks are staged through the hosts'
-/// memory, or go by NCCL, which then takes each rank for a host. Skipped where there is no GPU.
+/// memory, or go by NCCL, which then takes each rank for a host. Skipped if there is no GPU.
 namespace baton::test {
 namespace {
 

@@ -1,6 +1,6 @@
 """Scripts of `baton pytorch` against `baton train`: from the same weights and data the losses are the same.
 
-    run.py PROGRAM FOLDER      ends with 77 where PyTorch is not installed
+    run.py PROGRAM FOLDER      ends with 77 if PyTorch is not installed
 
 Cases are drawn at random from a fixed seed, beside one of each strategy at the size of the course. `fsdp` is only compiled: it
 needs CUDA in PyTorch 1.13.

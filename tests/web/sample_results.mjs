@@ -111,7 +111,7 @@ const strongScaling = {
     scalingRow(2, 5973000, [5080000, 610000, 190000]),
     scalingRow(4, 4410000, [2790000, 1010000, 480000], {oversubscribed: true}),
     scalingRow(8, 3120000, [1320000, 1350000, 310000], {origin: 'simulated'}),
-    {devices: 16, reason: 'the batch of 64 leaves 4 rows a device, and this preset asks for at least 8'}],
+    {devices: 16, reason: 'the batch of 64 leaves 4 rows per device, and this preset asks for at least 8'}],
   plots: [
     {kind: 'line', title: 'Speedup', x: 'devices', y: 'speedup', x_title: 'devices', y_title: 'speedup', y_format: 'number', ideal: 'linear', log_x: true, log_y: true,
       curves: [{name: 'Amdahl\'s law, serial fraction 14.0 %', series: null, points: Array.from({length: 15}, (_, i) => [1 + i / 2, 1 / (0.14 + 0.86 / (1 + i / 2))])}]},
@@ -119,7 +119,7 @@ const strongScaling = {
     {kind: 'line', title: 'Efficiency', x: 'devices', y: 'efficiency', x_title: 'devices', y_title: 'efficiency', y_format: 'percent', ideal: 'flat', log_x: true},
     {kind: 'stacked', title: 'Where a step goes', x: 'devices', x_title: 'devices', y_title: 'time', y_format: 'time', parts: ['busy_ns', 'exposed_ns', 'waiting_ns', 'rest_ns'], part_titles: ['compute', 'exposed communication', 'waiting', 'the rest']}],
   details: [
-    'Speedup on 2 devices is 1.71× (86 % efficiency): 0.61 ms of the 5.97 ms step are communication that nothing hides.',
+    'Speedup on 2 devices is 1.71× (86 % efficiency): 0.61 ms of the 5.97 ms step are communication that no computing overlaps.',
     'Amdahl\'s law with a serial fraction of 14 % fits the measured points within 4 %; on 4 devices the cores are oversubscribed, so that point is a lower bound.'],
   command: 'baton lab run strong-scaling --preset quick',
   timelines: [
@@ -175,7 +175,7 @@ const idle = {
     {key: 'memory_bytes', heading: 'memory per device', format: 'bytes'}, {key: 'workspace_bytes', heading: 'workspace', format: 'bytes'},
     {key: 'replicas', heading: '#devices', format: 'integer'}],
   rows: [...schedules.map(([schedule, time, share, memory, origin], i) => ({schedule, time_per_step_ns: time * ms, idle: share, theory: share - 0.02, memory_bytes: memory, workspace_bytes: memory / 128, replicas: 1 + (i & 1), origin})),
-    {schedule: 'interleaved', reason: 'needs at least 2 blocks a device, and `depth 4` on 4 devices gives 1'}],
+    {schedule: 'interleaved', reason: 'needs at least 2 blocks per device, and `depth 4` on 4 devices gives 1'}],
   plots: [
     {kind: 'bars', title: 'Idle share', x: 'schedule', y: 'idle', x_title: 'schedule', y_title: 'idle', y_format: 'percent', theory: 'theory'},
     {kind: 'bars', title: 'Memory per device', x: 'schedule', y: 'memory_bytes', x_title: 'schedule', y_title: 'memory', y_format: 'bytes', series: 'replicas'}],

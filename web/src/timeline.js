@@ -207,7 +207,7 @@ class Stage {
 
   /**
    * The wheel zooms once the pointer has been moved over the timeline, so that a page scrolled past it is not caught;
-   * and it scrolls on where there is nothing left to zoom out of.
+   * and it scrolls on if there is nothing left to zoom out of.
    */
   onWheel(event) {
     if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {

@@ -390,8 +390,7 @@ std::vector<std::string> class_names_of(const TensorReader& checkpoint) {
   return names;
 }
 
-void export_folder(const TensorReader& checkpoint, const model::Model& model, const fs::path& folder,
-                   const model::PixelScale& scale) {
+void export_folder(const TensorReader& checkpoint, const model::Model& model, const fs::path& folder, const PixelScale& scale) {
   const std::string config = model::config_of(model, class_names_of(checkpoint));
   std::map<std::string, std::string> origin;  // by name in the folder
   Tensors tensors;

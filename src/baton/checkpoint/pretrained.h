@@ -44,6 +44,6 @@ std::vector<std::string> class_names_of(const TensorReader& checkpoint);
 /// Writes the weights of a checkpoint of the model as a folder that Hugging Face's libraries load: config.json and
 /// model.safetensors. A usage error if they have no such model. Files of these names in the folder are replaced.
 void export_folder(const TensorReader& checkpoint, const model::Model& model, const std::filesystem::path& folder,
-                   const model::PixelScale& scale = {});
+                   const PixelScale& scale = {});
 
 }  // namespace baton::checkpoint

@@ -21,18 +21,18 @@ const std::vector<std::string>& algorithm_names() {
 
 Link::SizeRange Link::at(double message) const {
   SizeRange found{Bytes(0), latency, bandwidth};
-  for (const SizeRange& piece : pieces) {
-    if (message >= static_cast<double>(piece.from.count)) {
-      found = piece;
+  for (const SizeRange& range : size_ranges) {
+    if (message >= static_cast<double>(range.from.count)) {
+      found = range;
     }
   }
   return found;
 }
 
 Nanoseconds Link::time(Bytes message) const {
-  const SizeRange piece = at(static_cast<double>(message.count));
-  const double flight = piece.bandwidth > 0 ? static_cast<double>(message.count) / piece.bandwidth * 1e9 : 0;
-  return piece.latency + to_duration(flight);
+  const SizeRange range = at(static_cast<double>(message.count));
+  const double flight = range.bandwidth > 0 ? static_cast<double>(message.count) / range.bandwidth * 1e9 : 0;
+  return range.latency + to_duration(flight);
 }
 
 double Speed::rate(DType type) const {
@@ -88,7 +88,7 @@ Link parse_link(std::string_view text) {
     } else if (key == "latency") {
       link.latency = parse_time(value, "the link's latency");
     } else if (key == "core") {
-      link.core = parse_core(value, "the link's core");
+      link.core_share = parse_core(value, "the link's core");
     } else {
       throw usage_error("link '{}' has '{}', but a link takes bandwidth=1GB/s,latency=50us and, to be simulated, core=0.2", text,
                         setting);

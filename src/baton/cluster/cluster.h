@@ -57,24 +57,26 @@ struct Device {
 };
 
 /// A connection between two devices: a message of n bytes takes latency + n / bandwidth. If two figures do not fit all sizes,
-/// pieces give other figures for messages from some size on.
+/// ranges of sizes have figures of their own.
 struct Link {
   struct SizeRange {
     Bytes from;
     Nanoseconds latency;
     double bandwidth = 0;
+    bool operator==(const SizeRange&) const = default;
   };
 
   Nanoseconds latency;
-  double bandwidth = 0;                // bytes per second; 0: no limit
-  std::vector<SizeRange> pieces = {};  // in order of size
+  double bandwidth = 0;                     // bytes per second; 0: no limit
+  std::vector<SizeRange> size_ranges = {};  // in order of size
   /// For devices that carry messages with their own cores: the share of a core that messages take at each end while they use
   /// the whole bandwidth; above 1 if they take several cores.
-  double core = 0;
+  double core_share = 0;
 
-  /// The figures for a message of this size: those of the last piece that starts below it, or of the link itself.
+  /// The figures for a message of this size: those of the last range of sizes that starts below it, or of the link itself.
   SizeRange at(double message) const;
   Nanoseconds time(Bytes message) const;
+  bool operator==(const Link&) const = default;
 };
 
 /// The algorithm of collectives. In a broadcast or a reduction the root exchanges with each other member directly, unless the
@@ -82,13 +84,13 @@ struct Link {
 ///   ring           each to the next one
 ///   tree           in pairs, then pairs of pairs; not pipelined
 ///   direct         each to every other at once
-///   hierarchical   rings within the nodes and between them; a plain ring where members do not fill nodes evenly
+///   hierarchical   rings within the nodes and between them; a plain ring if members do not fill nodes evenly
 enum class Algorithm : std::uint8_t { ring, tree, direct, hierarchical };
 std::string_view to_text(Algorithm algorithm);
 /// A usage error lists the names.
 Algorithm algorithm_by_name(std::string_view name);
 
-/// Links between pairs of devices of a node, where no switch joins all of them.
+/// Links between pairs of devices of a node, if no switch joins all of them.
 struct Mesh {
   struct Pair {
     int a = 0;
@@ -113,7 +115,8 @@ struct Wiring {
   double switch_sums = 0;   // bytes per second: the payload over the time of an all_reduce that a switch sums; 0: none does
   std::int64_t switch_from = 2;  // the least members of such an all_reduce
   /// A second protocol of rings, for small messages: its start beside `start`, its latency per message, the share of the bandwidth
-  /// that it reaches (0: there is none), and the largest piece of a ring, in bytes, for which it is taken (0: where it is faster).
+  /// that it reaches (0: there is none), and the largest piece of a ring, in bytes, for which it is taken (0: whenever it is
+  /// faster).
   Nanoseconds quick_start = {};
   Nanoseconds quick_latency = {};
   double quick_share = 0;

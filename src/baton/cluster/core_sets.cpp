@@ -2,7 +2,55 @@
 
 #include <fmt/format.h>
 
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/base/units.h"
+
 namespace baton::cluster {
+namespace {
+
+constexpr std::string_view accepted_devices = "cpu, cpu:4 (four devices), cpu:0-3,4-7 (by cores), or cuda (see --help)";
+
+/// "3", "0-3", "0-1+4".
+std::vector<CoreRange> parse_ranges(std::string_view text) {
+  std::vector<CoreRange> ranges;
+  for (const std::string_view range : split(text, '+')) {
+    const std::vector<std::string_view> ends = split(range, '-');
+    if (ends.size() > 2 || ends.front().empty() || ends.back().empty()) {
+      throw usage_error("'{}' is not a range of cores: write {}", range, accepted_devices);
+    }
+    const CoreRange cores{static_cast<int>(parse_integer(ends.front(), "a core", 0, 1 << 20)),
+                          static_cast<int>(parse_integer(ends.back(), "a core", 0, 1 << 20))};
+    if (cores.last < cores.first) {
+      throw usage_error("the range of cores '{}' runs backwards", range);
+    }
+    ranges.push_back(cores);
+  }
+  return ranges;
+}
+
+}  // namespace
+
+CpuNames parse_cpu_names(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const std::string kind = canonical(text.substr(0, colon));
+  if (kind != "cpu") {
+    throw usage_error("unknown device '{}'{}: write {}", text, kind == "gpu" || kind == "gpus" ? " (GPUs are called cuda)" : "",
+                      accepted_devices);
+  }
+  CpuNames names;
+  if (colon != std::string_view::npos) {
+    const std::string_view list = text.substr(colon + 1);
+    if (list.find_first_of("-,+") == std::string_view::npos) {
+      names.count = static_cast<std::size_t>(parse_integer(list, "the number of devices", 1, 4096));
+    } else {
+      for (const std::string_view range : split(list, ',')) {
+        names.ranges.push_back(parse_ranges(range));
+      }
+    }
+  }
+  return names;
+}
 
 std::string to_text(const CoreSets& sets) {
   std::string text = "cpu";

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace baton::cluster {
@@ -10,6 +12,27 @@ struct CoreSets {
   std::vector<std::vector<int>> devices;
   bool operator==(const CoreSets&) const = default;
 };
+
+/// Consecutive cores, both ends included.
+struct CoreRange {
+  int first = 0;
+  int last = 0;
+  bool operator==(const CoreRange&) const = default;
+};
+
+/// Devices of cores as a user names them. Only a machine can tell whether it has these cores.
+struct CpuNames {
+  std::size_t count = 1;                            // of devices that share all cores, if there are no ranges
+  std::vector<std::vector<CoreRange>> ranges = {};  // by device
+  std::size_t devices() const { return ranges.empty() ? count : ranges.size(); }
+  bool operator==(const CpuNames&) const = default;
+};
+
+/// A usage error says what it takes:
+///   cpu            one device of all cores
+///   cpu:4          four devices that share the cores evenly
+///   cpu:0-3,4-7    one device for each range of cores; 0+2 joins ranges; a single core is written 2-2, or 2 beside others
+CpuNames parse_cpu_names(std::string_view text);
 
 /// As `parse_devices` reads them, each core by itself: cpu:0-0+1-1,2-2.
 std::string to_text(const CoreSets& sets);

@@ -19,8 +19,6 @@
 namespace baton::cluster {
 namespace {
 
-constexpr std::string_view accepted_devices = "cpu, cpu:4 (four devices), cpu:0-3,4-7 (by cores), or cuda (see --help)";
-
 struct DestroyTopology {
   void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
 };
@@ -62,27 +60,18 @@ Bytes physical_memory() {
   return memory;
 }
 
-/// "3", "0-3", "0-1+4": ranges of core numbers, both ends included.
-std::vector<int> parse_cores(std::string_view text, const Machine& machine) {
+/// The cores of a device; a usage error names one that the machine does not have, or that is named twice.
+std::vector<int> cores_of(const std::vector<CoreRange>& ranges, const Machine& machine) {
   std::vector<int> cores;
-  for (const std::string_view range : split(text, '+')) {
-    const std::vector<std::string_view> ends = split(range, '-');
-    if (ends.size() > 2 || ends.front().empty() || ends.back().empty()) {
-      throw usage_error("'{}' is not a range of cores: write {}", range, accepted_devices);
-    }
-    const std::int64_t first = parse_integer(ends.front(), "a core", 0, 1 << 20);
-    const std::int64_t last = parse_integer(ends.back(), "a core", 0, 1 << 20);
-    if (last < first) {
-      throw usage_error("the range of cores '{}' runs backwards", range);
-    }
-    for (std::int64_t core = first; core <= last; ++core) {
-      if (!std::binary_search(machine.cores.begin(), machine.cores.end(), static_cast<int>(core))) {
+  for (const CoreRange& range : ranges) {
+    for (int core = range.first; core <= range.last; ++core) {
+      if (!std::binary_search(machine.cores.begin(), machine.cores.end(), core)) {
         throw usage_error("there is no core {} here: this process may use {}", core, fmt::join(machine.cores, ", "));
       }
-      if (std::find(cores.begin(), cores.end(), static_cast<int>(core)) != cores.end()) {
-        throw usage_error("'{}' names core {} twice", text, core);
+      if (std::find(cores.begin(), cores.end(), core) != cores.end()) {
+        throw usage_error("--devices names core {} twice for one device", core);
       }
-      cores.push_back(static_cast<int>(core));
+      cores.push_back(core);
     }
   }
   return cores;
@@ -154,23 +143,13 @@ std::vector<Device> core_devices(const CoreSets& sets, const Machine& machine, s
 }
 
 std::vector<Device> parse_devices(std::string_view text, const Machine& machine, std::optional<Bytes> memory) {
-  const std::size_t colon = text.find(':');
-  const std::string kind = canonical(text.substr(0, colon));
-  if (kind != "cpu") {
-    throw usage_error("unknown device '{}'{}: write {}", text, kind == "gpu" || kind == "gpus" ? " (GPUs are called cuda)" : "",
-                      accepted_devices);
+  const CpuNames names = parse_cpu_names(text);
+  CoreSets sets;
+  for (const std::vector<CoreRange>& ranges : names.ranges) {
+    sets.devices.push_back(cores_of(ranges, machine));
   }
-  CoreSets sets{{machine.cores}};
-  if (colon != std::string_view::npos) {
-    const std::string_view list = text.substr(colon + 1);
-    if (list.find_first_of("-,+") == std::string_view::npos) {
-      sets.devices = share(machine.cores, static_cast<std::size_t>(parse_integer(list, "the number of devices", 1, 4096)));
-    } else {
-      sets.devices.clear();
-      for (const std::string_view range : split(list, ',')) {
-        sets.devices.push_back(parse_cores(range, machine));
-      }
-    }
+  if (names.ranges.empty()) {
+    sets.devices = share(machine.cores, names.count);
   }
   return core_devices(sets, machine, memory);
 }

@@ -11,7 +11,7 @@ namespace baton::cost {
 
 /// PyTorch's caching allocator of GPU memory (c10/cuda/CUDACachingAllocator.cpp), by its rules: memory is taken from the device in
 /// segments, which are not given back while the device has free memory; a request takes the smallest free block of its stream that
-/// holds it, splits it where more than a MiB is left, and free neighbours are joined. What `torch.cuda.max_memory_reserved` reports
+/// holds it, splits it if more than a MiB is left, and free neighbours are joined. What `torch.cuda.max_memory_reserved` reports
 /// is the sum of the segments.
 class CachingAllocator {
  public:

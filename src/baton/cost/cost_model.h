@@ -23,6 +23,9 @@ class CostModel {
   /// True if a device that sends a message of a pipeline waits until it has been received, and its host issues nothing while the
   /// device waits for one; otherwise messages overlap with computing.
   virtual bool waits_for_messages() const { return false; }
+  /// True if, with `waits_for_messages`, the host also waits for the device before each forward of the first and the last stage,
+  /// which read the batch.
+  virtual bool waits_for_batches() const { return false; }
   /// True if messages between stages, and collectives of each group of devices, run on streams of their own: then the order of the
   /// plan's lane holds only within a stream, and between tasks that depend on each other.
   virtual bool streams_apart() const { return false; }
@@ -34,8 +37,8 @@ class CostModel {
 ///   transfer         2 S at the receiver, nothing at the sender
 ///   broadcast        2 S at each receiver
 ///   reduce           (n + 1) S at the root
-///   all_reduce       2 S at each: its slice of every member's buffer, read and written
-///   reduce_scatter   its slice of every member's buffer, read, and its pieces, written (read too where it adds to them)
+///   all_reduce       2 S at each: its share of every member's buffer, read and written
+///   reduce_scatter   its share of every member's buffer, read, and its pieces, written (read too if it adds to them)
 ///   all_gather       its pieces, read and written into every member's buffer
 Bytes carried(const plan::Plan& plan, TaskId task);
 

@@ -49,6 +49,7 @@ class Kept final : public CostModel {
     return known(times_->issuing(task), [&] { return base_->issuing(plan, task); });
   }
   bool waits_for_messages() const override { return base_->waits_for_messages(); }
+  bool waits_for_batches() const override { return base_->waits_for_batches(); }
   bool streams_apart() const override { return base_->streams_apart(); }
   std::string origin() const override { return base_->origin(); }
 

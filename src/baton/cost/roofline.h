@@ -21,7 +21,7 @@ double product_time(const cluster::Speed& speed, double rate, double m, double n
 /// launch + the larger of flops / (rate · efficiency) and bytes / memory bandwidth, from the device's data sheet.
 ///
 /// Products run at `product_rate`, or take `product_time`. Each operand's bytes count once: caches between tasks are not modelled,
-/// nor is memory bandwidth that devices of one machine share. A software profile changes this where its program differs.
+/// nor is memory bandwidth that devices of one machine share. A software profile changes this if its program differs.
 class Roofline final : public CostModel {
  public:
   explicit Roofline(cluster::Cluster cluster, Software software = {})
@@ -31,6 +31,7 @@ class Roofline final : public CostModel {
   Nanoseconds copying(const plan::Plan& plan, TaskId task) const override;
   Nanoseconds issuing(const plan::Plan& plan, TaskId task) const override;
   bool waits_for_messages() const override { return software_.waits; }
+  bool waits_for_batches() const override { return software_.waits_for_batches; }
   bool streams_apart() const override { return software_.streams; }
   std::string origin() const override;
 

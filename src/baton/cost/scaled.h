@@ -19,6 +19,7 @@ class Scaled final : public CostModel {
   Nanoseconds copying(const plan::Plan& plan, TaskId task) const override { return over(base_->copying(plan, task), copying_); }
   Nanoseconds issuing(const plan::Plan& plan, TaskId task) const override { return base_->issuing(plan, task); }
   bool waits_for_messages() const override { return base_->waits_for_messages(); }
+  bool waits_for_batches() const override { return base_->waits_for_batches(); }
   bool streams_apart() const override { return base_->streams_apart(); }
   std::string origin() const override { return base_->origin() + ", scaled as asked"; }
 

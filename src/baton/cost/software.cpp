@@ -128,6 +128,7 @@ void read_host(const Profile& profile, Software& software) {
   host.time("message", software.host_message);
   host.time("update", software.host_update);
   host.flag("waits", software.waits);
+  host.flag("waits_for_batches", software.waits_for_batches);
   host.flag("streams", software.streams);
   host.done();
 }

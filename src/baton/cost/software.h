@@ -17,17 +17,17 @@ struct Kernels {
   double attention_forward = 0;   // of the rate, with long sequences; 0: as the device's products
   double attention_backward = 0;  // likewise
   double unaligned = 2;           // how much longer a product takes whose rows do not begin at multiples of 16 bytes
-  double attention_half = 0;      // positions of a sequence at which half of that is reached; twice as many where it is causal
+  double attention_half = 0;      // positions of a sequence at which half of that is reached; twice as many if it is causal
 };
 
-/// The memory of a PyTorch program with FSDP2, as `torch.cuda.max_memory_reserved` reports it, where it differs from the plan. Only
+/// The memory of a PyTorch program with FSDP2, as `torch.cuda.max_memory_reserved` reports it, which may differ from the plan. Only
 /// the shapes of values and parameters, the split and the schedule are the plan's.
 struct Reserves {
   bool counted = false;               // the profile says it
   bool unread = false;                // outputs of ops whose results are kept stay though no gradient reads them
   bool last_stage = false;            // of a pipeline the last stage is reported
   double loss_gradients = 2;          // float32 tensors of all scores that the loss's backward makes at once,
-  double loss_gradients_divided = 3;  // and where the vocabulary is divided
+  double loss_gradients_divided = 3;  // and if the vocabulary is divided
   double update_copies = 0;           // of a device's parameters, while they are updated
 };
 
@@ -37,8 +37,9 @@ struct Reserves {
 ///   summary = "what it is"
 ///   [job]          fields of a job that the program has unless the user says otherwise, as recompute = "full"
 ///   [host]         forward, backward, recompute: time to issue one op of the model; micro_batch, collective, message, update;
-///                  waits = true if a stage waits until a message that it sends has been received; streams = true if each
-///                  process group communicates on a stream of its own, so that with both receives are posted ahead
+///                  waits = true if a stage waits until a message that it sends has been received; with it, waits_for_batches =
+///                  true if the host waits for the device before it issues a forward that reads the batch; streams = true if
+///                  each process group communicates on a stream of its own, so that with `waits` receives are posted ahead
 ///   [kernels]      products, unaligned, attention_forward, attention_backward, attention_half;
 ///                  [kernels.A100] and so on for a device by name
 ///   [memory]       elementwise, norms, norm_gradients (passes per pass of the plan), loss (bytes per score), update (passes)
@@ -54,15 +55,16 @@ struct Software {
   std::string summary;
   std::vector<std::pair<std::string, std::string>> job;
 
-  Nanoseconds host_forward;      // per op of the model,
-  Nanoseconds host_recompute;    // where it is computed again,
-  Nanoseconds host_backward;     // and in the backward
-  Nanoseconds host_collective;   // per collective
-  Nanoseconds host_message;      // per message of a pipeline
-  Nanoseconds host_update;       // per update, and per task that is done once for a step
-  Nanoseconds host_micro_batch;  // per micro-batch and stage, beside its ops
-  bool waits = false;            // for messages of a pipeline
-  bool streams = false;          // each process group communicates on a stream of its own
+  Nanoseconds host_forward;        // per op of the model,
+  Nanoseconds host_recompute;      // to recompute it,
+  Nanoseconds host_backward;       // and in the backward
+  Nanoseconds host_collective;     // per collective
+  Nanoseconds host_message;        // per message of a pipeline
+  Nanoseconds host_update;         // per update, and per task that is done once for a step
+  Nanoseconds host_micro_batch;    // per micro-batch and stage, beside its ops
+  bool waits = false;              // for messages of a pipeline
+  bool waits_for_batches = false;  // then for the device too, before the first and the last stage read a batch
+  bool streams = false;            // each process group communicates on a stream of its own
 
   Kernels kernels;
   std::map<std::string, Kernels, std::less<>> kernels_of;  // by the product that a device is
@@ -81,7 +83,7 @@ struct Software {
   bool joined_projections = false;  // queries, keys and values are one product
   bool narrow_stream = false;       // the residual stream has the type that is computed in
   std::int64_t vocabulary = 1;      // is rounded up to a multiple of this,
-  bool pads_alone = true;           // also where tensors are not divided
+  bool pads_alone = true;           // also if tensors are not divided
 
   double recomputed_products = 0;  // the share of the forward's products that are computed twice
   bool fp8 = false;                // products have 8-bit operands,

@@ -9,12 +9,12 @@
 
 namespace baton::cuda {
 
-/// The most elements of a chunk.
+/// The most elements of a run.
 inline constexpr std::int64_t sum_elements = 4096;
 
-/// `sum_chunks` by tables that are copied to the place and live as long as the launch; `tables` has the counts but that of the
-/// chunks, the members and the rate.
-Launch launch_sums(DType type, std::span<const SumChunk> chunks, std::span<void* const> sources, std::span<void* const> targets,
+/// `sum_runs` by tables that are copied to the place and live as long as the launch; `tables` has the counts but that of the
+/// runs, the members and the rate.
+Launch launch_sums(DType type, std::span<const SumRun> runs, std::span<void* const> sources, std::span<void* const> targets,
                    SumTables tables, std::int64_t min_duration, const GpuPlace& place);
 
 /// A sum that lies on the device, and where it goes.

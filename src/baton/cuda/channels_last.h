@@ -55,7 +55,7 @@ void apply_norm(DType type, const BatchNormShape& shape, const void* x, const No
 void track_taken_moments(const BatchNormShape& shape, const NormMoments* moments, float momentum, float* mean, float* variance,
                          std::int32_t* groups, cudaStream_t stream);
 /// A ReLU through which dy first goes backward: its slope is one where its output is above zero. `output` is what the ReLU
-/// gave; where it is null the ReLU follows the norm, and that is computed again from x. The masked dy is written to `to`.
+/// gave; if it is null the ReLU follows the norm, which is computed again from x. The masked dy is written to `to`.
 struct ReluBefore {
   const void* output = nullptr;
   void* to = nullptr;

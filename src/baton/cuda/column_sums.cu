@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(many_threads)
   }
 }
 
-/// Narrow blocks where there are few columns, so that they spread over the GPU; never narrower than the 32 bytes that memory gives
+/// Narrow blocks if there are few columns, so that they spread over the GPU; never narrower than the 32 bytes that memory gives
 /// at once.
 template <typename Element, typename Result>
 void sum_narrow_columns(const Element* dy, Result* db, std::int64_t rows, std::int64_t width, float keep, float factor,

@@ -45,7 +45,7 @@ void convolution(DType type, const ConvolutionShape& shape, ConvolutionWay way, 
                  void* y, void* workspace, cudaStream_t stream);
 void convolution_backward_input(DType type, const ConvolutionShape& shape, ConvolutionWay way, const void* dy, const void* w,
                                 void* dx, void* workspace, cudaStream_t stream);
-/// db may be null. Both gradients may be float32 where x has 16 bits.
+/// db may be null. Both gradients may be float32 if x has 16 bits.
 void convolution_backward_weight(DType type, const ConvolutionShape& shape, ConvolutionWay way, const void* x, const void* dy,
                                  DType gradient, void* dw, void* db, bool accumulate, void* workspace, cudaStream_t stream);
 
@@ -69,7 +69,7 @@ void track_moments(DType type, const BatchNormShape& shape, const void* x, float
                    std::int32_t* groups, void* workspace, cudaStream_t stream);
 void batch_norm_backward_input(DType type, const BatchNormShape& shape, const void* dy, const void* x, const void* gain, void* dx,
                                void* workspace, cudaStream_t stream);
-/// The gradients of the weights may be float32 where the others have 16 bits.
+/// The gradients of the weights may be float32 if the others have 16 bits.
 void batch_norm_backward_weight(DType type, const BatchNormShape& shape, const void* x, const void* dy, DType gradient, void* dgain,
                                 void* dbias, bool accumulate, void* workspace, cudaStream_t stream);
 

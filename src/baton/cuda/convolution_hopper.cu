@@ -394,7 +394,7 @@ void run(const Task& task, const Store& store, int parts, cudaStream_t stream) {
 constexpr std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 template <typename Element>
-Element* behind(void* workspace, std::int64_t bytes) {
+Element* at_offset(void* workspace, std::int64_t bytes) {
   return reinterpret_cast<Element*>(static_cast<std::byte*>(workspace) + bytes);
 }
 
@@ -442,7 +442,7 @@ template <typename Element>
 void hopper_convolution(const ConvolutionShape& shape, const Element* x, const Element* w, const Element* b, Element* y,
                         void* workspace, cudaStream_t stream) {
   const Geometry g = geometry_of(shape);
-  auto* weights = behind<Element>(workspace, image_bytes(shape.samples, g.in, g.image()));
+  auto* weights = at_offset<Element>(workspace, image_bytes(shape.samples, g.in, g.image()));
   const Element* images = channels_last_of(x, shape.in_last, workspace, shape.samples, g.in, g.image(), stream);
   weights_channels_last(type_of<Element>(), w, weights, g.out, g.in, g.window(), false, stream);
   const Forward<Element> task{{g, weights, images, g.out, static_cast<int>(shape.samples) * g.pixels(), g.window() * padded(g.in),
@@ -457,7 +457,7 @@ template <typename Element>
 void hopper_convolution_backward_input(const ConvolutionShape& shape, const Element* dy, const Element* w, Element* dx,
                                        void* workspace, cudaStream_t stream) {
   const Geometry g = geometry_of(shape);
-  auto* weights = behind<Element>(workspace, image_bytes(shape.samples, g.out, g.pixels()));
+  auto* weights = at_offset<Element>(workspace, image_bytes(shape.samples, g.out, g.pixels()));
   const Element* slopes = channels_last_of(dy, shape.out_last, workspace, shape.samples, g.out, g.pixels(), stream);
   weights_channels_last(type_of<Element>(), w, weights, g.out, g.in, g.window(), true, stream);
   const BackwardInput<Element> task{{g, weights, slopes, g.in, static_cast<int>(shape.samples) * g.image(),
@@ -473,9 +473,9 @@ WeightSums hopper_convolution_backward_weight(const ConvolutionShape& shape, con
                                               cudaStream_t stream) {
   const Geometry g = geometry_of(shape);
   const std::int64_t x_bytes = image_bytes(shape.samples, g.in, g.image());
-  auto* sums = behind<float>(workspace, x_bytes + image_bytes(shape.samples, g.out, g.pixels()));
+  auto* sums = at_offset<float>(workspace, x_bytes + image_bytes(shape.samples, g.out, g.pixels()));
   const Element* images = channels_last_of(x, shape.in_last, workspace, shape.samples, g.in, g.image(), stream);
-  const Element* slopes = channels_last_of(dy, shape.out_last, behind<Element>(workspace, x_bytes), shape.samples, g.out,
+  const Element* slopes = channels_last_of(dy, shape.out_last, at_offset<Element>(workspace, x_bytes), shape.samples, g.out,
                                            g.pixels(), stream);
   const int parts = parts_of(shape);
   const BackwardWeight<Element> task{{g, slopes, images, g.out, g.window() * padded(g.in),

@@ -285,7 +285,7 @@ KeptChoices& choices_for(const GpuPlace& place) {
   return kept.try_emplace({folder, kind}, folder, kind).first->second;
 }
 
-/// Products that take this long may run at the GPU's power limit, where another algorithm may be the fastest.
+/// Products that take this long may run at the GPU's power limit, at which another algorithm may be the fastest.
 constexpr float long_milliseconds = 1;
 /// Products that take this long have warmed it already.
 constexpr float very_long_milliseconds = 100;

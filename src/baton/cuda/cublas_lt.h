@@ -17,7 +17,7 @@ struct ProductOperands {
   void* d = nullptr;
   const void* bias = nullptr;
   const void* c = nullptr;  // what beta is a factor of; null: what D holds
-  const void* x = nullptr;  // where the slopes of a GELU are taken
+  const void* x = nullptr;  // the places at which the slopes of a GELU are taken
 };
 
 /// Workspace that a product of this size is given.
@@ -42,8 +42,8 @@ class BlasLt {
   ~BlasLt();
 
   /// Chooses an algorithm by timing the likeliest ones on the operands (whose contents are lost), among those that give
-  /// the same bits as the likeliest of all; so timing decides how fast a product is and never its result. Where the workspace
-  /// has room for turning B, that is tried too. A choice is kept in a file (kept_choices.h); where one was kept and the library
+  /// the same bits as the likeliest of all; so timing decides how fast a product is and never its result. If the workspace
+  /// has room for turning B, that is tried too. A choice is kept in a file (kept_choices.h); if one was kept and the library
   /// accepts it, nothing is timed and the operands stay as they are. BATON_CUDA_CACHE=off keeps choices for the process only,
   /// and a folder's path keeps them there.
   std::unique_ptr<Product> prepare(const ProductShape& shape, const ProductOperands& operands, void* workspace,

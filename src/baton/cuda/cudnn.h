@@ -24,8 +24,8 @@ class LibraryConvolution {
   virtual void run(cudaStream_t stream) const = 0;
 };
 
-/// cuDNN for one place, opened at run time when the first convolution is prepared; where it was not there when Baton was built, or
-/// is not found, no convolution is prepared. BATON_CUDNN=off leaves it out.
+/// cuDNN for one place, opened at run time when the first convolution is prepared. If it was missing when Baton was built, or is
+/// not found, no convolution is prepared. BATON_CUDNN=off leaves it out.
 class Cudnn {
  public:
   explicit Cudnn(const GpuPlace& place);

@@ -1,6 +1,6 @@
 #include "baton/cuda/cudnn.h"
 
-/// Built where cuDNN's header was not found.
+/// Built if cuDNN's header was not found.
 namespace baton::cuda {
 
 struct Cudnn::State {};

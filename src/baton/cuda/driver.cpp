@@ -23,15 +23,15 @@ void find(Function& function, const char* name) {
 
 Driver load() {
   Driver driver{};
-  find(driver.device_get, "cuDeviceGet");
-  find(driver.set_current, "cuCtxSetCurrent");
-  find(driver.get_resource, "cuDeviceGetDevResource");
-  find(driver.split, "cuDevSmResourceSplitByCount");
-  find(driver.describe, "cuDevResourceGenerateDesc");
-  find(driver.create, "cuGreenCtxCreate");
-  find(driver.destroy, "cuGreenCtxDestroy");
-  find(driver.context_of, "cuCtxFromGreenCtx");
-  find(driver.create_stream, "cuGreenCtxStreamCreate");
+  find(driver.cuDeviceGet, "cuDeviceGet");
+  find(driver.cuCtxSetCurrent, "cuCtxSetCurrent");
+  find(driver.cuDeviceGetDevResource, "cuDeviceGetDevResource");
+  find(driver.cuDevSmResourceSplitByCount, "cuDevSmResourceSplitByCount");
+  find(driver.cuDevResourceGenerateDesc, "cuDevResourceGenerateDesc");
+  find(driver.cuGreenCtxCreate, "cuGreenCtxCreate");
+  find(driver.cuGreenCtxDestroy, "cuGreenCtxDestroy");
+  find(driver.cuCtxFromGreenCtx, "cuCtxFromGreenCtx");
+  find(driver.cuGreenCtxStreamCreate, "cuGreenCtxStreamCreate");
   return driver;
 }
 

@@ -5,17 +5,17 @@
 namespace baton::cuda {
 
 /// The functions of CUDA's driver that parts of GPUs need. Found at run time, so that a program built with CUDA starts
-/// where there is no driver.
+/// on a machine without a driver too.
 struct Driver {
-  decltype(&cuDeviceGet) device_get;
-  decltype(&cuCtxSetCurrent) set_current;
-  decltype(&cuDeviceGetDevResource) get_resource;
-  decltype(&cuDevSmResourceSplitByCount) split;
-  decltype(&cuDevResourceGenerateDesc) describe;
-  decltype(&cuGreenCtxCreate) create;
-  decltype(&cuGreenCtxDestroy) destroy;
-  decltype(&cuCtxFromGreenCtx) context_of;
-  decltype(&cuGreenCtxStreamCreate) create_stream;
+  decltype(&::cuDeviceGet) cuDeviceGet;
+  decltype(&::cuCtxSetCurrent) cuCtxSetCurrent;
+  decltype(&::cuDeviceGetDevResource) cuDeviceGetDevResource;
+  decltype(&::cuDevSmResourceSplitByCount) cuDevSmResourceSplitByCount;
+  decltype(&::cuDevResourceGenerateDesc) cuDevResourceGenerateDesc;
+  decltype(&::cuGreenCtxCreate) cuGreenCtxCreate;
+  decltype(&::cuGreenCtxDestroy) cuGreenCtxDestroy;
+  decltype(&::cuCtxFromGreenCtx) cuCtxFromGreenCtx;
+  decltype(&::cuGreenCtxStreamCreate) cuGreenCtxStreamCreate;
 };
 
 /// A failure says which driver is needed.

@@ -65,7 +65,7 @@ void with_elements(DType type, DType wide, Run run) {
   });
 }
 
-/// Calls `run` with elements of two types, of which one may be float32 where the other has 16 bits.
+/// Calls `run` with elements of two types, of which one may be float32 if the other has 16 bits.
 template <typename Run>
 void with_either(DType a, DType b, Run run) {
   if (a == DType::f32) {

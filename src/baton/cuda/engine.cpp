@@ -103,12 +103,12 @@ class CudaEngine final : public exec::Engine {
     try {
       enter_origin();
       load_first();
-      run.enough = unread_ != nullptr;
-      for (std::int64_t step = 0; step < options.steps && !run.enough; ++step) {
+      run.stops = unread_ != nullptr;
+      for (std::int64_t step = 0; step < options.steps && !run.stops; ++step) {
         collect(run, step - static_cast<std::int64_t>(depth) + 1);
         load(step);
         collect(run, traced.contains(step) ? step : step - run.ahead() + 1);
-        if (run.enough) {
+        if (run.stops) {
           break;
         }
         if (traced.contains(step)) {
@@ -117,7 +117,7 @@ class CudaEngine final : public exec::Engine {
           enqueue(step, false);
         }
         ++run.enqueued;
-        run.enough = run.enough || unread_ != nullptr;
+        run.stops = run.stops || unread_ != nullptr;
       }
       sample(run);
       collect(run, run.enqueued);
@@ -161,7 +161,7 @@ class CudaEngine final : public exec::Engine {
     bool keep_result = false;
     std::int64_t enqueued = 0;
     std::int64_t collected = 0;
-    bool enough = false;
+    bool stops = false;
     bool broken = false;  // by a loss that is not finite: steps after it do not count
     Nanoseconds reported = now();
     Nanoseconds sampled = now();
@@ -378,7 +378,7 @@ class CudaEngine final : public exec::Engine {
       }
       exec::add_step(run.result, loss, one.end.since(one.start), data_wait);
       if (run.keep_result && !std::isfinite(loss)) {
-        run.broken = run.enough = true;
+        run.broken = run.stops = true;
       }
       if (!run.keep_result && asked_to_stop_at_once()) {
         throw Stopped();
@@ -388,7 +388,7 @@ class CudaEngine final : public exec::Engine {
       }
       if (run.progress && now() - run.reported > between_reports) {
         run.reported = now();
-        run.enough = !run.progress(run.collected + 1, run.result) || run.enough;
+        run.stops = !run.progress(run.collected + 1, run.result) || run.stops;
       }
     }
   }

@@ -7,7 +7,7 @@
 
 namespace baton::cuda {
 
-/// Runs a plan on GPUs: one stream per lane, the whole step captured once as a graph and replayed; on several places, where the
+/// Runs a plan on GPUs: one stream per lane, the whole step captured once as a graph and replayed; on several places, whose
 /// tasks are long, each step is enqueued task by task instead.
 ///
 /// Steps are enqueued ahead, so that the host is never waited for. A step is timed on the device, by events before its

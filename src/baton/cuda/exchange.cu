@@ -40,12 +40,12 @@ __global__ void delay_kernel(std::int64_t nanoseconds) {
   hold(clock_now(), nanoseconds);
 }
 
-/// Moves the whole `Word`s of a chunk, and returns the number of their bytes.
+/// Moves the whole `Word`s of a run, and returns the number of their bytes.
 template <typename Word>
-__device__ std::int64_t copy_words(const CopyChunk& chunk) {
-  const std::int64_t count = chunk.bytes / static_cast<std::int64_t>(sizeof(Word));
-  const Word* from = reinterpret_cast<const Word*>(chunk.from);
-  Word* to = reinterpret_cast<Word*>(chunk.to);
+__device__ std::int64_t copy_words(const CopyRun& run) {
+  const std::int64_t count = run.bytes / static_cast<std::int64_t>(sizeof(Word));
+  const Word* from = reinterpret_cast<const Word*>(run.from);
+  Word* to = reinterpret_cast<Word*>(run.to);
   for (std::int64_t begin = 0; begin < count; begin += loads * threads) {
     Word values[loads];
 #pragma unroll
@@ -74,17 +74,17 @@ __global__ void hold_kernel(const std::int64_t* time, std::int64_t duration) {
   hold(*time, duration);
 }
 
-__global__ void __launch_bounds__(threads) copy_kernel(const CopyChunk* chunks, int count, std::int64_t min_duration) {
+__global__ void __launch_bounds__(threads) copy_kernel(const CopyRun* runs, int count, std::int64_t min_duration) {
   await_previous();
   const MinDuration time(min_duration);
   for (int c = static_cast<int>(blockIdx.x); c < count; c += static_cast<int>(gridDim.x)) {
-    const CopyChunk chunk = chunks[c];
-    const auto addresses = reinterpret_cast<std::uintptr_t>(chunk.from) | reinterpret_cast<std::uintptr_t>(chunk.to);
-    const std::int64_t done = addresses % 16 == 0  ? copy_words<uint4>(chunk)
-                              : addresses % 4 == 0 ? copy_words<std::uint32_t>(chunk)
+    const CopyRun run = runs[c];
+    const auto addresses = reinterpret_cast<std::uintptr_t>(run.from) | reinterpret_cast<std::uintptr_t>(run.to);
+    const std::int64_t done = addresses % 16 == 0  ? copy_words<uint4>(run)
+                              : addresses % 4 == 0 ? copy_words<std::uint32_t>(run)
                                                    : 0;
-    for (std::int64_t i = done + threadIdx.x; i < chunk.bytes; i += threads) {
-      chunk.to[i] = chunk.from[i];
+    for (std::int64_t i = done + threadIdx.x; i < run.bytes; i += threads) {
+      run.to[i] = run.from[i];
     }
   }
   time.end();
@@ -103,33 +103,33 @@ __global__ void __launch_bounds__(threads) sum_kernel(const SumTables tables, st
   await_previous();
   const MinDuration time(min_duration);
   const Real rate = static_cast<Real>(tables.rate);
-  const auto source = [&](int member, const SumChunk& chunk) {
-    return static_cast<const Element*>(tables.sources[member * tables.source_count + chunk.source]) + chunk.begin;
+  const auto source = [&](int member, const SumRun& run) {
+    return static_cast<const Element*>(tables.sources[member * tables.source_count + run.source]) + run.begin;
   };
-  const auto target = [&](int member, const SumChunk& chunk) {
-    return static_cast<Element*>(tables.targets[member * tables.target_count + chunk.target]) + chunk.target_begin;
+  const auto target = [&](int member, const SumRun& run) {
+    return static_cast<Element*>(tables.targets[member * tables.target_count + run.target]) + run.target_begin;
   };
-  for (int c = static_cast<int>(blockIdx.x); c < tables.chunk_count; c += static_cast<int>(gridDim.x)) {
-    const SumChunk chunk = tables.chunks[c];
-    const bool aligned = chunk.begin % P::size == 0 && chunk.target_begin % P::size == 0;
-    const int wide = aligned ? chunk.count / P::size : 0;
+  for (int c = static_cast<int>(blockIdx.x); c < tables.run_count; c += static_cast<int>(gridDim.x)) {
+    const SumRun run = tables.runs[c];
+    const bool aligned = run.begin % P::size == 0 && run.target_begin % P::size == 0;
+    const int wide = aligned ? run.count / P::size : 0;
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.x); i < wide; i += threads) {
       Real sum[P::size];
-      const P first = reinterpret_cast<const P*>(source(0, chunk))[i];
+      const P first = reinterpret_cast<const P*>(source(0, run))[i];
 #pragma unroll
       for (int e = 0; e < P::size; ++e) {
         sum[e] = widened(first.elements[e]);
       }
       for (int member = 1; member < tables.members; ++member) {
-        const P other = reinterpret_cast<const P*>(source(member, chunk))[i];
+        const P other = reinterpret_cast<const P*>(source(member, run))[i];
 #pragma unroll
         for (int e = 0; e < P::size; ++e) {
           sum[e] += widened(other.elements[e]);
         }
       }
       for (int member = 0; member < tables.target_members; ++member) {
-        P* out = reinterpret_cast<P*>(target(member, chunk)) + i;
+        P* out = reinterpret_cast<P*>(target(member, run)) + i;
         P result;
         if (rate != 0) {
           result = *out;
@@ -141,13 +141,13 @@ __global__ void __launch_bounds__(threads) sum_kernel(const SumTables tables, st
         *out = result;
       }
     }
-    for (int i = wide * P::size + static_cast<int>(threadIdx.x); i < chunk.count; i += threads) {
-      Real sum = widened(source(0, chunk)[i]);
+    for (int i = wide * P::size + static_cast<int>(threadIdx.x); i < run.count; i += threads) {
+      Real sum = widened(source(0, run)[i]);
       for (int member = 1; member < tables.members; ++member) {
-        sum += widened(source(member, chunk)[i]);
+        sum += widened(source(member, run)[i]);
       }
       for (int member = 0; member < tables.target_members; ++member) {
-        Element* out = target(member, chunk) + i;
+        Element* out = target(member, run) + i;
         *out = rounded<Element>(rate != 0 ? applied(widened(*out), rate, sum) : sum);
       }
     }
@@ -155,8 +155,8 @@ __global__ void __launch_bounds__(threads) sum_kernel(const SumTables tables, st
   time.end();
 }
 
-unsigned grid_for(int chunks, int multiprocessors) {
-  return static_cast<unsigned>(std::clamp(chunks, 1, std::max(1, 8 * multiprocessors)));
+unsigned grid_for(int runs, int multiprocessors) {
+  return static_cast<unsigned>(std::clamp(runs, 1, std::max(1, 8 * multiprocessors)));
 }
 
 }  // namespace
@@ -169,12 +169,12 @@ void hold_since(const std::int64_t* time, std::int64_t duration, cudaStream_t st
   launch(hold_kernel, {dim3(1), dim3(1)}, stream, time, duration);
 }
 
-void copy_chunks(const CopyChunk* chunks, int count, std::int64_t min_duration, int multiprocessors, cudaStream_t stream) {
-  launch(copy_kernel, {dim3(grid_for(count, multiprocessors)), dim3(threads)}, stream, chunks, count, min_duration);
+void copy_runs(const CopyRun* runs, int count, std::int64_t min_duration, int multiprocessors, cudaStream_t stream) {
+  launch(copy_kernel, {dim3(grid_for(count, multiprocessors)), dim3(threads)}, stream, runs, count, min_duration);
 }
 
-void sum_chunks(DType type, const SumTables& tables, std::int64_t min_duration, int multiprocessors, cudaStream_t stream) {
-  const LaunchShape shape{dim3(grid_for(tables.chunk_count, multiprocessors)), dim3(threads)};
+void sum_runs(DType type, const SumTables& tables, std::int64_t min_duration, int multiprocessors, cudaStream_t stream) {
+  const LaunchShape shape{dim3(grid_for(tables.run_count, multiprocessors)), dim3(threads)};
   if (type == DType::f64) {
     launch(sum_kernel<double>, shape, stream, tables, min_duration);
   } else {

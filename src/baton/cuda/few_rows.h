@@ -37,11 +37,11 @@ struct FewRows {
   /// y = x Wᵀ + b (b may be null), and with `relu` max(0, ·). Here and below, `early` says that the weights may be read while
   /// kernels before this one still run.
   void forward(const float* x, const float* weight, const float* bias, float* y, bool relu, bool early, cudaStream_t stream) const;
-  /// dx = dy W, zero where `mask` ≤ 0 (nothing is masked where it is null).
+  /// dx = dy W, zero where `mask` ≤ 0 (a null mask masks nothing).
   void backward_input(const float* dy, const float* weight, const float* mask, float* dx, bool early, cudaStream_t stream) const;
   /// dW = keep · dW + factor · dyᵀ x, db (may be null) likewise with Σ dy; `keep` is 0 or 1. `operands` is the type of x and dy:
-  /// with 16 bits they are multiplied as they are and summed in float32, where `fits_narrow`. `copies` are then written too, in
-  /// that type.
+  /// with 16 bits they are multiplied as they are and summed in float32, which takes `fits_narrow`. `copies` are then written too,
+  /// in that type.
   void backward_weight(DType operands, const void* x, const void* dy, float* dw, float* db, const WeightCopies& copies, float keep,
                        float factor, bool early, cudaStream_t stream) const;
   bool fits_narrow(const Capability& capability) const { return fits(capability) && in % 8 == 0 && out % 8 == 0; }

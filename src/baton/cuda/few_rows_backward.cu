@@ -8,7 +8,7 @@
 namespace baton::cuda {
 namespace {
 
-// A block keeps the gradients of 128 outputs and lets the inputs go by, 64 at a time, with the weights where they are changed.
+// A block keeps the gradients of 128 outputs and lets the inputs go by, 64 at a time, with the weights if they are changed.
 constexpr int threads = 512;
 constexpr int outputs = 128;
 constexpr int inputs = 64;
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(threads, 1) tensor_weight_kernel(const Argumen
 #endif
 }
 
-// In float32 a stripe has 128 outputs, or 64 where those would be too few for the multiprocessors; 128 inputs at a time.
+// In float32 a stripe has 128 outputs, or 64 if those would be too few for the multiprocessors; 128 inputs at a time.
 constexpr int plain_threads = 256;
 constexpr int plain_inputs = 128;
 constexpr int plain_stages = 3;

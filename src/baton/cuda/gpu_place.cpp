@@ -21,7 +21,7 @@ int attribute(cudaDeviceAttr which, int ordinal) {
 
 CUdevice device_of(int ordinal) {
   CUdevice device = 0;
-  require(driver().device_get(&device, ordinal), "selecting it");
+  require(driver().cuDeviceGet(&device, ordinal), "selecting it");
   return device;
 }
 
@@ -36,7 +36,7 @@ Parts partitions(int ordinal, int of, const std::set<int>& wanted_parts) {
   require(cudaSetDevice(ordinal), "selecting it");
   require(cudaFree(nullptr), "starting");  // the primary context must be there
   CUdevResource all{};
-  require(driver().get_resource(device_of(ordinal), &all, CU_DEV_RESOURCE_TYPE_SM), "listing its multiprocessors");
+  require(driver().cuDeviceGetDevResource(device_of(ordinal), &all, CU_DEV_RESOURCE_TYPE_SM), "listing its multiprocessors");
   const unsigned available = all.sm.smCount;
   std::vector<CUdevResource> groups(static_cast<std::size_t>(of));
   auto made = static_cast<unsigned>(of);
@@ -45,7 +45,8 @@ Parts partitions(int ordinal, int of, const std::set<int>& wanted_parts) {
   unsigned wanted = available / static_cast<unsigned>(of);
   for (; wanted > 0; --wanted) {
     made = static_cast<unsigned>(of);
-    if (driver().split(groups.data(), &made, &all, &rest, 0, wanted) == CUDA_SUCCESS && made == static_cast<unsigned>(of)) {
+    if (driver().cuDevSmResourceSplitByCount(groups.data(), &made, &all, &rest, 0, wanted) == CUDA_SUCCESS &&
+        made == static_cast<unsigned>(of)) {
       break;
     }
   }
@@ -72,20 +73,21 @@ Parts partitions(int ordinal, int of, const std::set<int>& wanted_parts) {
 Partition::Partition(int ordinal, CUdevResource multiprocessors)
     : ordinal_(ordinal), multiprocessors_(static_cast<int>(multiprocessors.sm.smCount)) {
   CUdevResourceDesc description{};
-  require(driver().describe(&description, &multiprocessors, 1), "cutting it into parts");
-  require(driver().create(&context_, description, device_of(ordinal), CU_GREEN_CTX_DEFAULT_STREAM), "cutting it into parts");
+  require(driver().cuDevResourceGenerateDesc(&description, &multiprocessors, 1), "cutting it into parts");
+  require(driver().cuGreenCtxCreate(&context_, description, device_of(ordinal), CU_GREEN_CTX_DEFAULT_STREAM),
+          "cutting it into parts");
 }
 
 Partition::~Partition() {
   cudaSetDevice(ordinal_);
-  driver().destroy(context_);
+  driver().cuGreenCtxDestroy(context_);
 }
 
 Stream::Stream(const Partition* partition, int priority) {
   if (partition == nullptr) {
     require(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority), "opening a stream");
   } else {
-    require(driver().create_stream(&stream_, partition->get(), CU_STREAM_NON_BLOCKING, priority), "opening a stream");
+    require(driver().cuGreenCtxStreamCreate(&stream_, partition->get(), CU_STREAM_NON_BLOCKING, priority), "opening a stream");
   }
 }
 
@@ -99,7 +101,7 @@ GpuPlace::GpuPlace(int ordinal, std::unique_ptr<Partition> partition, std::share
       multiprocessors_(partition->multiprocessors()),
       partition_(std::move(partition)),
       carrier_(std::move(carrier)) {
-  require(driver().context_of(&context_, partition_->get()), "opening a part");
+  require(driver().cuCtxFromGreenCtx(&context_, partition_->get()), "opening a part");
   enter();
   if (carrier_ != nullptr) {
     carrying_ = std::make_unique<Stream>(carrier_.get(), 0);
@@ -119,12 +121,12 @@ void GpuPlace::enter() const {
   if (partition_ == nullptr) {
     require(cudaSetDevice(ordinal_), "selecting it");
   } else {
-    require(driver().set_current(context_), "selecting a part of it");
+    require(driver().cuCtxSetCurrent(context_), "selecting a part of it");
   }
 }
 
 bool GpuPlace::try_enter() const noexcept {
-  return partition_ == nullptr ? cudaSetDevice(ordinal_) == cudaSuccess : driver().set_current(context_) == CUDA_SUCCESS;
+  return partition_ == nullptr ? cudaSetDevice(ordinal_) == cudaSuccess : driver().cuCtxSetCurrent(context_) == CUDA_SUCCESS;
 }
 
 std::vector<std::unique_ptr<GpuPlace>> open_places(const cluster::Cluster& cluster, int rank) {

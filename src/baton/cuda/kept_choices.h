@@ -41,7 +41,7 @@ Choices parse_choices(std::string_view text, std::string_view kind);
 /// if there is none. A usage error says that its value is neither.
 std::filesystem::path choices_folder();
 
-/// The choices for devices of one kind: those that a file in `folder` held, and those made since. The file is never needed: where
+/// The choices for devices of one kind: those that a file in `folder` held, and those made since. The file is never needed: if
 /// it cannot be read or written, or the folder is empty, choices are kept for the process.
 class KeptChoices {
  public:

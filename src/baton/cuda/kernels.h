@@ -14,9 +14,9 @@
 namespace baton::cuda {
 
 void relu(DType type, const void* x, void* y, std::int64_t count, cudaStream_t stream);
-/// dx = dy where y > 0, else 0; dx and dy may be the same.
+/// dx = dy if y > 0, else 0; dx and dy may be the same.
 void relu_backward(DType type, const void* dy, const void* y, void* dx, std::int64_t count, cudaStream_t stream);
-/// a or b may have 16 bits where the other and c are float32.
+/// a or b may have 16 bits while the other and c are float32.
 void add(DType a_type, const void* a, DType b_type, const void* b, DType c_type, void* c, std::int64_t count, cudaStream_t stream);
 /// y = x + b, the same b in each row.
 void add_bias(DType type, const void* x, const void* b, void* y, std::int64_t rows, std::int64_t width, cudaStream_t stream);
@@ -28,7 +28,7 @@ void silu_gate(DType type, const void* a, const void* b, void* y, std::int64_t c
 void silu_gate_backward(DType type, const void* dy, const void* a, const void* b, void* da, void* db, std::int64_t count,
                         cudaStream_t stream);
 /// The rows that a norm reads, of the stream's type: x, or the sum of x and a term, which the norm also writes. One of the two may
-/// have the type of the norm's result where the sum is float32.
+/// have the type of the norm's result if the sum is float32.
 struct NormInput {
   const void* x;
   DType type;
@@ -37,7 +37,7 @@ struct NormInput {
   void* sum = nullptr;
   DType sum_type = DType::f32;
 };
-/// Norms of rows of `width` elements. x and dx are of the stream's type, which may be float32 where the others have 16 bits.
+/// Norms of rows of `width` elements. x and dx are of the stream's type, which may be float32 if the others have 16 bits.
 void layer_norm(DType type, const NormInput& x, const void* gain, const void* bias, void* y, std::int64_t rows, std::int64_t width,
                 float epsilon, cudaStream_t stream);
 /// The destinations of the gradient of a norm's x: `dx`, with `term`, of the stream's type, added to it if there is one;
@@ -56,7 +56,7 @@ void layer_norm_backward_input(DType type, DType stream_type, const void* dy, co
 /// Bytes of workspace for the gradients of a norm's weights, and of its sums alone.
 std::int64_t norm_weight_workspace(std::int64_t rows, std::int64_t width);
 std::int64_t norm_sums_bytes(std::int64_t rows, std::int64_t width);
-/// x and the gradients of the weights may be float32 where dy has 16 bits.
+/// x and the gradients of the weights may be float32 if dy has 16 bits.
 struct NormWeightTypes {
   DType x;
   DType dy;
@@ -84,12 +84,12 @@ void rms_norm_backward_weight(const NormWeightTypes& types, const void* x, const
 /// [positions, width], a width of several heads; y may be x.
 void rotary(DType type, const void* x, void* y, std::int64_t positions, std::int64_t width, std::int64_t head, double base,
             std::int64_t first, bool backward, cudaStream_t stream);
-/// y = x + W[first + position], of x [positions, samples, width]. x and y are of the stream's type, which may be float32 where W
+/// y = x + W[first + position], of x [positions, samples, width]. x and y are of the stream's type, which may be float32 if W
 /// has 16 bits.
 void add_positions(DType type, DType stream_type, const void* x, const void* w, void* y, std::int64_t positions,
                    std::int64_t samples, std::int64_t width, std::int64_t first, cudaStream_t stream);
 /// dW has `held` rows; those of other positions become zero, or are left as they are with `accumulate`. One of dy and dW may be
-/// float32 where the other has 16 bits.
+/// float32 if the other has 16 bits.
 void add_positions_backward(DType type, const void* dy, DType gradient, void* dw, std::int64_t positions, std::int64_t samples,
                             std::int64_t width, std::int64_t first, std::int64_t held, bool accumulate, cudaStream_t stream);
 void cast(DType from, const void* x, DType to, void* y, std::int64_t count, cudaStream_t stream);
@@ -106,7 +106,7 @@ struct SequenceShape {
   std::int64_t first = 0;
   std::int64_t positions = 0;
 };
-/// y and dy are of the stream's type, which may be float32 where the others have 16 bits.
+/// y and dy are of the stream's type, which may be float32 if the others have 16 bits.
 void image_to_sequence(DType type, DType stream_type, const SequenceShape& shape, const void* x, const void* token, void* y,
                        cudaStream_t stream);
 /// 0 at places whose positions dy does not hold.
@@ -140,7 +140,7 @@ void embed(DType type, const std::int32_t* ids, const void* weight, DType y_type
            std::int64_t width, std::int64_t first, cudaStream_t stream);
 /// Bytes of workspace for the backward.
 std::int64_t embed_backward_workspace(std::int64_t rows);
-/// Each row of dW is the sum of dy over the ids that name it, in their order. One of dy and dW may be float32 where the other has
+/// Each row of dW is the sum of dy over the ids that name it, in their order. One of dy and dW may be float32 if the other has
 /// 16 bits.
 void embed_backward(DType type, const std::int32_t* ids, const void* dy, DType gradient, void* dw, std::int64_t rows,
                     std::int64_t held, std::int64_t width, std::int64_t first, bool accumulate, void* workspace,
@@ -161,7 +161,7 @@ struct UpdatedTensor {
   bool decays;
   void* copy;
 };
-/// A loss scale: nothing is done where `flag` is not zero, gradients are divided by the first of the four floats
+/// A loss scale: nothing is done if `flag` is not zero, gradients are divided by the first of the four floats
 /// of `state` (op/loss_scale.h), and steps are counted by it. Both null without one. If there are `squares`, gradients are clipped:
 /// multiplied by op::clip_factor.
 struct Scaling {
@@ -186,7 +186,7 @@ struct AdamSettings {
   op::RateSchedule schedule;
 };
 /// All tensors in one launch (of at most `most_tensors` each). `type` is the gradients', `copies` that of copies. `step` is the
-/// number of the step, from 1, kept on the device since the launch is replayed; `sgd` reads it only where its rate has a schedule.
+/// number of the step, from 1, kept on the device since the launch is replayed; `sgd` reads it only if its rate has a schedule.
 void sgd(DType type, DType copies, const SgdSettings& settings, const UpdatedTensor* tensors, std::size_t count,
          const Scaling& scaling, const std::int64_t* step, cudaStream_t stream);
 void adam(DType type, DType copies, const AdamSettings& settings, const UpdatedTensor* tensors, std::size_t count,
@@ -206,7 +206,7 @@ std::int64_t squared_sum_workspace(const CheckedTensor* tensors, std::size_t cou
 /// Writes the sum of the squares of all elements, added up in double precision and always in the same order.
 void squared_sum(const CheckedTensor* tensors, std::size_t count, double* workspace, double* result, cudaStream_t stream);
 
-/// y = x · factor where the mask of op/dropout.h keeps it, else 0. `step` is the number of the step, on the device.
+/// y = x · factor if the mask of op/dropout.h keeps it, else 0. `step` is the number of the step, on the device.
 struct DropoutSettings {
   double rate;
   std::int64_t layer;
@@ -225,18 +225,18 @@ void delay(std::int64_t nanoseconds, cudaStream_t stream);
 void mark_time(std::int64_t* time, cudaStream_t stream);
 void hold_since(const std::int64_t* time, std::int64_t duration, cudaStream_t stream);
 
-/// A run of bytes to be moved: sixteen at a time where both addresses are multiples of 16, four where they are of 4, else one.
-struct CopyChunk {
+/// A run of bytes to be moved: sixteen at a time if both addresses are multiples of 16, four if they are multiples of 4, else one.
+struct CopyRun {
   const std::byte* from;
   std::byte* to;
   std::int64_t bytes;
 };
-/// Moves the chunks of a table on the device; takes `min_duration` nanoseconds at least.
-void copy_chunks(const CopyChunk* chunks, int count, std::int64_t min_duration, int multiprocessors, cudaStream_t stream);
+/// Moves the runs of a table on the device; takes `min_duration` nanoseconds at least.
+void copy_runs(const CopyRun* runs, int count, std::int64_t min_duration, int multiprocessors, cudaStream_t stream);
 
 /// A run of elements to be summed over members: of source `source`, `count` from `begin` on, into target `target` from
 /// `target_begin` on.
-struct SumChunk {
+struct SumRun {
   std::int64_t begin;
   std::int64_t target_begin;
   std::int32_t source;
@@ -245,8 +245,8 @@ struct SumChunk {
 };
 /// Tables on the device. `sources[rank · source_count + i]` is a member's i-th buffer; targets likewise.
 struct SumTables {
-  const SumChunk* chunks;
-  int chunk_count;
+  const SumRun* runs;
+  int run_count;
   void* const* sources;
   int source_count;
   int members;
@@ -256,7 +256,7 @@ struct SumTables {
   double rate;         // not zero: targets −= rate · sum
 };
 /// Sums in order of rank, so that every run gives the same bits; `type` may be f64 too.
-void sum_chunks(DType type, const SumTables& tables, std::int64_t min_duration, int multiprocessors, cudaStream_t stream);
+void sum_runs(DType type, const SumTables& tables, std::int64_t min_duration, int multiprocessors, cudaStream_t stream);
 
 /// Small random numbers of the type, the same ones each time: what is timed or compared on them is finite.
 void noise(DType type, void* memory, std::int64_t count, cudaStream_t stream);

@@ -27,9 +27,9 @@ using plan::Collective;
 
 constexpr std::int64_t copy_bytes = 16384;
 
-void add_copies(std::vector<CopyChunk>& chunks, const std::byte* from, std::byte* to, std::int64_t bytes) {
+void add_copies(std::vector<CopyRun>& runs, const std::byte* from, std::byte* to, std::int64_t bytes) {
   for (std::int64_t at = 0; at < bytes; at += copy_bytes) {
-    chunks.push_back({from + at, to + at, std::min(copy_bytes, bytes - at)});
+    runs.push_back({from + at, to + at, std::min(copy_bytes, bytes - at)});
   }
 }
 
@@ -168,26 +168,26 @@ class Meetings::Impl {
         }
       };
     }
-    std::vector<CopyChunk> chunks;
-    add_copies(chunks, from[0], to[0], bytes);
+    std::vector<CopyRun> runs;
+    add_copies(runs, from[0], to[0], bytes);
     const GpuPlace& place = *setup.places[1];
     place.enter();
-    const auto table = std::make_shared<Table<CopyChunk>>(std::span<const CopyChunk>(chunks));
-    return [&place, table, count = static_cast<int>(chunks.size()), min_duration = setup.min_duration](cudaStream_t stream) {
+    const auto table = std::make_shared<Table<CopyRun>>(std::span<const CopyRun>(runs));
+    return [&place, table, count = static_cast<int>(runs.size()), min_duration = setup.min_duration](cudaStream_t stream) {
       place.carry(stream, [&](cudaStream_t carrier, int multiprocessors) {
-        copy_chunks(table->data(), count, min_duration, multiprocessors, carrier);
+        copy_runs(table->data(), count, min_duration, multiprocessors, carrier);
       });
     };
   }
 
-  Launch copies(const std::vector<CopyChunk>& chunks, const GpuPlace& place, std::int64_t min_duration) {
-    if (chunks.empty()) {
+  Launch copies(const std::vector<CopyRun>& runs, const GpuPlace& place, std::int64_t min_duration) {
+    if (runs.empty()) {
       return min_duration > 0 ? Launch([min_duration](cudaStream_t stream) { delay(min_duration, stream); }) : Launch();
     }
     place.enter();
-    const auto table = std::make_shared<Table<CopyChunk>>(std::span<const CopyChunk>(chunks));
-    return [=, count = static_cast<int>(chunks.size()), multiprocessors = place.multiprocessors()](cudaStream_t stream) {
-      copy_chunks(table->data(), count, min_duration, multiprocessors, stream);
+    const auto table = std::make_shared<Table<CopyRun>>(std::span<const CopyRun>(runs));
+    return [=, count = static_cast<int>(runs.size()), multiprocessors = place.multiprocessors()](cudaStream_t stream) {
+      copy_runs(table->data(), count, min_duration, multiprocessors, stream);
     };
   }
 
@@ -199,18 +199,18 @@ class Meetings::Impl {
       } else if (rule.owner == plan::MoveRule::Owner::piece) {
         by_rank[rank] = gather(setup, rank);
       } else if (rank > 0) {
-        std::vector<CopyChunk> chunks;
+        std::vector<CopyRun> runs;
         for (std::size_t b = 0; b < setup.tasks[rank]->writes.size(); ++b) {
-          add_copies(chunks, setup.at[0]->reads[b], setup.at[rank]->writes[b], plan_[setup.tasks[rank]->writes[b]].size().count);
+          add_copies(runs, setup.at[0]->reads[b], setup.at[rank]->writes[b], plan_[setup.tasks[rank]->writes[b]].size().count);
         }
-        by_rank[rank] = copies(chunks, *setup.places[rank], setup.min_duration);
+        by_rank[rank] = copies(runs, *setup.places[rank], setup.min_duration);
       }
     }
   }
 
   /// Copies the piece of one rank into the whole buffers of all.
   Launch gather(const MeetingSetup& setup, std::size_t rank) {
-    std::vector<CopyChunk> chunks;
+    std::vector<CopyRun> runs;
     const std::vector<BufferId>& whole = setup.tasks[rank]->writes;
     std::size_t piece = 0;
     for (std::size_t b = 0; b < whole.size(); ++b) {
@@ -221,11 +221,11 @@ class Meetings::Impl {
         continue;
       }
       for (const exec::Addresses* target : setup.at) {
-        add_copies(chunks, setup.at[rank]->reads[piece], target->writes[b] + range.begin * width, range.size() * width);
+        add_copies(runs, setup.at[rank]->reads[piece], target->writes[b] + range.begin * width, range.size() * width);
       }
       ++piece;
     }
-    return copies(chunks, *setup.places[rank], setup.min_duration);
+    return copies(runs, *setup.places[rank], setup.min_duration);
   }
 
   /// A rank's share of a sum: every n-th run of elements, all of them at the root, or its own pieces.
@@ -236,7 +236,7 @@ class Meetings::Impl {
     if (collective.kind == plan::Move::reduce && rank > 0) {
       return {};
     }
-    std::vector<SumChunk> chunks;
+    std::vector<SumRun> runs;
     std::size_t number = 0;
     std::int32_t piece = 0;
     for (std::size_t b = 0; b < buffers.size(); ++b) {
@@ -248,13 +248,13 @@ class Meetings::Impl {
         if (collective.kind == plan::Move::all_reduce && number % by_members(setup) != rank) {
           continue;
         }
-        chunks.push_back({at, pieces ? at - range.begin : at, static_cast<std::int32_t>(b),
-                          pieces ? piece : static_cast<std::int32_t>(b),
-                          static_cast<std::int32_t>(std::min(sum_elements, range.end - at))});
+        runs.push_back({at, pieces ? at - range.begin : at, static_cast<std::int32_t>(b),
+                        pieces ? piece : static_cast<std::int32_t>(b),
+                        static_cast<std::int32_t>(std::min(sum_elements, range.end - at))});
       }
       piece += range.size() > 0 ? 1 : 0;
     }
-    if (chunks.empty()) {
+    if (runs.empty()) {
       return copies({}, *setup.places[rank], setup.min_duration);
     }
     std::vector<void*> sources;
@@ -268,7 +268,7 @@ class Meetings::Impl {
     if (collective.kind != plan::Move::all_reduce) {
       targets.insert(targets.end(), setup.at[rank]->writes.begin(), setup.at[rank]->writes.end());
     }
-    return launch_sums(plan_[buffers[0]].dtype, chunks, sources, targets,
+    return launch_sums(plan_[buffers[0]].dtype, runs, sources, targets,
                        {.source_count = static_cast<int>(buffers.size()),
                         .members = setup.members(),
                         .target_count = static_cast<int>(setup.tasks[rank]->writes.size()),

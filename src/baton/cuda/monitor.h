@@ -25,7 +25,7 @@ class Monitor {
   exec::GpuReading reading_;
 };
 
-/// The version of the GPUs' driver, such as 580.95.05; "unknown" where NVML does not tell.
+/// The version of the GPUs' driver, such as 580.95.05; "unknown" if NVML does not report it.
 std::string driver_version();
 
 }  // namespace baton::cuda

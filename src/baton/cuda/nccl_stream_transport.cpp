@@ -55,7 +55,8 @@ class NcclStreamTransport final : public StreamTransport, private exec::Communic
  public:
   explicit NcclStreamTransport(const StreamTransportContext& context)
       : slice_(context.slice), plan_(context.slice.plan()), link_(context.link), progress_(context.world.progress()) {
-    const std::vector<std::size_t> group_of = exec::join_groups(plan_, context.routes, context.run_by, context.world, *this);
+    const std::vector<std::size_t> group_of = exec::join_groups(plan_, context.routes, context.rank_of_device, context.world,
+                                                                *this);
     // Communicators of one GPU must be used in one order on all ranks: that of the plan's sequence, in which a meeting stands
     // where the last of its members does.
     std::vector<std::size_t> missing;

@@ -4,7 +4,7 @@
 
 namespace baton::cuda {
 
-/// Lets these GPUs reach each other's memory, once for each pair; false where some pair cannot.
+/// Lets these GPUs reach each other's memory, once for each pair; false if some pair cannot.
 bool enable_peers(std::span<const int> ordinals);
 
 }  // namespace baton::cuda

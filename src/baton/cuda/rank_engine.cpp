@@ -65,8 +65,8 @@ class RankEngine final : public exec::Engine {
         data_(assignment.data),
         link_(assignment.cluster.emulated_link()),
         world_(*assignment.world),
-        run_by_(exec::ranks_of(assignment.cluster)),
-        report_(world_, plan_, run_by_, data_.losses),
+        rank_of_device_(exec::ranks_of(assignment.cluster)),
+        report_(world_, plan_, rank_of_device_, data_.losses),
         slice_(assignment, world_.rank(), capability),
         routes_(exec::choose_routes(plan_, assignment.cluster, agreed_reach(world_))),
         meetings_(plan_, slice_.addresses(), slice_.places(), link_),
@@ -97,7 +97,7 @@ class RankEngine final : public exec::Engine {
     }
     steps_before_ += run.done;
     loaded_for_ = run.given_up ? -1 : steps_before_;
-    exec::gather_result(world_, plan_, run_by_, clocks_before, run.starts, run.result);
+    exec::gather_result(world_, plan_, rank_of_device_, clocks_before, run.starts, run.result);
     return std::move(run.result);
   }
 
@@ -106,7 +106,7 @@ class RankEngine final : public exec::Engine {
     if (slice_.is_here(device)) {
       slice_.read(id, begin, into);
     }
-    exec::share_bytes(world_, run_by_[device.index()], into);
+    exec::share_bytes(world_, rank_of_device_[device.index()], into);
   }
 
   void write(BufferId id, std::size_t begin, std::span<const std::byte> bytes) override {
@@ -132,7 +132,7 @@ class RankEngine final : public exec::Engine {
   };
 
   void run_steps(const exec::RunOptions& options, const exec::Progress& progress, Run& run) {
-    bool enough = false;
+    bool stops = false;
     Nanoseconds reported = now();
     Nanoseconds sampled = now();
     if (!data_.ahead.empty() && std::exchange(loaded_for_, -1) != steps_before_) {
@@ -140,7 +140,7 @@ class RankEngine final : public exec::Engine {
       copy_filled(data_.ahead);
     }
     gather([&] { world_.barrier(); });
-    for (std::int64_t step = 0; step < options.steps && !enough; ++step) {
+    for (std::int64_t step = 0; step < options.steps && !stops; ++step) {
       load(step);
       const bool traces = run.traced.contains(step);
       if (traces) {
@@ -159,8 +159,9 @@ class RankEngine final : public exec::Engine {
       exec::StepReport::Summary summary;
       const bool asked = wants_no_more_ || (options.keep_result && asked_to_stop());
       gather([&] {
-        summary = report_.share({.duration = walked.duration, .enough = asked, .given_up = !walked.whole, .changed = changed_},
-                                [this](BufferId id) { return rows(id); });
+        summary = report_.share(
+            {.duration = walked.duration, .stop_requested = asked, .given_up = !walked.whole, .changed = changed_},
+            [this](BufferId id) { return rows(id); });
       });
       if (summary.given_up) {
         if (!options.keep_result || summary.changed || step == 0) {
@@ -172,7 +173,7 @@ class RankEngine final : public exec::Engine {
         break;
       }
       exec::add_step(run.result, summary.loss, summary.duration, walked.data_wait);
-      enough = summary.enough || (options.keep_result && !std::isfinite(summary.loss));
+      stops = summary.stop_requested || (options.keep_result && !std::isfinite(summary.loss));
       run.done = step + 1;
       if (now() - sampled > between_samples || run.done == options.steps) {
         sampled = now();
@@ -222,7 +223,7 @@ class RankEngine final : public exec::Engine {
     return {.whole = whole, .start = start, .duration = now() - start, .data_wait = data_wait};
   }
   void open_transports() {
-    const StreamTransportContext context{slice_, ordering_, routes_, run_by_, link_, world_};
+    const StreamTransportContext context{slice_, ordering_, routes_, rank_of_device_, link_, world_};
     const auto has = [&](exec::MeetingRoute route) { return std::find(routes_.begin(), routes_.end(), route) != routes_.end(); };
     staged_ = has(exec::MeetingRoute::staged) ? make_staged_transport(context) : nullptr;
     nccl_ = has(exec::MeetingRoute::nccl) ? make_nccl_transport(context) : nullptr;
@@ -237,9 +238,10 @@ class RankEngine final : public exec::Engine {
 
   void open_lanes() {
     std::size_t here = 0;
-    progress_entry_ = world_.progress()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
+    progress_entry_ = world_.progress()->open(
+        static_cast<std::size_t>(std::count(rank_of_device_.begin(), rank_of_device_.end(), world_.rank())));
     lane_of_.resize(plan_.tasks().size(), 0);
-    for (std::size_t d = 0; d < run_by_.size(); ++d) {
+    for (std::size_t d = 0; d < rank_of_device_.size(); ++d) {
       if (!slice_.is_here(DeviceId(d))) {
         continue;
       }
@@ -562,7 +564,7 @@ class RankEngine final : public exec::Engine {
   exec::StepData data_;
   std::optional<cluster::Link> link_;
   ranks::World& world_;
-  std::vector<int> run_by_;  // by device: the rank
+  std::vector<int> rank_of_device_;  // by device: the rank
   exec::StepReport report_;
   Slice slice_;
   std::vector<exec::MeetingRoute> routes_;  // by meeting

@@ -41,7 +41,7 @@ class Slice {
 
   /// Enqueues a task that meets no other, its place entered.
   void launch(TaskId id) const;
-  /// Enqueues what comes before a step's first task: its number, where an optimizer needs it.
+  /// Enqueues what comes before a step's first task: its number, if an optimizer needs it.
   void count_step() const;
 
   void read(BufferId id, std::size_t begin, std::span<std::byte> into) const;
@@ -66,7 +66,7 @@ class Slice {
   std::vector<std::unique_ptr<GpuPlace>> places_;  // by device
   const GpuPlace* first_ = nullptr;
   std::vector<std::unique_ptr<Arena>> arenas_;                             // likewise
-  std::vector<std::unique_ptr<std::int64_t, FreeDeviceMemory>> counters_;  // likewise: the number of the step, where needed
+  std::vector<std::unique_ptr<std::int64_t, FreeDeviceMemory>> counters_;  // likewise: the number of the step, if needed
   std::vector<std::unique_ptr<BlasLt>> blas_;                              // likewise
   std::vector<std::unique_ptr<Cudnn>> dnn_;                                // likewise
   std::vector<bool> channels_last_;                                        // by buffer

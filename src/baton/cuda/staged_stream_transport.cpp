@@ -95,7 +95,7 @@ class StagedStreamTransport final : public StreamTransport {
         open_lane(DeviceId(d), static_cast<plan::Lane>(lane), messages);
       }
     }
-    transport_ = exec::make_rank_transport(std::move(messages), world_, context.run_by);
+    transport_ = exec::make_rank_transport(std::move(messages), world_, context.rank_of_device);
   }
 
   ~StagedStreamTransport() override {

@@ -42,7 +42,7 @@ struct StreamTransportContext {
   const Slice& slice;
   const plan::Ordering& ordering;
   const std::vector<exec::MeetingRoute>& routes;  // by meeting
-  const std::vector<int>& run_by;                 // per device: the rank
+  const std::vector<int>& rank_of_device;         // per device: the rank
   const std::optional<cluster::Link>& link;
   ranks::World& world;
 };

@@ -12,9 +12,9 @@ StreamWalk::StreamWalk(const Slice& slice, const Meetings& meetings)
       streams_(plan_.meeting_count()),
       missing_(plan_.meeting_count()) {}
 
-void StreamWalk::add(TaskId id, bool comes) {
-  if (comes) {
-    events_[id.index()].come = std::make_unique<Event>(Event::Purpose::order);
+void StreamWalk::add(TaskId id, bool meets) {
+  if (meets) {
+    events_[id.index()].arrived = std::make_unique<Event>(Event::Purpose::order);
   }
   events_[id.index()].done = std::make_unique<Event>(Event::Purpose::order);
 }
@@ -64,7 +64,7 @@ void StreamWalk::finish(TaskId id, Times times) const {
 
 void StreamWalk::arrive(TaskId id, const std::function<void(TaskId member)>& finished) {
   const MeetingId meeting = plan::meeting_of(plan_[id]);
-  events_[id.index()].come->record(slice_.stream(plan_[id]));
+  events_[id.index()].arrived->record(slice_.stream(plan_[id]));
   if (--missing_[meeting.index()] != 0) {
     return;
   }
@@ -76,7 +76,7 @@ void StreamWalk::arrive(TaskId id, const std::function<void(TaskId member)>& fin
   require_launched("launching a message");
   for (const TaskId member : members) {
     slice_.place(plan_[member].device).enter();
-    events_[member.index()].come->record(slice_.stream(plan_[member]));  // again: its part is done
+    events_[member.index()].arrived->record(slice_.stream(plan_[member]));  // again: its part is done
   }
   for (const TaskId member : members) {
     wait_for_others(member);
@@ -89,7 +89,7 @@ void StreamWalk::wait_for_others(TaskId member) const {
   slice_.place(plan_[member].device).enter();
   for (const TaskId other : plan_.members(plan::meeting_of(plan_[member]))) {
     if (other != member) {
-      events_[other.index()].come->wait(slice_.stream(plan_[member]));
+      events_[other.index()].arrived->wait(slice_.stream(plan_[member]));
     }
   }
 }

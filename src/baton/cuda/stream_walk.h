@@ -16,9 +16,9 @@ namespace baton::cuda {
 constexpr Nanoseconds between_reports(50'000'000);
 constexpr Nanoseconds between_samples(250'000'000);
 
-/// The events of a task: where others wait for it, and where a traced step reads the time.
+/// The events of a task: other tasks wait for `arrived` and `done`; a traced step reads the times of `start` and `end`.
 struct TaskEvents {
-  std::unique_ptr<Event> come;  // a member has come to a meeting of this process alone
+  std::unique_ptr<Event> arrived;  // a member has arrived at a meeting of this process alone
   std::unique_ptr<Event> done;
   std::unique_ptr<Event> start;
   std::unique_ptr<Event> end;
@@ -36,8 +36,8 @@ class StreamWalk {
   StreamWalk(const Slice& slice, const Meetings& meetings);
 
   const TaskEvents& operator[](TaskId id) const { return events_[id.index()]; }
-  /// Makes the events of a task, its place entered. `comes`: it meets tasks of this process alone.
-  void add(TaskId id, bool comes);
+  /// Makes the events of a task, its place entered. `meets`: it meets tasks of this process alone.
+  void add(TaskId id, bool meets);
   /// Makes those that a traced step reads, its place entered.
   void add_times(TaskId id);
   /// A meeting of this process alone.
@@ -49,7 +49,7 @@ class StreamWalk {
   void begin(TaskId id, Times times) const;
   /// All that the task does is in its stream, whose place is entered.
   void finish(TaskId id, Times times) const;
-  /// A member of a meeting of this process alone has come. After the last has, each does its part, and when all are done,
+  /// A member of a meeting of this process alone has arrived. After the last has, each does its part, and when all are done,
   /// `finished` is called with each member, its place entered.
   void arrive(TaskId id, const std::function<void(TaskId member)>& finished);
 
@@ -62,7 +62,7 @@ class StreamWalk {
   const Meetings& meetings_;
   std::vector<TaskEvents> events_;                  // by task
   std::vector<std::vector<cudaStream_t>> streams_;  // by meeting, of its members
-  std::vector<std::size_t> missing_;                // by meeting: members that have not come in this step
+  std::vector<std::size_t> missing_;                // by meeting: members that have not arrived in this step
 };
 
 }  // namespace baton::cuda

@@ -12,7 +12,7 @@ namespace baton::cuda {
 /// Times what is enqueued on a stream, in the context that is entered.
 class Timer {
  public:
-  /// The median of some runs, each of several repetitions where they are short; fewer where it takes long.
+  /// The median of some runs, each of several repetitions if one is short; of fewer runs if one takes long.
   template <typename Enqueue>
   float milliseconds(cudaStream_t stream, Enqueue enqueue) {
     const float once = measure(stream, enqueue, 1);

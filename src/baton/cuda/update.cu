@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(threads)
   }
   __shared__ float shared_rate;
   __shared__ float shared_factor;
-  if (threadIdx.x == 0) {  // the number of the step is there where the rate has a schedule
+  if (threadIdx.x == 0) {  // the number of the step is there if the rate has a schedule
     shared_factor = gradient_factor(scaling);
     const double factor = step == nullptr ? 1 : op::rate_factor(settings.schedule, update_number(scaling, step));
     shared_rate = static_cast<float>(settings.rate * factor);

@@ -82,11 +82,15 @@ Shape sample_of(const Array& array) { return Shape(std::vector<std::int64_t>(arr
 
 class ArraySamples final : public Samples {
  public:
-  ArraySamples(const Array& inputs, const Array& targets, const Form& form, const Normalization& normalization)
-      : inputs_(inputs), targets_(targets), form_(form), normalization_(normalization) {
+  ArraySamples(const Array& inputs, const Array& targets, const Form& form, const std::optional<PixelScale>& scale)
+      : inputs_(inputs), targets_(targets), form_(form) {
+    if (scale) {
+      mean_.assign(scale->mean.begin(), scale->mean.end());
+      deviation_.assign(scale->deviation.begin(), scale->deviation.end());
+    }
     const std::size_t channels = form.input.rank() == 3 ? static_cast<std::size_t>(form.input[0]) : 1;
-    if (normalization.mean.size() > 1 && normalization.mean.size() != channels) {
-      throw usage_error("--normalize has {} means, but the samples have {} channel{}", normalization.mean.size(), channels,
+    if (mean_.size() > 1 && mean_.size() != channels) {
+      throw usage_error("--normalize has {} means, but the samples have {} channel{}", mean_.size(), channels,
                         channels == 1 ? "" : "s");
     }
   }
@@ -94,14 +98,14 @@ class ArraySamples final : public Samples {
   std::int64_t count() const override { return inputs_.samples(); }
   void input(Draw draw, std::span<float> out) const override {
     inputs_.read(at(draw, inputs_, out.size()), out);
-    if (normalization_.mean.empty()) {
+    if (mean_.empty()) {
       return;
     }
     const float scale = inputs_.type.name() == "U8" ? 1 / 255.0F : 1;
-    const std::size_t plane = out.size() / normalization_.mean.size();
+    const std::size_t plane = out.size() / mean_.size();
     for (std::size_t i = 0; i < out.size(); ++i) {
-      const std::size_t channel = std::min(i / plane, normalization_.mean.size() - 1);
-      out[i] = (out[i] * scale - normalization_.mean[channel]) / normalization_.deviation[channel];
+      const std::size_t channel = std::min(i / plane, mean_.size() - 1);
+      out[i] = (out[i] * scale - mean_[channel]) / deviation_[channel];
     }
   }
   void input(Draw draw, std::span<std::int32_t> out) const override {
@@ -122,7 +126,8 @@ class ArraySamples final : public Samples {
   Array inputs_;
   Array targets_;
   Form form_;
-  Normalization normalization_;
+  std::vector<float> mean_;  // empty: values stay as they are
+  std::vector<float> deviation_;
 };
 
 class ArraysSource final : public Source {
@@ -166,7 +171,7 @@ class ArraysSource final : public Source {
       throw usage_error("{} has the label {:.0f}, but the model has {} classes, 0 to {}", targets_.name, smallest_label_,
                         form.classes, form.classes - 1);
     }
-    return std::make_unique<ArraySamples>(inputs_, targets_, form, preparation.normalization);
+    return std::make_unique<ArraySamples>(inputs_, targets_, form, preparation.scale);
   }
 
  private:

@@ -80,7 +80,7 @@ class Bpe final : public Tokenizer {
   std::array<std::vector<std::size_t>, 256> plain_lengths_;   // by the first byte, the longest first
 };
 
-/// The merges that a list of tokens implies where each token's number is its rank, as in tiktoken's files: any two tokens become
+/// The merges that a list of tokens implies if each token's number is its rank, as in tiktoken's files: any two tokens become
 /// the one that has their bytes.
 std::vector<BpeParts::Merge> implied_merges(const std::vector<std::string>& tokens);
 

@@ -48,13 +48,13 @@ class ImageSamples final : public Samples {
   ImageSamples(std::shared_ptr<const Pictures> pictures, std::int64_t count, const Shape& size, const Preparation& preparation)
       : pictures_(std::move(pictures)), count_(count), size_(size), augmentation_(preparation.augmentation) {
     const auto channels = static_cast<std::size_t>(size[0]);
-    const Normalization& given = preparation.normalization;
-    const auto pick = [&](const std::vector<float>& list, std::size_t channel, std::string_view what) {
+    const PixelScale given = preparation.scale.value_or(PixelScale());
+    const auto pick = [&](const std::vector<double>& list, std::size_t channel, std::string_view what) {
       if (list.size() > 1 && list.size() != channels) {
         throw usage_error("--normalize has {} {}, but the model takes images of {} channel{}", list.size(), what, channels,
                           channels == 1 ? "" : "s");
       }
-      return list.empty() ? 0.5F : list[list.size() == 1 ? 0 : channel];
+      return static_cast<float>(list[list.size() == 1 ? 0 : channel]);
     };
     values_.resize(channels);
     for (std::size_t c = 0; c < channels; ++c) {
@@ -147,14 +147,6 @@ class ImagesSource final : public Source {
   std::shared_ptr<const Pictures> pictures_;
 };
 
-std::vector<float> numbers_of(std::string_view text, std::string_view what, double low, double high) {
-  std::vector<float> numbers;
-  for (const std::string_view part : split(text, ',')) {
-    numbers.push_back(static_cast<float>(parse_number(part, what, low, high)));
-  }
-  return numbers;
-}
-
 }  // namespace
 
 Picture with_channels(Picture picture, std::int64_t channels) {
@@ -238,58 +230,6 @@ Picture augmented(const Picture& picture, const Augmentation& augmentation, Draw
 
 std::shared_ptr<const Source> images_source(std::unique_ptr<const Pictures> pictures, Description description) {
   return std::make_shared<ImagesSource>(std::move(pictures), std::move(description));
-}
-
-Normalization parse_normalization(std::string_view text) {
-  struct Known {
-    std::string name;
-    Normalization normalization;
-  };
-  // Of the training parts of the data sets, as they are published with them.
-  static const std::vector<Known> known{
-      {"none", {{0.0F}, {1.0F}}},
-      {"mnist", {{0.1307F}, {0.3081F}}},
-      {"fashion-mnist", {{0.2860F}, {0.3530F}}},
-      {"cifar10", {{0.4914F, 0.4822F, 0.4465F}, {0.2470F, 0.2435F, 0.2616F}}},
-      {"cifar100", {{0.5071F, 0.4865F, 0.4409F}, {0.2673F, 0.2564F, 0.2762F}}},
-      {"imagenet", {{0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F}}},
-  };
-  std::vector<std::string> names;
-  for (const Known& one : known) {
-    if (canonical(text) == one.name) {
-      return one.normalization;
-    }
-    names.push_back(one.name);
-  }
-  const std::size_t slash = text.find('/');
-  if (slash == std::string_view::npos) {
-    throw usage_error("--normalize is '{}'{}, but must be {}, or MEAN/DEVIATION with a number per channel, such as 0.5/0.25", text,
-                      did_you_mean(text, names), either(names));
-  }
-  Normalization made{numbers_of(text.substr(0, slash), "a mean of --normalize", -1000, 1000),
-                     numbers_of(text.substr(slash + 1), "a deviation of --normalize", 1e-6, 1e6)};
-  if (made.mean.size() != made.deviation.size()) {
-    throw usage_error("--normalize has {} means and {} deviations, but must have as many of each", made.mean.size(),
-                      made.deviation.size());
-  }
-  return made;
-}
-
-Augmentation parse_augmentation(std::string_view text) {
-  Augmentation made;
-  if (canonical(text) == "none") {
-    return made;
-  }
-  for_each_setting(text, [&](std::string_view setting, const std::string& key, std::string_view value) {
-    if (key == "crop") {
-      made.crop = parse_integer(value, "crop of --augment", 1, 1 << 10);
-    } else if (setting == "flip") {
-      made.flip = true;
-    } else {
-      throw usage_error("--augment has '{}', but takes none, flip or crop=PIXELS, such as crop=4,flip", setting);
-    }
-  });
-  return made;
 }
 
 }  // namespace baton::data

@@ -145,7 +145,7 @@ bool is_idx_images(const fs::path& path) {
   return name.find("idx3") != std::string::npos && name.find("images") != std::string::npos;
 }
 
-/// The labels of a file of images have its name with other words, and may be packed where it is not.
+/// The labels of a file of images have its name with other words, and may be packed if it is not.
 fs::path labels_of(const fs::path& images) {
   std::string name = images.filename().string();
   for (const auto& [theirs, ours] : {std::pair{"images", "labels"}, std::pair{"idx3", "idx1"}}) {

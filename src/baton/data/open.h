@@ -13,9 +13,8 @@ struct OpenOptions {
   std::string tokenizer;
   /// Used instead, if it is set: evaluation needs the tokenizer of the training.
   std::shared_ptr<const Tokenizer> given_tokenizer;
-  /// The type of token files without a header: `uint16` or `uint32`. Empty: what the file itself shows; a usage error if it
-  /// shows neither.
-  std::string token_type;
+  /// The type of token files without a header. nullopt: what the file itself shows; a usage error if it shows neither.
+  std::optional<TokenType> token_type;
   /// The token type was given for other data: a header of the file counts, whatever it says.
   bool type_of_other_data = false;
 };
@@ -25,7 +24,7 @@ struct Parts {
   std::shared_ptr<const Source> train;  // all that is not named as a test part
   std::shared_ptr<const Source> test;
 
-  /// The part to evaluate on where this is given as data for evaluation.
+  /// The part to evaluate on if this is given as data for evaluation.
   const std::shared_ptr<const Source>& for_evaluation() const { return test ? test : train; }
 };
 

@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "baton/base/preparation.h"
 #include "baton/base/shape.h"
 
 namespace baton::data {
@@ -35,29 +37,12 @@ struct Form {
   std::int64_t classes = 0;     // below which labels must be; 0: the target is numbers
 };
 
-/// (value / 255 − mean) / deviation, per channel; one entry stands for all channels. Empty: the source's default, which is 0.5 and
-/// 0.5 for images (so that pixels lie in [-1, 1]) and nothing for arrays.
-struct Normalization {
-  std::vector<float> mean = {};
-  std::vector<float> deviation = {};
-};
-/// `none` (pixels in [0, 1]), `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, `imagenet`, or MEAN/DEVIATION with a number per
-/// channel, as in 0.5/0.25 and 0.49,0.48,0.45/0.25,0.24,0.26. A usage error says so.
-Normalization parse_normalization(std::string_view text);
-
-/// Random changes of images while training. They are a function of (seed, epoch, sample).
-struct Augmentation {
-  std::int64_t crop = 0;  // pad with this many pixels of zero per side, then cut the size out of it at random
-  bool flip = false;      // left and right, for half of the samples
-  std::uint64_t seed = 0;
-};
-/// `none`, `flip`, `crop=4`, `crop=4,flip`. The seed is not part of it.
-Augmentation parse_augmentation(std::string_view text);
-
 /// The steps that make samples of the contents of a source.
 struct Preparation {
-  Normalization normalization;
-  Augmentation augmentation;
+  /// Of the values / 255. nullopt: the source's default, which is 0.5 and 0.5 for images (so that pixels lie in [-1, 1]) and
+  /// nothing for arrays.
+  std::optional<PixelScale> scale = {};
+  Augmentation augmentation = {};
 };
 
 /// One sample in one epoch.

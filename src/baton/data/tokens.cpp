@@ -50,11 +50,10 @@ std::uint32_t shown_width(const Blob& bytes) {
   return upper >= too_large ? 2 : upper == 0 && lower ? 4 : 0;
 }
 
-std::uint32_t width_of_plain(const fs::path& path, const Blob& bytes, const std::string& token_type) {
+std::uint32_t width_of_plain(const fs::path& path, const Blob& bytes, std::optional<TokenType> token_type) {
   std::uint32_t width = 0;
-  if (!token_type.empty()) {
-    const std::vector<std::string> types{"uint16", "uint32"};
-    width = index_of_name(types, token_type, "token type") == 0 ? 2 : 4;
+  if (token_type) {
+    width = *token_type == TokenType::uint16 ? 2 : 4;
   } else {
     width = shown_width(bytes);
     if (width == 0) {
@@ -115,7 +114,7 @@ class TokensSource final : public Source {
   }
 
   std::unique_ptr<Samples> samples(const Form& form, const Preparation& preparation) const override {
-    if (preparation.augmentation.crop > 0 || preparation.augmentation.flip || !preparation.normalization.mean.empty()) {
+    if (preparation.augmentation.crop > 0 || preparation.augmentation.flip || preparation.scale) {
       throw usage_error("--normalize and --augment change images, but the data is tokens");
     }
     if (!form.integers || form.input.rank() != 1 || form.target != form.input || form.classes == 0) {
@@ -174,7 +173,7 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> out, std::int64
   }
 }
 
-TokenFile open_token_file(const fs::path& path, const std::string& token_type, bool of_other_data) {
+TokenFile open_token_file(const fs::path& path, std::optional<TokenType> token_type, bool of_other_data) {
   std::shared_ptr<const Blob> bytes = file_blob(path);
   std::array<std::int32_t, 3> header{};
   if (bytes->size() >= sizeof header) {
@@ -193,9 +192,9 @@ TokenFile open_token_file(const fs::path& path, const std::string& token_type, b
       throw unusable(path, fmt::format("its header says that it holds {} tokens of {} bytes, but it has {} bytes", header[2],
                                        format.width, bytes->size()));
     }
-    if (const std::string said = type_of(format.width); !of_other_data && !token_type.empty() && canonical(token_type) != said) {
-      throw unusable(path,
-                     fmt::format("its header says that its tokens are {}, but --token-type is {}: leave it out", said, token_type));
+    if (const std::string said = type_of(format.width); !of_other_data && token_type && to_text(*token_type) != said) {
+      throw unusable(path, fmt::format("its header says that its tokens are {}, but --token-type is {}: leave it out", said,
+                                       to_text(*token_type)));
     }
     return {std::move(bytes), header_bytes, format.width, header[2], path.string()};
   }

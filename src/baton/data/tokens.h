@@ -36,7 +36,7 @@ class TokenFile {
 
 /// Opens a file of tokens: one with llm.c's header, or a plain one, of the type that is given or that the file shows. A usage error
 /// if a header says another type than the one that is given, unless that was given `of_other_data`.
-TokenFile open_token_file(const std::filesystem::path& path, const std::string& token_type, bool of_other_data = false);
+TokenFile open_token_file(const std::filesystem::path& path, std::optional<TokenType> token_type, bool of_other_data = false);
 
 /// Tokens of one or several files as a source. `vocabulary` may be 0: not known.
 std::shared_ptr<const Source> tokens_source(std::vector<TokenFile> files, std::int64_t vocabulary, std::string format,

@@ -19,7 +19,7 @@ namespace baton::exec {
 /// The buffers that the data of a step goes into and those that its loss is read from, for any engine.
 struct StepData {
   RandomContents source;
-  std::shared_ptr<const Feed> feed = nullptr;  // where there is one, rows come from it
+  std::shared_ptr<const Feed> feed = nullptr;  // if there is one, rows come from it
   std::int64_t batch = 0;                      // rows of the global batch
   std::vector<BufferId> loaded;  // inputs and targets that are filled before each step; empty if the batch stays the same
   std::vector<BufferId> ahead;   // those that a Load fills during the step before

@@ -13,7 +13,7 @@ Executor::Executor(plan::Plan plan, const cluster::Cluster& cluster, const Backe
     : plan_(std::move(plan)), layouts_(backend.layouts()) {
   check(plan_.devices().size() == cluster.size(), "a plan for {} devices on a cluster of {}", plan_.devices().size(),
         cluster.size());
-  if (cluster.emulated_link() && cluster.emulated_link()->core > 0) {
+  if (cluster.emulated_link() && cluster.emulated_link()->core_share > 0) {
     throw usage_error("a link that takes a share of a core can be simulated but not emulated: leave core= out of --link");
   }
   if (world != nullptr && !world->alone()) {

@@ -88,7 +88,7 @@ StepReport::Summary StepReport::share(const Outcome& own, const std::function<co
     Outcome one;
     std::memcpy(&one, all_.data() + begin, sizeof one);
     summary.duration = std::max(summary.duration, one.duration);
-    summary.enough = summary.enough || one.enough;
+    summary.stop_requested = summary.stop_requested || one.stop_requested;
     summary.given_up = summary.given_up || one.given_up;
     summary.changed = summary.changed || one.changed;
   }
@@ -179,7 +179,7 @@ void gather_result(ranks::World& world, const plan::Plan& plan, const std::vecto
       }
     }
     for (auto count = unpacker.take<std::size_t>(); count > 0 && unpacker.good(); --count) {
-      add(result.roundings, unpacker.take<RoundingTally>());
+      add_tally(result.roundings, unpacker.take<RoundingTally>());
     }
     for (auto count = unpacker.take<std::size_t>(); count > 0 && unpacker.good(); --count) {
       result.gpus.push_back(take_reading(unpacker));

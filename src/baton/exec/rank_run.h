@@ -29,10 +29,10 @@ class StepReport {
 
   /// The end of a step, on one rank or on all of them together.
   struct Outcome {
-    Nanoseconds duration;   // the longest
-    bool enough = false;    // some rank asked to stop
-    bool given_up = false;  // some rank has abandoned it
-    bool changed = false;   // some rank has begun to change what is kept from step to step
+    Nanoseconds duration;         // the longest
+    bool stop_requested = false;  // by some rank
+    bool given_up = false;        // some rank has abandoned it
+    bool changed = false;         // some rank has begun to change what is kept from step to step
   };
   struct Summary : Outcome {
     double loss = 0;  // rows summed in the order of the batch

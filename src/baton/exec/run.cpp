@@ -5,7 +5,7 @@
 
 namespace baton::exec {
 
-void add(std::vector<RoundingTally>& tallies, const RoundingTally& tally) {
+void add_tally(std::vector<RoundingTally>& tallies, const RoundingTally& tally) {
   const auto found = std::find_if(tallies.begin(), tallies.end(), [&](const RoundingTally& other) {
     return other.phase == tally.phase && other.block == tally.block && other.role == tally.role;
   });
@@ -37,7 +37,7 @@ void catch_up(RunResult& shown, const RunResult& result) {
   }
 }
 
-Rounding sum(std::span<const RoundingTally> tallies, std::optional<plan::Role> role) {
+Rounding total_rounding(std::span<const RoundingTally> tallies, std::optional<plan::Role> role) {
   Rounding total;
   for (const RoundingTally& tally : tallies) {
     if (!role || tally.role == *role) {

@@ -47,9 +47,9 @@ struct RoundingTally {
 };
 
 /// Adds to the tally of the same kind, or appends one.
-void add(std::vector<RoundingTally>& tallies, const RoundingTally& tally);
+void add_tally(std::vector<RoundingTally>& tallies, const RoundingTally& tally);
 /// All of them together, or those of one kind of value.
-Rounding sum(std::span<const RoundingTally> tallies, std::optional<plan::Role> role = {});
+Rounding total_rounding(std::span<const RoundingTally> tallies, std::optional<plan::Role> role = {});
 
 /// The result of a run. With several ranks, rank 0 has all of it; the others have losses and times.
 struct RunResult {

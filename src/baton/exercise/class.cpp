@@ -51,12 +51,12 @@ std::string on_one_line(std::string text) {
   return is_utf8(text) ? text : "(no text in UTF-8)";
 }
 
-std::string remark_on(const Verdict& verdict) {
-  if (!verdict.trouble.empty()) {
-    return on_one_line(verdict.trouble);
+std::string remark_on(const Marks& marks) {
+  if (!marks.trouble.empty()) {
+    return on_one_line(marks.trouble);
   }
   std::string text;
-  for (const Verdict::Of& part : verdict.parts) {
+  for (const Marks::Of& part : marks.parts) {
     if (part.earned < part.points) {
       text += fmt::format("{}{} of {}: {}", text.empty() ? "" : " ", part.earned, part.points, part.sentence);
     }
@@ -80,10 +80,10 @@ void mark_row(Row& row, const fs::path& file, const ClassOptions& options) {
                             : "0 points: it could not be checked: " + on_one_line(ended.printed.substr(0, 300));
     return;
   }
-  const Verdict verdict = verdict_of(json);
-  row.earned = verdict.earned();
-  row.points = verdict.points();
-  row.remark = remark_on(verdict);
+  const Marks marks = marks_of(json);
+  row.earned = marks.earned();
+  row.points = marks.points();
+  row.remark = remark_on(marks);
 }
 
 /// A spreadsheet must not take a name for a formula.

@@ -69,7 +69,7 @@ std::string plural(int points) { return fmt::format("{} point{}", points, points
 
 }  // namespace
 
-int Verdict::points() const {
+int Marks::points() const {
   int sum = 0;
   for (const Of& part : parts) {
     sum += part.points;
@@ -77,7 +77,7 @@ int Verdict::points() const {
   return sum;
 }
 
-int Verdict::earned() const {
+int Marks::earned() const {
   int sum = 0;
   for (const Of& part : parts) {
     sum += part.earned;
@@ -109,23 +109,23 @@ Submission submission_at(const fs::path& path, const Exercise* given) {
   return {given, file};
 }
 
-Verdict mark(const Submission& submission, std::uint64_t seed, const Limits& limits) {
+Marks mark(const Submission& submission, std::uint64_t seed, const Limits& limits) {
   const BuildFolder build_folder;
-  Verdict verdict{.exercise = submission.exercise->name, .seed = seed, .confined = can_filter()};
+  Marks marks{.exercise = submission.exercise->name, .seed = seed, .confined = can_filter()};
   const std::string answer = read_file(submission.file, "the answer", most_answer);
   const Built built = build(*submission.exercise, answer, build_folder.folder());
-  verdict.trouble = built.complaint;
+  marks.trouble = built.complaint;
   // Without a program every case fails, and the parts with their points are known all the same.
   Session session(built.program, seed, limits);
   submission.exercise->check(session);
-  verdict.cases = session.cases();
-  verdict.printed = session.printed();
+  marks.cases = session.cases();
+  marks.printed = session.printed();
   std::string told;
   for (const GradedPart& part : session.parts()) {
-    verdict.parts.push_back({part.statement(), part.points(), part.earned(), sentence_of(part, told)});
+    marks.parts.push_back({part.statement(), part.points(), part.earned(), sentence_of(part, told)});
     told = part.flaw().empty() ? told : part.flaw();
   }
-  return verdict;
+  return marks;
 }
 
 void remove_build_folder() {
@@ -135,48 +135,48 @@ void remove_build_folder() {
   }
 }
 
-job::Json to_json(const Verdict& verdict) {
+job::Json to_json(const Marks& marks) {
   job::Json parts = job::Json::array();
-  for (const Verdict::Of& part : verdict.parts) {
+  for (const Marks::Of& part : marks.parts) {
     parts.push_back({{"statement", part.statement}, {"points", part.points}, {"earned", part.earned}, {"sentence", part.sentence}});
   }
-  return {{"exercise", verdict.exercise}, {"seed", verdict.seed},       {"cases", verdict.cases},
-          {"points", verdict.points()},   {"earned", verdict.earned()}, {"parts", parts},
-          {"trouble", verdict.trouble},   {"printed", verdict.printed}, {"confined", verdict.confined}};
+  return {{"exercise", marks.exercise}, {"seed", marks.seed},       {"cases", marks.cases},
+          {"points", marks.points()},   {"earned", marks.earned()}, {"parts", parts},
+          {"trouble", marks.trouble},   {"printed", marks.printed}, {"confined", marks.confined}};
 }
 
-Verdict verdict_of(const job::Json& json) {
-  Verdict verdict{.exercise = json.at("exercise"),
-                  .seed = json.at("seed"),
-                  .cases = json.at("cases"),
-                  .trouble = json.at("trouble"),
-                  .printed = json.at("printed"),
-                  .confined = json.at("confined")};
+Marks marks_of(const job::Json& json) {
+  Marks marks{.exercise = json.at("exercise"),
+              .seed = json.at("seed"),
+              .cases = json.at("cases"),
+              .trouble = json.at("trouble"),
+              .printed = json.at("printed"),
+              .confined = json.at("confined")};
   for (const job::Json& part : json.at("parts")) {
-    verdict.parts.push_back({part.at("statement"), part.at("points"), part.at("earned"), part.at("sentence")});
+    marks.parts.push_back({part.at("statement"), part.at("points"), part.at("earned"), part.at("sentence")});
   }
-  return verdict;
+  return marks;
 }
 
-std::string to_text(const Verdict& verdict) {
-  std::string text = fmt::format("{}: {} of {}", verdict.exercise, verdict.earned(), plural(verdict.points()));
-  if (!verdict.trouble.empty()) {
-    return text + "\n\n" + verdict.trouble + "\n";
+std::string to_text(const Marks& marks) {
+  std::string text = fmt::format("{}: {} of {}", marks.exercise, marks.earned(), plural(marks.points()));
+  if (!marks.trouble.empty()) {
+    return text + "\n\n" + marks.trouble + "\n";
   }
-  text += fmt::format(" ({} cases, drawn with seed {})\n\n", verdict.cases, verdict.seed);
-  for (const Verdict::Of& part : verdict.parts) {
+  text += fmt::format(" ({} cases, drawn with seed {})\n\n", marks.cases, marks.seed);
+  for (const Marks::Of& part : marks.parts) {
     text += fmt::format("  {} of {}  {}\n", part.earned, part.points, part.sentence);
   }
-  if (!verdict.printed.empty()) {
+  if (!marks.printed.empty()) {
     text += "\nYour program printed, which counts nothing:\n";
     std::size_t lines = 0;
-    for (const std::string_view line : split(verdict.printed, '\n')) {
+    for (const std::string_view line : split(marks.printed, '\n')) {
       if (!line.empty() && ++lines <= 10) {
         text += fmt::format("  {}\n", line);
       }
     }
   }
-  if (!verdict.confined) {
+  if (!marks.confined) {
     text += "\nNote: this system has no filters of system calls, so the program could use the network and files.\n";
   }
   return text;

@@ -13,7 +13,7 @@
 namespace baton::exercise {
 
 /// The marks of a submission.
-struct Verdict {
+struct Marks {
   struct Of {
     std::string statement;
     int points = 0;
@@ -42,16 +42,16 @@ struct Submission {
 Submission submission_at(const std::filesystem::path& path, const Exercise* given = nullptr);
 
 /// Builds and checks a submission. All cases follow from the seed.
-Verdict mark(const Submission& submission, std::uint64_t seed, const Limits& limits);
+Marks mark(const Submission& submission, std::uint64_t seed, const Limits& limits);
 
 /// Removes the folder in which a submission is built: the process is about to end in the middle.
 void remove_build_folder();
 
-job::Json to_json(const Verdict& verdict);
+job::Json to_json(const Marks& marks);
 /// A usage error if it is not valid.
-Verdict verdict_of(const job::Json& json);
+Marks marks_of(const job::Json& json);
 /// The text for a student: points, and a sentence for each part.
-std::string to_text(const Verdict& verdict);
+std::string to_text(const Marks& marks);
 
 /// One student's answer to one exercise, and its points.
 struct Row {

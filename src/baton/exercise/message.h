@@ -137,7 +137,7 @@ constexpr int channel = 3;
 constexpr std::size_t most_message = std::size_t{16} << 20;
 
 /// The first word of what a checked program says: its answer to the case; that its function threw; a question to the checker, which
-/// only some exercises allow; or what it wants of the other ranks, where it is one of several.
+/// only some exercises allow; or what it wants of the other ranks, if it is one of several.
 namespace verb {
 constexpr const char* answer = "answer";
 constexpr const char* threw = "threw";

@@ -58,7 +58,7 @@ class Ranks {
   }
 
   bool late() const { return late_; }
-  const Traffic& traffic() const { return traffic_; }
+  const MessageLog& message_log() const { return message_log_; }
   std::vector<Reader> answers() const {
     std::vector<Reader> list;
     for (const auto& answer : answers_) {
@@ -94,9 +94,9 @@ class Ranks {
       }
       if (verb == verb::send) {
         std::vector<float> values = said.floats();
-        traffic_.messages.push_back({static_cast<int>(rank), static_cast<int>(peer), values.size()});
+        message_log_.messages.push_back({static_cast<int>(rank), static_cast<int>(peer), values.size()});
         under_way_[{static_cast<int>(rank), static_cast<int>(peer)}].push_back(std::move(values));
-        if (traffic_.messages.size() > 100'000) {
+        if (message_log_.messages.size() > 100'000) {
           return fmt::format("the ranks sent more than 100 000 messages");
         }
       } else {
@@ -131,7 +131,7 @@ class Ranks {
         sums[i] += static_cast<double>(one.values[i]);
       }
     }
-    traffic_.all_reduces.push_back(sums.size());
+    message_log_.all_reduces.push_back(sums.size());
     const std::string text = Writer().add(std::vector<float>(sums.begin(), sums.end())).text();
     for (std::size_t r = 0; r < wants_.size(); ++r) {
       wants_[r] = {};
@@ -162,7 +162,7 @@ class Ranks {
   std::vector<Want> wants_;
   std::vector<std::optional<Reader>> answers_;
   std::map<std::pair<int, int>, std::deque<std::vector<float>>> under_way_;
-  Traffic traffic_;
+  MessageLog message_log_;
   bool late_ = false;
 };
 
@@ -296,7 +296,7 @@ void Session::ask_ranks(const std::string& what, const std::vector<Writer>& give
     printed_ = ranks.printed();
     if (flaw.empty()) {
       std::vector<Reader> answers = ranks.answers();
-      judge(answers, ranks.traffic());
+      judge(answers, ranks.message_log());
     }
   } catch (const Malformed& error) {
     flaw = fmt::format("what a rank said cannot be read: {}", error.what());

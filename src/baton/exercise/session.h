@@ -40,7 +40,7 @@ class GradedPart {
 };
 
 /// The messages that all ranks of a case sent, counted by the checker, which delivers them.
-struct Traffic {
+struct MessageLog {
   struct Message {
     int from = 0;
     int to = 0;
@@ -50,7 +50,7 @@ struct Traffic {
   std::vector<std::size_t> all_reduces;  // how many values each of them had
 };
 
-/// A program while it is checked. A check draws cases, asks the program, and judges its answers: it computes all verdicts itself,
+/// A program while it is checked. A check draws cases, asks the program, and judges its answers: it computes all marks itself,
 /// from what the program returned.
 class Session {
  public:
@@ -79,7 +79,7 @@ class Session {
   void ask(const std::string& what, const Writer& given, const Judge& judge, const Consulted& consulted = {});
 
   /// Asks one case of as many ranks as there are messages in `given`, each a process of its own.
-  using JudgeRanks = std::function<void(std::vector<Reader>& answers, const Traffic& traffic)>;
+  using JudgeRanks = std::function<void(std::vector<Reader>& answers, const MessageLog& log)>;
   void ask_ranks(const std::string& what, const std::vector<Writer>& given, const JudgeRanks& judge);
 
   /// "in case 3 (4 ranks, 17 numbers)": how flaws begin.

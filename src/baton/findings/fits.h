@@ -20,7 +20,7 @@ Line fit_line(std::span<const double> x, std::span<const double> y);
 /// than all.
 constexpr bool is_share(double serial) { return serial > -0.001 && serial < 1; }
 
-/// Amdahl: time on n devices = t1 · (s + (1 − s) / n). `s` may come out negative where the speedup is more than linear.
+/// Amdahl: time on n devices = t1 · (s + (1 − s) / n). `s` may come out negative if the speedup is more than linear.
 struct Amdahl {
   double serial = 0;  // s
   double r2 = 0;

@@ -99,6 +99,7 @@ inline constexpr Any roundings{"roundings"};
 
 // The conditions of the measurement.
 inline constexpr Text origin{"origin"};
+inline constexpr Text cluster{"cluster"};
 inline constexpr Flag oversubscribed{"oversubscribed"};
 inline constexpr Text reason{"reason"};
 inline constexpr Text stopped{"stopped"};
@@ -399,6 +400,59 @@ struct FitResult {
   static constexpr Size limit_bytes{"limit_bytes"};
   static constexpr Text flags{"flags"};
   static constexpr Objects devices{"devices"};
+  static constexpr Objects reserved{"reserved"};
+  static constexpr Whole estimated_step_ns{"estimated_step_ns"};
+};
+
+/// An entry of its `reserved`.
+struct ReservedEntry {
+  static constexpr Whole stage{"stage"};
+  static constexpr Any causes{"causes"};
+};
+
+/// The result of `fit`: of one split with those that are smaller, or of all splits.
+struct FitAnswer {
+  static constexpr Object fit{"fit"};
+  static constexpr Objects smaller{"smaller"};
+  static constexpr Size least_impossible_bytes{"least_impossible_bytes"};
+  static constexpr Whole considered{"considered"};
+  static constexpr Whole impossible{"impossible"};
+  static constexpr Whole likely{"likely"};
+  static constexpr Whole laid_out{"laid_out"};
+  static constexpr Whole refused{"refused"};
+  static constexpr Flag fits{"fits"};
+  static constexpr Objects smallest{"smallest"};
+  static constexpr Objects fastest{"fastest"};
+  static constexpr Object nearest{"nearest"};
+};
+
+/// The result of `search`.
+struct SearchAnswer {
+  static constexpr Whole considered{"considered"};
+  static constexpr Whole tried{"tried"};
+  static constexpr Whole pruned{"pruned"};
+  static constexpr Whole left_out{"left_out"};
+  static constexpr Whole too_long{"too_long"};
+  static constexpr Whole too_large{"too_large"};
+  static constexpr Whole refused{"refused"};
+  static constexpr Any reasons{"reasons"};
+  static constexpr Flag complete{"complete"};
+  static constexpr Objects ranked{"ranked"};
+  static constexpr Any frontier{"frontier"};
+  static constexpr Text against_all_devices{"against_all_devices"};
+  static constexpr Object one_device{"one_device"};
+  static constexpr Text against_one_device{"against_one_device"};
+  static constexpr Text why_not_the_next{"why_not_the_next"};
+};
+
+/// The keys that an entry of its `ranked` has beside those of a split's record, and an entry of `programs`.
+struct RankedEntry {
+  static constexpr Flag from_shorter_steps{"from_shorter_steps"};
+  static constexpr Any programs{"programs"};
+};
+struct ProgramEntry {
+  static constexpr Text flags{"flags"};
+  static constexpr Text cannot{"cannot"};
 };
 
 }  // namespace baton::job::key

@@ -25,8 +25,8 @@ double widest_port(const cluster::Cluster& cluster) {
   }
   const cluster::Link& port = cluster.wiring()->port;
   double most = port.bandwidth;
-  for (const cluster::Link::SizeRange& piece : port.pieces) {
-    most = most == 0 || piece.bandwidth == 0 ? 0 : std::max(most, piece.bandwidth);
+  for (const cluster::Link::SizeRange& range : port.size_ranges) {
+    most = most == 0 || range.bandwidth == 0 ? 0 : std::max(most, range.bandwidth);
   }
   return most;
 }

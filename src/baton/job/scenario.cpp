@@ -40,6 +40,18 @@ void check_and_lay_out(LaidOutPlan& laid, const cluster::Cluster* cluster, const
   }
 }
 
+/// Refuses a plan that would fill the memory of the machine that simulates it.
+void require_room(double tasks, std::size_t devices, Bytes room) {
+  constexpr double bytes_per_task = 850;  // of the plan, its checks and the simulation together
+  if (const double needed = bytes_per_task * tasks; needed > static_cast<double>(room.count)) {
+    throw usage_error(
+        "the plan of {} devices, each written out, has about {:.2g} million tasks, and simulating it takes about {} of this "
+        "machine's "
+        "{}: use fewer devices or micro-batches, or let equal replicas be folded (no --fold never)",
+        devices, tasks / 1e6, to_text(Bytes(static_cast<std::int64_t>(std::min(needed, 9e18)))), to_text(room));
+  }
+}
+
 /// Times of a user's own for the computation of devices; times of messages are by the cluster's file.
 class OwnCost final : public cost::CostModel {
  public:
@@ -63,7 +75,7 @@ LaidOutPlan lay_out(plan::Plan plan, const LimitsOf& limits) {
 }
 
 LaidOutPlan lay_out(const strategy::Request& request, const strategy::Strategy& strategy, std::size_t fold_beyond,
-                    const LimitsOf& limits, Unfolded unfolded) {
+                    const LimitsOf& limits, Unfolded unfolded, std::optional<Bytes> room) {
   std::optional<strategy::Folded> folded;
   if (request.cluster.size() > fold_beyond) {
     folded = strategy::fold(request, strategy);
@@ -72,6 +84,9 @@ LaidOutPlan lay_out(const strategy::Request& request, const strategy::Strategy& 
     throw usage_error("its devices are not alike, and the plan of all of them would be very large: simulate it by itself");
   }
   if (!folded) {
+    if (room) {
+      require_room(strategy::estimated_tasks(request, strategy), request.cluster.size(), *room);
+    }
     return lay_out(strategy::compile(request, strategy), limits);
   }
   LaidOutPlan laid{

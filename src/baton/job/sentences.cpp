@@ -23,7 +23,7 @@ std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share);
 std::string where_time_goes(const Scenario& scenario) {
   const Study& study = scenario.study();
   const trace::DeviceTime mean = study.mean_time(scenario.step().duration);
-  const auto part = [&](Nanoseconds time) { return trace::share(time, scenario.step().duration); };
+  const auto part = [&](Nanoseconds time) { return trace::share_of(time, scenario.step().duration); };
   const std::size_t devices = scenario.laid().plan.devices().size() * static_cast<std::size_t>(study.copies());
   std::string text = devices == 1
                          ? fmt::format("The device computes for {} of the step.", percent(part(mean.busy)))
@@ -38,7 +38,7 @@ std::string where_time_goes(const Scenario& scenario) {
   }
   if (mean.communication.count > 0) {
     text += fmt::format(" Of the communication, {} is hidden behind computing.",
-                        percent(trace::share(mean.overlapped, mean.communication)));
+                        percent(trace::share_of(mean.overlapped, mean.communication)));
   }
   return text;
 }
@@ -64,7 +64,7 @@ std::string idle_in_theory(const Scenario& scenario) {
       "The schedule leaves devices idle for {} of the step in theory, with free transfers and equal stages; here they do not "
       "compute "
       "for {}.",
-      percent(timing.idle_share()), percent(trace::share(mean.idle, scenario.step().duration)));
+      percent(timing.idle_share()), percent(trace::share_of(mean.idle, scenario.step().duration)));
 }
 
 /// Empty if no device keeps another waiting. Stages of a pipeline wait for each other, which makes none of them slow.

@@ -106,7 +106,8 @@ JobField field_of(std::string name, Member JobSpec::*member, std::string type, s
                  .set = nullptr,
                  .reset = [member](JobSpec& spec) { spec.*member = JobSpec{}.*member; },
                  .text = nullptr,
-                 .value = nullptr};
+                 .value = nullptr,
+                 .same = [member](const JobSpec& a, const JobSpec& b) { return a.*member == b.*member; }};
   field.set = [member, flag, take](JobSpec& spec, const FieldValue& value) {
     if constexpr (is_optional<Member>) {
       if (is_empty(value)) {
@@ -158,16 +159,31 @@ JobField number(std::string name, Member JobSpec::*member, Range range, std::str
 
 constexpr double mebibyte = 1 << 20;
 
+/// A number, and how many digits it is written with.
+struct WrittenNumber {
+  double value;
+  int digits;
+};
+
 /// The shortest number of MiB that is this size in whole bytes.
-std::string mebibytes_text(Bytes size) {
-  std::string text;
-  for (int digits = 1; digits <= std::numeric_limits<double>::max_digits10; ++digits) {
-    text = fmt::format("{:.{}g}", static_cast<double>(size.count) / mebibyte, digits);
-    if (static_cast<std::int64_t>(std::stod(text) * mebibyte) == size.count) {
-      break;
+WrittenNumber in_mebibytes(Bytes size) {
+  constexpr int most_digits = std::numeric_limits<double>::max_digits10;
+  const double exact = static_cast<double>(size.count) / mebibyte;
+  const int exponent = exact > 0 ? static_cast<int>(std::floor(std::log10(exact))) : 0;
+  for (int digits = 1; digits < most_digits; ++digits) {
+    const int places = digits - 1 - exponent;  // after the point
+    const double power = std::pow(10.0, std::abs(places));
+    const double rounded = places >= 0 ? std::nearbyint(exact * power) / power : std::nearbyint(exact / power) * power;
+    if (static_cast<std::int64_t>(rounded * mebibyte) == size.count) {
+      return {rounded, digits};
     }
   }
-  return text;
+  return {exact, most_digits};
+}
+
+std::string mebibytes_text(Bytes size) {
+  const WrittenNumber number = in_mebibytes(size);
+  return fmt::format("{:.{}g}", number.value, number.digits);
 }
 
 /// A field of bytes that is given in MiB.
@@ -180,7 +196,7 @@ JobField mebibytes(std::string name, Bytes JobSpec::*member, std::string help) {
       },
       mebibytes_text);
   field.numeric = true;
-  give_number(field, member, [](Bytes size) { return std::stod(mebibytes_text(size)); });
+  give_number(field, member, [](Bytes size) { return in_mebibytes(size).value; });
   return field;
 }
 
@@ -278,6 +294,13 @@ JobField with(JobField field, Topic topic, std::vector<std::string> also = {},
   field.topic = topic;
   field.also = std::move(also);
   field.values = values ? std::move(values) : std::move(field.values);
+  field.beside_axes = field.beside_axes || topic == Topic::step;
+  return field;
+}
+
+/// An experiment may be given it beside its axes, though its topic is another than the step; or may not.
+JobField beside_axes(JobField field, bool taken = true) {
+  field.beside_axes = taken;
   return field;
 }
 
@@ -292,6 +315,18 @@ JobField devices_field() {
       },
       [](const DeviceList& list) { return list.text(); });
   give_number(field, &JobSpec::devices, [](const DeviceList& list) { return list.count(); });
+  field.require = [](const FieldValue& value) {
+    if (std::holds_alternative<std::int64_t>(value)) {
+      WholeRange{1}.take(value, "--devices");
+    }
+  };
+  return field;
+}
+
+JobField model_field() {
+  JobField field = parsed("model", &JobSpec::model, "MODEL", list_models(),
+                          [](const std::string& value) { return model::ModelName(value); });
+  field.require = [](const FieldValue& value) { model::parse_model(text_of(value)); };
   return field;
 }
 
@@ -337,16 +372,18 @@ void add_split_fields(std::vector<JobField>& list) {
       "schedule of a pipeline: " + either(schedule_names()) + ", or a file in PyTorch's notation (.csv)",
       [](const std::string& name) { return is_schedule_file(name) ? name : schedule::schedule_by_name(name).name; });
   schedule.values = schedule_names;
+  schedule.takes_beside = is_schedule_file;
   add(std::move(schedule));
   add(number("chunks", &JobSpec::chunks, WholeRange{1, 1 << 10},
              "pipeline stages per device, for schedules that interleave stages (default: 2)"));
   add(split_field());
   add(choice("balance", &JobSpec::balance, "without --split: assign blocks to stages by ", strategy::balance_names));
-  add(choice("recompute", &JobSpec::recompute,
-             "free activations in the forward and recompute them in the backward: ", strategy::recompute_names));
-  add(number("micro-batches", &JobSpec::micro_batches, WholeRange{1, 1 << 20},
-             "split the batch of each replica into N micro-batches and accumulate their gradients (default: 1; with a pipeline "
-             "schedule: twice the number of its devices)"),
+  add(beside_axes(choice("recompute", &JobSpec::recompute,
+                         "free activations in the forward and recompute them in the backward: ", strategy::recompute_names)));
+  add(beside_axes(
+          number("micro-batches", &JobSpec::micro_batches, WholeRange{1, 1 << 20},
+                 "split the batch of each replica into N micro-batches and accumulate their gradients (default: 1; with a pipeline "
+                 "schedule: twice the number of its devices)")),
       {"accumulate"});
 }
 
@@ -398,24 +435,24 @@ void add_step_fields(std::vector<JobField>& list) {
   add(std::move(scaling));
   add(number("loss-scale-growth", &JobSpec::loss_scale_growth, WholeRange{1, 1 << 24},
              "double a dynamic loss scale after N steps without overflow"));
-  add(delay_field());
+  list.push_back(beside_axes(with(delay_field(), Topic::step), false));
 }
 
 /// Adds the fields of the machine beside its devices, and of the data.
 void add_machine_and_data_fields(std::vector<JobField>& list) {
   const auto add = [&](JobField field, Topic topic = Topic::machine) { list.push_back(with(std::move(field), topic)); };
-  add(parsed(
+  add(beside_axes(parsed(
       "link", &JobSpec::link, "LINK",
       "slow down the links between devices: bandwidth=1GB/s,latency=50us (in a simulation also core=0.2, the share of a core "
       "that a transfer takes)",
-      [](const std::string& value) { return cluster::parse_link(value); }));
-  add(field_of(
+      [](const std::string& value) { return cluster::parse_link(value); })));
+  add(beside_axes(field_of(
       "memory", &JobSpec::memory, "SIZE", "memory per device, for example 512M (default: an even share of the machine's memory)",
       [](const FieldValue& value, const std::string& flag) {
         const auto* bytes = std::get_if<std::int64_t>(&value);
         return bytes != nullptr && *bytes >= 0 ? Bytes(*bytes) : parse_bytes(text_of(value), flag);
       },
-      [](Bytes size) { return flag_text(size); }));
+      [](Bytes size) { return flag_text(size); })));
   add(text("backend", &JobSpec::backend, "NAME", "what computes on the devices (default: the fastest one for them)"));
   add(number("seed", &JobSpec::seed, WholeRange{0}, "seed of the random weights and data, at least 0"), Topic::step);
   add(number("samples", &JobSpec::samples, WholeRange{0}, "random samples in the data set; 0 means the same batch in every step"),
@@ -429,13 +466,14 @@ void add_machine_and_data_fields(std::vector<JobField>& list) {
            "with a text as --data: bytes, chars, or the file or folder of a tokenizer (default: what lies beside the data, or "
            "bytes)"),
       Topic::data);
-  add(text("token-type", &JobSpec::token_type, "NAME", "with token files that have no header: uint16 or uint32"), Topic::data);
-  add(text("normalize", &JobSpec::normalize, "NAME",
-           "with images: none, mnist, fashion-mnist, cifar10, cifar100, imagenet or MEAN/DEVIATION (default: what the model's "
-           "folder says, else pixels from -1 to 1)"),
+  add(choice("token-type", &JobSpec::token_type, "with token files that have no header: ", token_type_names), Topic::data);
+  add(parsed("normalize", &JobSpec::normalize, "NAME",
+             "with images: none, mnist, fashion-mnist, cifar10, cifar100, imagenet or MEAN/DEVIATION (default: what the model's "
+             "folder says, else pixels from -1 to 1)",
+             parse_pixel_scale),
       Topic::data);
-  add(text("augment", &JobSpec::augment, "CHANGES",
-           "with images, random changes while training: none, flip, crop=4 or crop=4,flip"),
+  add(parsed("augment", &JobSpec::augment, "CHANGES",
+             "with images, random changes while training: none, flip, crop=4 or crop=4,flip", parse_augmentation),
       Topic::data);
   list.push_back(with(text("cluster", &JobSpec::cluster, "CLUSTER",
                            "the machine to simulate: machine (this one), a name from `baton clusters`, NAME+NETWORK, or a file; "
@@ -484,7 +522,7 @@ std::string range_text(double low, double high) {
 const std::vector<JobField>& fields() {
   static const std::vector<JobField> list = [] {
     std::vector<JobField> all;
-    all.push_back(with(text("model", &JobSpec::model, "MODEL", list_models()), Topic::step, {"m"}));
+    all.push_back(with(model_field(), Topic::step, {"m"}));
     all.push_back(
         with(text("strategy", &JobSpec::strategy, "NAME",
                   either(strategy_names()) + " (default: single; product if --dp, --pp, --tp, --zero or --schedule is given)",
@@ -502,8 +540,9 @@ const std::vector<JobField>& fields() {
   return list;
 }
 
-bool operator==(const JobSpec& a, const JobSpec& b) {
-  return std::all_of(fields().begin(), fields().end(), [&](const JobField& field) { return field.text(a) == field.text(b); });
+bool JobField::given(const JobSpec& spec) const {
+  static const JobSpec usual;
+  return !same(spec, usual);
 }
 
 bool is_imagined(const JobSpec& spec) { return !spec.cluster.empty() && !is_this_machine(spec.cluster); }

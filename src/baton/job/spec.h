@@ -8,10 +8,12 @@
 #include <variant>
 #include <vector>
 
+#include "baton/base/preparation.h"
 #include "baton/base/units.h"
 #include "baton/cluster/cluster.h"
 #include "baton/cluster/device_names.h"
 #include "baton/job/what_if.h"
+#include "baton/model/model_name.h"
 #include "baton/op/rate.h"
 #include "baton/strategy/delays.h"
 #include "baton/strategy/layout.h"
@@ -61,7 +63,7 @@ struct LossScaling {
 /// A training job, as the command line, a spec file or an experiment asks for it. Texts are names that are looked up in a table, a
 /// file or a machine when the job is made; nullopt and empty texts mean "not asked for".
 struct JobSpec {
-  std::string model = "mlp:dim=1024,depth=2";
+  model::ModelName model = "mlp:dim=1024,depth=2";
   std::string strategy;  // empty: single, or product if a layout is given
   DeviceList devices;
   std::int64_t batch = 64;
@@ -99,13 +101,16 @@ struct JobSpec {
   std::int64_t samples = 0;
   std::string data;  // empty: random numbers
   std::string tokenizer;
-  std::string token_type;
-  std::string normalize;
-  std::string augment = "none";
+  std::optional<TokenType> token_type;
+  std::optional<PixelScale> normalize;
+  Augmentation augment;
   std::string cluster;   // empty: run on this machine, not simulated
   std::string software;  // of the simulated machine; empty: Baton's own
   WhatIf what_if;
   Fold fold = Fold::automatic;
+
+  /// True if both ask for the same job.
+  bool operator==(const JobSpec&) const = default;
 };
 
 /// A value for a field, as its source has it: text from a command line, numbers from TOML, JSON and Python.
@@ -129,20 +134,26 @@ struct JobField {
   /// The value as JSON and Python have it: a number if it is one, otherwise its text. Setting it gives the member again, to the
   /// bit.
   std::function<FieldValue(const JobSpec& spec)> value;
+  /// True if two specifications have the same value.
+  std::function<bool(const JobSpec& a, const JobSpec& b)> same;
   Topic topic = Topic::step;
   bool numeric = false;                                        // takes numbers alone
   std::vector<std::string> also = {};                          // other spellings: a letter, or a name known from other programs
   std::function<std::vector<std::string>()> values = nullptr;  // the allowed names, if the value is one of a few names
   /// Sets it from numbers, if its value is a list of whole numbers.
   std::function<void(JobSpec& spec, const std::vector<std::int64_t>& values)> set_list = nullptr;
+  /// Refuses a value that can be set but with which no job can be made.
+  std::function<void(const FieldValue& value)> require = nullptr;
+  /// True for a text that is allowed beside `values`, as the path of a file.
+  std::function<bool(const std::string& text)> takes_beside = nullptr;
+  /// True if an experiment may be given it beside its axes: it says neither how work is split nor where it runs.
+  bool beside_axes = false;
   /// Adds one more value, if the field may be given several times.
   std::function<void(JobSpec& spec, std::string_view value)> add = nullptr;
 
   /// True if the field differs from its default in the specification.
-  bool given(const JobSpec& spec) const { return text(spec) != text(JobSpec{}); }
+  bool given(const JobSpec& spec) const;
 };
-/// True if both ask for the same job: whether all fields have the same text.
-bool operator==(const JobSpec& a, const JobSpec& b);
 
 /// The range of a number as help shows it: both bounds if the upper one is small enough to mean something, as 0..3; otherwise N, or
 /// N>=2 if it is to be above 1.

@@ -34,6 +34,8 @@ void append(std::string& list, const std::string& setting) { list += (list.empty
 
 }  // namespace
 
+std::string flag_text(const model::ModelName& model) { return model.text(); }
+
 std::string flag_text(Bytes size) {
   constexpr std::array<std::pair<std::int64_t, const char*>, 4> units{std::pair(std::int64_t{1} << 40, "T"),
                                                                       {std::int64_t{1} << 30, "G"},
@@ -53,11 +55,11 @@ std::string flag_text(const cluster::Link& link) {
   if (link.bandwidth > 0) {
     append(text, "bandwidth=" + bandwidth_text(link.bandwidth));
   }
-  if (link.latency.count > 0 || (text.empty() && link.core == 0)) {
+  if (link.latency.count > 0 || (text.empty() && link.core_share == 0)) {
     append(text, "latency=" + flag_text(link.latency));
   }
-  if (link.core > 0) {
-    append(text, fmt::format("core={}", link.core));
+  if (link.core_share > 0) {
+    append(text, fmt::format("core={}", link.core_share));
   }
   return text;
 }
@@ -113,6 +115,9 @@ std::string flag_text(const WhatIf& what_if) {
   }
   return text;
 }
+
+std::string flag_text(const PixelScale& scale) { return to_text(scale); }
+std::string flag_text(const Augmentation& augmentation) { return to_text(augmentation); }
 
 std::string flag_text(const LossScaling& scaling) {
   switch (scaling.mode) {

@@ -85,7 +85,7 @@ std::vector<Record> device_records(const plan::Plan& plan, const Study& study, c
   std::vector<Record> list;
   for (std::size_t d = 0; d < totals.size(); ++d) {
     const trace::DeviceTime& time = study.device_times()[d];
-    const auto part = [&](Nanoseconds of) { return trace::share(of, study.traced()); };
+    const auto part = [&](Nanoseconds of) { return trace::share_of(of, study.traced()); };
     list.push_back({key::name(plan.devices()[d]), key::stands_for(study.copies()),
                     key::cores(here == nullptr ? std::vector<int>{} : here->devices()[d].cores),
                     key::rank(here == nullptr ? 0 : here->devices()[d].rank), key::busy(part(time.busy)),
@@ -109,7 +109,7 @@ std::vector<Record> arrival_records(const Study& study) {
 Json path_json(const Study& study) {
   Json path;
   for (std::size_t kind = 0; kind < path_names.size(); ++kind) {
-    path[path_names[kind]] = trace::share(study.path()[kind], study.traced());
+    path[path_names[kind]] = trace::share_of(study.path()[kind], study.traced());
   }
   return path;
 }
@@ -140,7 +140,7 @@ Json playground_words(const JobSpec& spec, std::size_t devices, std::string_view
   const auto is_path = [](const std::string& word) {
     return word.find('/') != std::string::npos || word.find('.') != std::string::npos;
   };
-  const std::string_view model = std::string_view(spec.model).substr(0, spec.model.find(':'));
+  const std::string& model = spec.model.kind();
   const bool in_zoo = std::any_of(model::zoo().begin(), model::zoo().end(), [&](const model::Family& kind) {
     return model == kind.name ||
            std::any_of(kind.presets.begin(), kind.presets.end(), [&](const model::Preset& preset) { return model == preset.name; });
@@ -150,7 +150,7 @@ Json playground_words(const JobSpec& spec, std::size_t devices, std::string_view
   }
   constexpr std::array<std::string_view, 12> elsewhere{"devices", "cluster",   "backend",    "seed",      "samples", "data",
                                                        "fold",    "tokenizer", "token-type", "normalize", "augment", "memory"};
-  Json given{{"model", spec.model},
+  Json given{{"model", spec.model.text()},
              {"cluster", is_imagined(spec) ? spec.cluster : std::string(otherwise)},
              {"devices", devices},
              {"batch", spec.batch}};

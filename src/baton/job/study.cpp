@@ -57,7 +57,7 @@ trace::DeviceTime Study::mean_time(Nanoseconds of) const {
     sum += time;
   }
   const auto step = static_cast<double>(of.count) / static_cast<double>(device_times_.size());
-  const auto mean = [&](Nanoseconds time) { return Nanoseconds(std::llround(trace::share(time, traced_) * step)); };
+  const auto mean = [&](Nanoseconds time) { return Nanoseconds(std::llround(trace::share_of(time, traced_) * step)); };
   return {.busy = mean(sum.busy),
           .idle = mean(sum.idle),
           .delayed = mean(sum.delayed),

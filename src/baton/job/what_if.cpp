@@ -58,9 +58,9 @@ cluster::Cluster changed(const cluster::Cluster& cluster, const WhatIf& what_if)
       latency = to_duration(static_cast<double>(latency.count) * what_if.latency) + what_if.longer;
     };
     apply(link.latency, link.bandwidth);
-    link.core *= what_if.link;  // a byte takes as much of it as before
-    for (cluster::Link::SizeRange& piece : link.pieces) {
-      apply(piece.latency, piece.bandwidth);
+    link.core_share *= what_if.link;  // a byte takes as much of it as before
+    for (cluster::Link::SizeRange& range : link.size_ranges) {
+      apply(range.latency, range.bandwidth);
     }
     return link;
   };

@@ -70,7 +70,7 @@ Json run_conditions(const Settings& settings) {
   const bool measured = settings.cluster.empty();
   conditions["time limit"] = measured ? to_text(settings.time_limit) : "none: simulated";
   conditions["precise"] = measured && settings.precise ? "yes" : "no";
-  conditions["cluster"] = settings.cluster.empty() ? "none: measured" : settings.cluster;
+  conditions[key::cluster.name] = settings.cluster.empty() ? "none: measured" : settings.cluster;
   if (elsewhere) {
     std::vector<std::string> parts;
     for (const std::string_view part : split(settings.cluster, '+')) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,13 +22,34 @@ Preset preset_by_name(std::string_view name);
 
 /// A quantity that an experiment varies: the values of the quick preset and of the full one, which has the courses' sizes.
 struct Axis {
+  /// Of the values: `counts` are whole numbers above 0, since nothing below one can be measured; `numbers` are at least 0.
+  enum class Type : std::uint8_t { any, counts, numbers };
+  using Check = std::function<void(const job::FieldValue& value)>;
+
+  /// An axis of the type that its key has.
+  template <typename T>
+  Axis(job::Key<T> key, std::string meant, std::vector<job::FieldValue> few, std::vector<job::FieldValue> all, Check by = nullptr,
+       std::string other = {})
+      : Axis(std::string(key), std::move(meant), std::move(few), std::move(all), std::move(by), std::move(other)) {
+    type = std::is_same_v<T, std::int64_t> ? Type::counts : std::is_same_v<T, double> ? Type::numbers : Type::any;
+  }
+  Axis(std::string called, std::string meant, std::vector<job::FieldValue> few, std::vector<job::FieldValue> all,
+       Check by = nullptr, std::string other = {})
+      : name(std::move(called)),
+        meaning(std::move(meant)),
+        quick(std::move(few)),
+        full(std::move(all)),
+        check(std::move(by)),
+        also(std::move(other)) {}
+
   std::string name;
   std::string meaning;
   std::vector<job::FieldValue> quick;
   std::vector<job::FieldValue> full;
   /// Throws a usage error if the axis cannot have this value. By default a value must be of the kind that the presets have.
-  std::function<void(const job::FieldValue& value)> check = nullptr;
-  std::string also = {};  // another name that --set takes for it
+  Check check;
+  std::string also;  // another name that --set takes for it
+  Type type = Type::any;
 };
 
 /// The name of an axis and of its column: with underscores, even if the user writes dashes.
@@ -117,7 +139,7 @@ class Measurement {
 
 /// A question that an experiment answers.
 struct Question {
-  std::string id;    // where a homework sheet asks it, as "hw1/2/Q3": sheet, task, question; empty if no sheet does
+  std::string id;    // if a homework sheet asks it, as "hw1/2/Q3": sheet, task, question; empty if no sheet does
   std::string text;  // the question in plain words
   /// The answer first, then the number, then the reason: at most 90 words. Empty if the rows cannot answer it.
   std::function<std::string(const std::vector<Record>& rows)> answer;

@@ -71,7 +71,7 @@ double number(const Point& point, const std::string& axis) {
   return value.get<double>();
 }
 
-std::int64_t whole(const Point& point, const std::string& axis, std::int64_t low, std::int64_t high) {
+std::int64_t whole_number(const Point& point, const std::string& axis, std::int64_t low, std::int64_t high) {
   return parse_integer(text(point, axis), axis, low, high);
 }
 

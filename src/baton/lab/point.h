@@ -53,7 +53,7 @@ std::string text(const Point& point, const std::string& axis);
 /// The value of an axis as a number; calling it for a text is a bug.
 double number(const Point& point, const std::string& axis);
 /// A whole number within [low, high]; a usage error if it is not.
-std::int64_t whole(const Point& point, const std::string& axis, std::int64_t low, std::int64_t high);
+std::int64_t whole_number(const Point& point, const std::string& axis, std::int64_t low, std::int64_t high);
 /// The values of an axis among the points, each once, in order.
 std::vector<job::FieldValue> values_of(const std::vector<Point>& points, const std::string& axis);
 

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 
@@ -14,7 +13,6 @@
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/runner.h"
-#include "baton/model/zoo.h"
 
 namespace baton::lab {
 namespace {
@@ -40,46 +38,6 @@ std::string set_name(std::string_view text) {
   return axis_name(field == nullptr ? text : field->name);
 }
 
-/// Of these axes nothing below one can be measured, and is refused before anything is.
-bool counts_something(std::string_view axis) {
-  constexpr std::array<std::string_view, 6> names{key::devices.name, key::batch.name, key::dim.name,
-                                                  key::depth.name,   key::size.name,  key::micro_batches.name};
-  return std::find(names.begin(), names.end(), axis) != names.end();
-}
-
-/// Fields of a job that an experiment may be given beside its axes. The others say how work is split or where it runs, which is
-/// what experiments are about.
-constexpr std::array<std::string_view, 23> further_fields{"model",
-                                                          "batch",
-                                                          key::micro_batches.name,
-                                                          "recompute",
-                                                          "bucket_mb",
-                                                          "first_bucket_mb",
-                                                          "loss",
-                                                          "optimizer",
-                                                          "lr",
-                                                          "momentum",
-                                                          "weight_decay",
-                                                          "precision",
-                                                          "loss_scale",
-                                                          "loss_scale_growth",
-                                                          "link",
-                                                          "memory",
-                                                          "seed",
-                                                          "samples",
-                                                          "decay",
-                                                          "lr_schedule",
-                                                          "label_smoothing",
-                                                          "clip",
-                                                          "gradients"};
-/// Those of them whose texts are not names: the field checks them.
-constexpr std::array<std::string_view, 4> judged_fields{"link", "memory", "loss_scale", "lr_schedule"};
-
-template <std::size_t size>
-bool contains(const std::array<std::string_view, size>& list, std::string_view name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
-}
-
 const Axis* axis_of(const Experiment& experiment, std::string_view name) {
   const auto found = std::find_if(experiment.axes.begin(), experiment.axes.end(),
                                   [&](const Axis& axis) { return set_name(axis.name) == name; });
@@ -87,63 +45,69 @@ const Axis* axis_of(const Experiment& experiment, std::string_view name) {
 }
 
 bool can_take(const Experiment& experiment, std::string_view name) {
-  return experiment.trains && contains(further_fields, name) &&
+  const job::JobField* field = training::find_field(name);
+  return experiment.trains && field != nullptr && field->beside_axes &&
          std::find(experiment.own_fields.begin(), experiment.own_fields.end(), name) == experiment.own_fields.end();
+}
+
+/// Refuses what the field of a job refuses.
+void judge(const job::JobField& field, const job::FieldValue& value) {
+  job::JobSpec spec;
+  field.set(spec, value);
+  if (field.require) {
+    field.require(value);
+  }
+}
+
+/// Refuses a text that is none of the names that an axis or the field of its name has.
+void check_name(const Axis& axis, const job::JobField* field, const std::string& word) {
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      names.push_back(name);
+    }
+  };
+  for (const std::vector<job::FieldValue>* list : {&axis.quick, &axis.full}) {
+    for (const job::FieldValue& one : *list) {
+      add(word_of(one));
+    }
+  }
+  if (field != nullptr && field->values) {
+    const std::vector<std::string> more = field->values();
+    std::for_each(more.begin(), more.end(), add);
+  }
+  const std::string wanted = canonical(word);
+  const bool known = std::any_of(names.begin(), names.end(), [&](const std::string& one) { return canonical(one) == wanted; });
+  if (!known && !(field != nullptr && field->takes_beside && field->takes_beside(word))) {
+    throw unknown_name(axis.name, word, names);
+  }
 }
 
 /// Refuses values that an axis cannot have, before anything runs.
 void check_value(const Experiment& experiment, const Axis& axis, const job::FieldValue& value) {
-  const std::string name = set_name(axis.name);
   const std::string where = fmt::format("axis {} of experiment {}", axis.name, experiment.id);
   if (axis.check) {
     axis.check(value);
     return;
   }
-  const auto is_whole = [](const job::FieldValue& one) { return std::holds_alternative<std::int64_t>(one); };
-  if (counts_something(name) && std::all_of(axis.quick.begin(), axis.quick.end(), is_whole)) {
-    if (!is_whole(value) || std::get<std::int64_t>(value) <= 0) {
+  if (axis.type == Axis::Type::counts) {
+    const auto* count = std::get_if<std::int64_t>(&value);
+    if (count == nullptr || *count <= 0) {
       throw usage_error("{} takes whole numbers above 0, but has '{}'", where, word_of(value));
     }
     return;
   }
   const auto is_number = [](const job::FieldValue& one) { return !std::holds_alternative<std::string>(one); };
-  const job::JobField* field = training::find_field(name);
-  const bool numeric = field != nullptr && field->numeric && contains(further_fields, name);
-  if (std::all_of(axis.quick.begin(), axis.quick.end(), is_number) || numeric) {
-    if (!is_number(value) || job::to_json(value).get<double>() < 0) {
-      throw usage_error("{} takes numbers of at least 0, but has '{}'", where, word_of(value));
-    }
-    return;
+  const job::JobField* field = training::find_field(axis.name);
+  const bool numbers = axis.type == Axis::Type::numbers || (field != nullptr && field->numeric) ||
+                       std::all_of(axis.quick.begin(), axis.quick.end(), is_number);
+  if (numbers && (!is_number(value) || job::to_json(value).get<double>() < 0)) {
+    throw usage_error("{} takes numbers of at least 0, but has '{}'", where, word_of(value));
   }
-  if (name == "model") {
-    model::parse_model(word_of(value));
-    return;
-  }
-  if (contains(judged_fields, name)) {
-    job::JobSpec spec;
-    field->set(spec, value);
-    return;
-  }
-  std::vector<std::string> names;
-  for (const std::vector<job::FieldValue>* list : {&axis.quick, &axis.full}) {
-    for (const job::FieldValue& one : *list) {
-      names.push_back(word_of(one));
-    }
-  }
-  if (field != nullptr && field->values) {
-    const std::vector<std::string> more = field->values();
-    names.insert(names.end(), more.begin(), more.end());
-  }
-  const std::string wanted = canonical(word_of(value));
-  const bool known = std::any_of(names.begin(), names.end(), [&](const std::string& one) { return canonical(one) == wanted; });
-  if (!known && !(name == "schedule" && job::is_schedule_file(word_of(value)))) {
-    std::vector<std::string> once;
-    for (const std::string& one : names) {
-      if (std::find(once.begin(), once.end(), one) == once.end()) {
-        once.push_back(one);
-      }
-    }
-    throw unknown_name(axis.name, word_of(value), once);
+  if (field != nullptr && (numbers || !field->values)) {
+    judge(*field, value);
+  } else if (!numbers) {
+    check_name(axis, field, word_of(value));
   }
 }
 
@@ -229,8 +193,9 @@ Experiment extended(const Experiment& experiment, const std::vector<std::string>
   std::vector<std::string> added;
   for (const std::string& name : names) {
     if (axis_of(wider, name) == nullptr && can_take(experiment, name)) {
-      const job::FieldValue usual = training::find_field(name)->text(job::JobSpec{});
-      wider.axes.insert(wider.axes.begin(), {name, training::find_field(name)->help, {usual}, {usual}});
+      const job::JobField* field = training::find_field(name);
+      const job::FieldValue usual = field->value(job::JobSpec{});
+      wider.axes.insert(wider.axes.begin(), Axis(name, field->help, {usual}, {usual}));
       added.push_back(name);
     }
   }

@@ -206,7 +206,7 @@ std::vector<Record> headline_rows(const std::vector<Record>& rows) {
   const auto most = std::max_element(chosen.begin(), chosen.end(), [](const Record& a, const Record& b) {
     return number(a, key::devices) < number(b, key::devices);
   });
-  return most == chosen.end() ? chosen : where(chosen, key::devices, (*most)[key::devices]);
+  return most == chosen.end() ? chosen : rows_with(chosen, key::devices, (*most)[key::devices]);
 }
 
 std::vector<std::int64_t> device_counts(const std::vector<Record>& rows) {

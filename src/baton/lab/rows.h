@@ -30,7 +30,7 @@ std::optional<double> number_in(const Record& row, const std::string& column);
 
 /// The rows whose `key` is `value`.
 template <typename T>
-std::vector<Record> where(const std::vector<Record>& rows, job::Key<T> key, const std::type_identity_t<T>& value) {
+std::vector<Record> rows_with(const std::vector<Record>& rows, job::Key<T> key, const std::type_identity_t<T>& value) {
   std::vector<Record> found;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(found),
                [&](const Record& row) { return row.has(key) && row[key] == value; });
@@ -50,7 +50,7 @@ std::vector<T> values_of(const std::vector<Record>& rows, job::Key<T> key) {
 /// The values of any column as words, each once, in order.
 std::vector<std::string> words_of(const std::vector<Record>& rows, const std::string& column);
 template <job::Numeric T>
-std::vector<double> column(const std::vector<Record>& rows, job::Key<T> key) {
+std::vector<double> numbers_of(const std::vector<Record>& rows, job::Key<T> key) {
   std::vector<double> values;
   for (const Record& row : rows) {
     values.push_back(number(row, key));

@@ -44,12 +44,13 @@ struct Entry {
 };
 
 /// Opens a new instance of the point, measures it and closes it.
-void measure_instance(const Experiment& experiment, const Point& point, Settings settings, Nanoseconds slice, Entry& entry) {
+void measure_instance(const Experiment& experiment, const Point& point, Settings settings, Nanoseconds instance_time,
+                      Entry& entry) {
   const Nanoseconds start = now();
   settings.instance = static_cast<int>(entry.records.size());
   const std::unique_ptr<Measurement> instance = experiment.open(point, settings);
   const measure::OtherProcesses others;
-  instance->round(slice);
+  instance->round(instance_time);
   if (const std::optional<measure::CoreTime> used = others.used()) {
     entry.core_time += *used;
   }
@@ -187,7 +188,7 @@ class Batches {
     // Only a measurement that is not repeated takes so long that it reports its own progress: its point is then done.
     settings_.within = [this, &point, before = reached()](double share) { show(point, before + share); };
     try {
-      measure_instance(experiment_, point, settings_, slice(), entry);
+      measure_instance(experiment_, point, settings_, instance_time(), entry);
       entry.stopped = done_because(entry, settings_);
       entry.merged.set(key::stopped, "not finished");
     } catch (const Stopped&) {
@@ -223,7 +224,7 @@ class Batches {
   }
 
   /// The most time of one instance.
-  Nanoseconds slice() const {
+  Nanoseconds instance_time() const {
     return Nanoseconds(static_cast<std::int64_t>(measured_share * static_cast<double>(settings_.time_limit.count)) /
                        static_cast<std::int64_t>(usual_instances));
   }

@@ -21,7 +21,7 @@ struct Answer {
 
 /// The result of an experiment. Everything that is shown of it is made from this.
 struct Result {
-  std::shared_ptr<const Experiment> experiment;  // with the groups in its table and plots, where there are any
+  std::shared_ptr<const Experiment> experiment;  // with the groups in its table and plots, if there are any
   std::vector<Record> rows;
   std::string trained = {};     // what was trained, in one line; empty if nothing was
   std::vector<Answer> answers;  // one for each of the experiment's questions, in order

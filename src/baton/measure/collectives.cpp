@@ -74,7 +74,7 @@ void for_each_run(const plan::Piece& piece, Visit visit) {
 /// Runs one meeting on known values and counts the wrong ones in its results.
 std::int64_t count_wrong(plan::Move operation, std::int64_t elements, const cluster::Cluster& cluster, const exec::Backend& backend,
                          const std::vector<std::string>& devices, ranks::World* world) {
-  const Meetings one = meetings(operation, elements, 1, devices);
+  const MeetingsPlan one = meetings(operation, elements, 1, devices);
   exec::Executor executor(one.plan, cluster, backend, {}, world);
   const auto piece_of = [&](std::size_t rank, bool divided) {
     return divided ? plan::piece_of(elements, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(devices.size()))
@@ -189,11 +189,11 @@ void parse_sizes(std::string_view text, BenchOptions& options) {
   if (parts.size() > 3) {
     throw usage_error("--sizes is '{}', but must be as 8:64MiB, or 8:64MiB:2 with the factor from one size to the next", text);
   }
-  options.least = parse_bytes(parts[0], "--sizes, the smallest,").count;
-  options.most = parse_bytes(parts.size() > 1 ? parts[1] : parts[0], "--sizes, the largest,").count;
+  options.min_bytes = parse_bytes(parts[0], "--sizes, the smallest,").count;
+  options.max_bytes = parse_bytes(parts.size() > 1 ? parts[1] : parts[0], "--sizes, the largest,").count;
   options.factor = parts.size() > 2 ? parse_integer(parts[2], "--sizes, the factor,", 2, 1024) : options.factor;
   constexpr std::int64_t largest = std::int64_t{1} << 40;
-  if (options.least < element_size || options.most < options.least || options.most > largest) {
+  if (options.min_bytes < element_size || options.max_bytes < options.min_bytes || options.max_bytes > largest) {
     throw usage_error("--sizes is '{}', but sizes go up, from {} bytes (one element) to 1T at most", text, element_size);
   }
 }
@@ -206,7 +206,7 @@ double BenchRow::bus_bandwidth(std::size_t members) const {
   return plan::bus_factor(operation, static_cast<std::int64_t>(members)) * algorithm_bandwidth();
 }
 
-Meetings meetings(plan::Move operation, std::int64_t elements, std::int64_t copies, const std::vector<std::string>& devices) {
+MeetingsPlan meetings(plan::Move operation, std::int64_t elements, std::int64_t copies, const std::vector<std::string>& devices) {
   const auto count = static_cast<std::uint32_t>(devices.size());
   const std::uint32_t members = operation == plan::Move::copy ? 2 : count;
   std::vector<plan::Buffer> buffers;
@@ -265,7 +265,7 @@ std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const e
     devices.push_back(device.name);
   }
   std::vector<std::int64_t> sizes;
-  for (std::int64_t bytes = options.least; bytes <= options.most; bytes *= options.factor) {
+  for (std::int64_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= options.factor) {
     sizes.push_back(bytes);
   }
   for (const plan::Move operation : options.operations) {  // sizes that do not fit are found before anything is measured
@@ -320,7 +320,7 @@ MeasuredLinks measured_links(const std::vector<BenchRow>& rows, const cluster::C
   const findings::AlphaBeta law = fit(rows, plan::Move::copy);
   MeasuredLinks found;
   found.link = {Nanoseconds(std::llround(law.alpha_ns)), law.beta};
-  std::optional<double> least;
+  std::optional<double> smallest;
   for (const cluster::Algorithm algorithm : {cluster::Algorithm::ring, cluster::Algorithm::tree, cluster::Algorithm::direct}) {
     std::vector<double> errors;
     for (const BenchRow& row : rows) {
@@ -333,8 +333,8 @@ MeasuredLinks measured_links(const std::vector<BenchRow>& rows, const cluster::C
       break;
     }
     const double median = findings::median(errors);
-    if (!least || median < *least) {
-      least = median;
+    if (!smallest || median < *smallest) {
+      smallest = median;
       found.algorithm = algorithm;
       found.median_error = median;
     }
@@ -360,8 +360,8 @@ std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks
   if (links.link.bandwidth > 0) {
     out += fmt::format("bandwidth = \"{:.4f}GB/s\"\n", links.link.bandwidth * 1e-9);
   }
-  if (links.link.core > 0) {
-    out += fmt::format("core = {:.3f}  # by which products are slower while messages cross both ways\n", links.link.core);
+  if (links.link.core_share > 0) {
+    out += fmt::format("core = {:.3f}  # by which products are slower while messages cross both ways\n", links.link.core_share);
   }
   return out + fmt::format(
                    "\n[collectives]  # the one whose formula is nearest to what was measured: off by {:.0f} % in "

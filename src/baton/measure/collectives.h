@@ -23,8 +23,8 @@ plan::Move operation_by_name(std::string_view name);
 /// The measurement's options: float32 elements, by the size of the whole that is reduced, gathered or sent.
 struct BenchOptions {
   std::vector<plan::Move> operations = every_operation();
-  std::int64_t least = 8;  // bytes
-  std::int64_t most = 64 << 20;
+  std::int64_t min_bytes = 8;
+  std::int64_t max_bytes = 64 << 20;
   std::int64_t factor = 4;        // from one size to the next
   Nanoseconds time{100'000'000};  // for one size of one operation, about
 };
@@ -47,7 +47,7 @@ struct BenchRow {
 
 /// A plan that contains only meetings of one kind, one after the other; and by device, the buffers that the members send
 /// in all of them and receive in the last; not valid for a device that sends or receives nothing.
-struct Meetings {
+struct MeetingsPlan {
   plan::Plan plan;
   std::vector<BufferId> brought;
   std::vector<BufferId> taken;
@@ -55,7 +55,7 @@ struct Meetings {
 /// Members send the same buffers every time, and receive what is not reduced in place into other buffers each
 /// time. A send_receive goes from the first device to the second. `elements` are of the whole; all buffers
 /// are persistent.
-Meetings meetings(plan::Move operation, std::int64_t elements, std::int64_t copies, const std::vector<std::string>& devices);
+MeetingsPlan meetings(plan::Move operation, std::int64_t elements, std::int64_t copies, const std::vector<std::string>& devices);
 
 /// Called before each measurement; false: stop, keeping what was measured.
 using BenchProgress = std::function<bool(std::size_t done, std::size_t total)>;

@@ -30,14 +30,14 @@ class BlockBuilder {
   std::size_t apply_with_statistics(op::Op op, std::vector<std::size_t> reads, Dims dims, Dims statistics);
 
   /// x Wᵀ + b on the last dimension, which becomes `out`. Its parameters are `BLOCK.NAME.weight` and `.bias`, without the name
-  /// where that is empty.
+  /// if that is empty.
   std::size_t linear(std::size_t x, const std::string& name, Dim out);
   /// x Wᵀ + b with parameters of these full names, which others may share.
   std::size_t linear(std::size_t x, const std::string& weight, const std::string& bias, Dim out);
   /// x Wᵀ with a parameter of this full name.
   std::size_t linear_without_bias(std::size_t x, const std::string& weight, Dim out);
   /// x Wᵀ + b from the last dimension to `heads` of this many `features` each, which become the last two. The parameters have these
-  /// full names; without a bias where that name is empty.
+  /// full names; without a bias if that name is empty.
   std::size_t to_heads(std::size_t x, const std::string& weight, const std::string& bias, Dim heads, Dim features);
   /// The way back: from the last two dimensions to `out`.
   std::size_t from_heads(std::size_t x, const std::string& weight, const std::string& bias, Dim out);

@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <utility>
-
 #include "baton/base/error.h"
-#include "baton/base/text.h"
 #include "baton/model/builder.h"
 
 namespace baton::model {
@@ -43,34 +40,25 @@ Model cnn(const CnnSize& size) {
                std::move(blocks), Output::scores);
 }
 
-Model parse_cnn(std::string_view arguments) {
+Model parse_cnn(const ModelSettings& settings) {
   CnnSize size;
-  const auto refuse = [&](std::string_view setting) {
-    return usage_error(
-        "model 'cnn:{}' has '{}', but it takes the channels of its convolutions and image=N,channels=N,classes=N, "
-        "as in cnn:32-64,image=28,channels=1,classes=10",
-        arguments, setting);
-  };
-  if (arguments.empty()) {
+  if (settings.empty()) {
     throw usage_error("a cnn needs the channels of its convolutions, as in cnn:32-64,image=28,channels=1,classes=10");
   }
-  bool first = true;
-  for_each_setting(arguments, [&](std::string_view setting, const std::string& key, std::string_view value) {
-    if (std::exchange(first, false)) {
-      if (setting.find('=') != std::string_view::npos) {
-        throw refuse(setting);
-      }
-      for (const std::string_view channels : split(setting, '-')) {
-        size.channels.push_back(parse_integer(channels, "a number of channels of the cnn", 1, max_channels));
-      }
-    } else if (key == "image") {
-      size.image = parse_integer(value, "image of the cnn", 1, max_image);
-    } else if (key == "channels") {
-      size.image_channels = parse_integer(value, "channels of the cnn", 1, max_channels);
-    } else if (key == "classes") {
-      size.classes = parse_integer(value, "classes of the cnn", 1, max_channels);
+  settings.for_each([&](const ModelSetting& setting, const std::string& key) {
+    if (!setting.key && &setting == &settings.list().front()) {
+      size.channels = setting.sizes("a number of channels of the cnn", 1, max_channels);
+    } else if (key == "image" && !size.channels.empty()) {
+      size.image = setting.whole("image of the cnn", 1, max_image);
+    } else if (key == "channels" && !size.channels.empty()) {
+      size.image_channels = setting.whole("channels of the cnn", 1, max_channels);
+    } else if (key == "classes" && !size.channels.empty()) {
+      size.classes = setting.whole("classes of the cnn", 1, max_channels);
     } else {
-      throw refuse(setting);
+      throw usage_error(
+          "model 'cnn:{}' has '{}', but it takes the channels of its convolutions and image=N,channels=N,classes=N, "
+          "as in cnn:32-64,image=28,channels=1,classes=10",
+          settings.text(), setting.text());
     }
   });
   return cnn(size);

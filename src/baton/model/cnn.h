@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "baton/model/model.h"
+#include "baton/model/model_name.h"
 
 namespace baton::model {
 
@@ -18,6 +19,6 @@ struct CnnSize {
 Model cnn(const CnnSize& size);
 
 /// `32-64,image=28,channels=1,classes=10`; all but the first may be left out.
-Model parse_cnn(std::string_view arguments);
+Model parse_cnn(const ModelSettings& settings);
 
 }  // namespace baton::model

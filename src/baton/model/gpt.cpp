@@ -45,20 +45,26 @@ Block feed_forward_half(std::int64_t layer, const GptSize& size, const Dims& str
 
 }  // namespace
 
-std::string gpt_arguments(const GptSize& size) {
-  return fmt::format("depth={},heads={},dim={},context={},vocab={}{}{}{}{}", size.depth, size.heads, size.dim, size.context,
-                     size.vocab, unless_usual("hidden", hidden_of(size), 4 * size.dim),
-                     unless_usual("eps", size.epsilon, GptSize().epsilon), unless_usual("tied", size.tied, true),
-                     unless_usual("dropout", size.dropout, 0.0));
+ModelSettings gpt_settings(const GptSize& size) {
+  return ModelSettings()
+      .add("depth", size.depth)
+      .add("heads", size.heads)
+      .add("dim", size.dim)
+      .add("context", size.context)
+      .add("vocab", size.vocab)
+      .add_unless("hidden", hidden_of(size), 4 * size.dim)
+      .add_unless("eps", size.epsilon, GptSize().epsilon)
+      .add_unless("tied", size.tied, true)
+      .add_unless("dropout", size.dropout, 0.0);
 }
 
 const std::vector<Preset>& gpt_presets() {
   static const std::vector<Preset> presets{
-      {"gpt2", gpt_arguments(GptSize{12, 12, 768, 1024, 50257})},
-      {"gpt2-medium", gpt_arguments(GptSize{24, 16, 1024, 1024, 50257})},
-      {"gpt2-large", gpt_arguments(GptSize{36, 20, 1280, 1024, 50257})},
-      {"gpt2-xl", gpt_arguments(GptSize{48, 25, 1600, 1024, 50257})},
-      {"gpt3-175b", gpt_arguments(GptSize{96, 96, 12288, 2048, 50257})},
+      {"gpt2", gpt_settings(GptSize{12, 12, 768, 1024, 50257})},
+      {"gpt2-medium", gpt_settings(GptSize{24, 16, 1024, 1024, 50257})},
+      {"gpt2-large", gpt_settings(GptSize{36, 20, 1280, 1024, 50257})},
+      {"gpt2-xl", gpt_settings(GptSize{48, 25, 1600, 1024, 50257})},
+      {"gpt3-175b", gpt_settings(GptSize{96, 96, 12288, 2048, 50257})},
   };
   return presets;
 }
@@ -83,12 +89,12 @@ Model gpt(const GptSize& size) {
   BlockBuilder head("head", stream);
   const std::size_t norm = head.layer_norm(head.in(), "transformer.ln_f.weight", "transformer.ln_f.bias", size.epsilon);
   blocks.push_back(head.finish(head.linear_without_bias(norm, size.tied ? embedding : "lm_head.weight", {'v', size.vocab})));
-  return Model(name_of("gpt", gpt_arguments(size), gpt_presets()), std::move(blocks));
+  return Model(name_of("gpt", gpt_settings(size), gpt_presets()), std::move(blocks));
 }
 
-Model parse_gpt(std::string_view arguments) { return gpt(parse_gpt_size(arguments)); }
+Model parse_gpt(const ModelSettings& settings) { return gpt(parse_gpt_size(settings)); }
 
-GptSize parse_gpt_size(std::string_view arguments) {
+GptSize parse_gpt_size(const ModelSettings& given) {
   GptSize size;
   const std::array settings{Setting{"depth", &size.depth, max_depth},
                             Setting{"heads", &size.heads, max_width},
@@ -99,7 +105,7 @@ GptSize parse_gpt_size(std::string_view arguments) {
                             Setting{"eps", &size.epsilon},
                             Setting{"tied", &size.tied},
                             Setting{"dropout", &size.dropout}};
-  read_settings("gpt", arguments, settings, "gpt:depth=2,heads=4,dim=64,context=32,vocab=100");
+  read_settings("gpt", given, settings, "gpt:depth=2,heads=4,dim=64,context=32,vocab=100");
   return size;
 }
 

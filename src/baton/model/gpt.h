@@ -26,9 +26,9 @@ struct GptSize {
 Model gpt(const GptSize& size);
 
 /// The size that settings give, the settings of a size, and a model of them.
-GptSize parse_gpt_size(std::string_view arguments);
-std::string gpt_arguments(const GptSize& size);
-Model parse_gpt(std::string_view arguments);
+GptSize parse_gpt_size(const ModelSettings& settings);
+ModelSettings gpt_settings(const GptSize& size);
+Model parse_gpt(const ModelSettings& settings);
 const std::vector<Preset>& gpt_presets();
 
 }  // namespace baton::model

@@ -203,7 +203,7 @@ std::vector<std::string> dropped(Config& config, const std::vector<std::pair<con
                   config.what(), fmt::join(list, ", "))};
 }
 
-FolderModel read_gpt2(Config& config, std::string_view settings) {
+FolderModel read_gpt2(Config& config, const ModelSettings& settings) {
   GptSize size{.depth = config.size("n_layer", 12, max_depth),
                .heads = config.size("n_head", 12, max_width),
                .dim = config.size("n_embd", 768, max_width),
@@ -216,7 +216,8 @@ FolderModel read_gpt2(Config& config, std::string_view settings) {
   config.only_flag("scale_attn_weights", true, true);
   config.only_flag("scale_attn_by_inverse_layer_idx", false, false);
   config.only_flag("add_cross_attention", false, false);
-  return {.text = with_settings({"gpt", gpt_arguments(size)}, settings),
+  return {.type = {},
+          .model = {"gpt", gpt_settings(size).with(settings)},
           .remarks = dropped(config, {{"resid_pdrop", 0.1}, {"embd_pdrop", 0.1}, {"attn_pdrop", 0.1}})};
 }
 
@@ -272,7 +273,7 @@ struct LlamaDefaults {
   std::int64_t kv_heads;  // 0: as many as heads
 };
 
-FolderModel read_llama(Config& config, std::string_view settings, const LlamaDefaults& usual, const LlamaSize& biases) {
+FolderModel read_llama(Config& config, const ModelSettings& settings, const LlamaDefaults& usual, const LlamaSize& biases) {
   LlamaSize size = biases;
   size.depth = config.size("num_hidden_layers", 32, max_depth);
   size.heads = config.size("num_attention_heads", 32, max_width);
@@ -286,13 +287,13 @@ FolderModel read_llama(Config& config, std::string_view settings, const LlamaDef
   size.epsilon = config.number("rms_norm_eps", 1e-6);
   size.tied = config.flag("tie_word_embeddings", false);
   config.only_word("hidden_act", "silu", {"silu", "swish"});
-  return {.text = with_settings({"llama", llama_arguments(size)}, settings),
-          .remarks = dropped(config, {{"attention_dropout", 0}})};
+  return {
+      .type = {}, .model = {"llama", llama_settings(size).with(settings)}, .remarks = dropped(config, {{"attention_dropout", 0}})};
 }
 
 /// A window that all positions fit in changes nothing.
 void refuse_window(const Config& config, const FolderModel& folder, std::int64_t window) {
-  const std::int64_t context = parse_llama_size(folder.text).context;
+  const std::int64_t context = parse_llama_size(folder.model.settings()).context;
   if (window < context) {
     config.refuse(
         "sliding_window", std::to_string(window),
@@ -302,7 +303,7 @@ void refuse_window(const Config& config, const FolderModel& folder, std::int64_t
   }
 }
 
-FolderModel read_mistral(Config& config, std::string_view settings) {
+FolderModel read_mistral(Config& config, const ModelSettings& settings) {
   FolderModel folder = read_llama(config, settings, {32000, 4096, 14336, 131072, 8}, {});
   const bool none = config.has("sliding_window") && config.find("sliding_window") == nullptr;
   if (const std::int64_t window = config.size("sliding_window", 4096, max_base); !none) {
@@ -311,7 +312,7 @@ FolderModel read_mistral(Config& config, std::string_view settings) {
   return folder;
 }
 
-FolderModel read_qwen2(Config& config, std::string_view settings) {
+FolderModel read_qwen2(Config& config, const ModelSettings& settings) {
   FolderModel folder = read_llama(config, settings, {151936, 4096, 22016, 32768, 32}, {.qkv_bias = true});
   const std::int64_t window = config.size("sliding_window", 4096, max_base);
   const bool windows = config.flag("use_sliding_window", false);
@@ -320,20 +321,20 @@ FolderModel read_qwen2(Config& config, std::string_view settings) {
   const bool some = types == nullptr ||
                     std::any_of(types->begin(), types->end(), [](const ConfigTree& type) { return type != "full_attention"; });
   const bool reached = first == nullptr || !first->is_number() ||
-                       first->get<double>() < static_cast<double>(parse_llama_size(folder.text).depth);
+                       first->get<double>() < static_cast<double>(parse_llama_size(folder.model.settings()).depth);
   if ((windows && some && reached) || (types != nullptr && some)) {
     refuse_window(config, folder, window);
   }
   return folder;
 }
 
-FolderModel read_plain_llama(Config& config, std::string_view settings) {
+FolderModel read_plain_llama(Config& config, const ModelSettings& settings) {
   const bool biases = config.flag("attention_bias", false);
   config.only_flag("mlp_bias", false, false);
   return read_llama(config, settings, {32000, 4096, 11008, 2048, 0}, {.qkv_bias = biases, .out_bias = biases});
 }
 
-FolderModel read_vit(Config& config, std::string_view settings) {
+FolderModel read_vit(Config& config, const ModelSettings& settings) {
   const VitSize size{.depth = config.size("num_hidden_layers", 12, max_depth),
                      .heads = config.size("num_attention_heads", 12, max_width),
                      .dim = config.size("hidden_size", 768, max_width),
@@ -345,14 +346,17 @@ FolderModel read_vit(Config& config, std::string_view settings) {
                      .epsilon = config.number("layer_norm_eps", 1e-12),
                      .qkv_bias = config.flag("qkv_bias", true)};
   config.only_word("hidden_act", "gelu", {"gelu"});
-  return {.text = with_settings({"vit", vit_arguments(size)}, settings),
+  return {.type = {},
+          .model = {"vit", vit_settings(size).with(settings)},
           .remarks = dropped(config, {{"hidden_dropout_prob", 0}, {"attention_probs_dropout_prob", 0}})};
 }
 
 /// The settings of a ResNet whose first convolution is of 7×7, whatever image it gets.
-std::string with_stem(const ResnetSize& size) { return resnet_arguments(size) + ",stem=large"; }
+ModelName with_stem(const ResnetSize& size, const ModelSettings& settings) {
+  return {"resnet", resnet_settings(size).add("stem", "large").with(settings)};
+}
 
-FolderModel read_resnet(Config& config, std::string_view settings) {
+FolderModel read_resnet(Config& config, const ModelSettings& settings) {
   const std::string layer = config.word("layer_type", "bottleneck");
   config.only_word("layer_type", "bottleneck", {"bottleneck", "basic"});
   config.only_word("hidden_act", "relu", {"relu"});
@@ -369,25 +373,24 @@ FolderModel read_resnet(Config& config, std::string_view settings) {
     known.depth = depth;
     const ResnetStages stages = stages_of(known);
     if (stages.bottlenecks == (layer == "bottleneck") && stages.blocks == blocks && stages.outputs == outputs) {
-      return {.text = with_settings({"", with_stem(known)}, settings)};
+      return {.type = {}, .model = with_stem(known, settings)};
     }
   }
   size.blocks = blocks;
   size.outputs = outputs;
-  return {.text = with_settings({"", with_stem(size)}, settings)};
+  return {.type = {}, .model = with_stem(size, settings)};
 }
 
 struct FolderType {
   const char* name;
-  const char* kind;  // of the zoo
-  FolderModel (*read)(Config& config, std::string_view settings);
+  FolderModel (*read)(Config& config, const ModelSettings& settings);
 };
-constexpr std::array<FolderType, 6> folder_types{{{"gpt2", "gpt", read_gpt2},
-                                                  {"llama", "llama", read_plain_llama},
-                                                  {"mistral", "llama", read_mistral},
-                                                  {"qwen2", "llama", read_qwen2},
-                                                  {"vit", "vit", read_vit},
-                                                  {"resnet", "resnet", read_resnet}}};
+constexpr std::array<FolderType, 6> folder_types{{{"gpt2", read_gpt2},
+                                                  {"llama", read_plain_llama},
+                                                  {"mistral", read_mistral},
+                                                  {"qwen2", read_qwen2},
+                                                  {"vit", read_vit},
+                                                  {"resnet", read_resnet}}};
 
 /// preprocessor_config.json of a folder; nothing if it has none.
 std::optional<Config> preprocessor_in(const std::filesystem::path& folder) {
@@ -489,7 +492,7 @@ std::string lacks_for_pixels(Config& config) {
 
 }  // namespace
 
-FolderModel read_config(std::string_view json, std::string_view settings, const std::string& what) {
+FolderModel read_config(std::string_view json, const ModelSettings& settings, const std::string& what) {
   Config config(json, what);
   const std::string type = config.word("model_type", "");
   const auto found = std::find_if(folder_types.begin(), folder_types.end(),
@@ -504,25 +507,23 @@ FolderModel read_config(std::string_view json, std::string_view settings, const 
   }
   FolderModel folder = found->read(config, settings);
   folder.type = type;
-  folder.text = fmt::format("{}:{}", found->kind, folder.text);
   config.refuse_the_rest();
   return folder;
 }
 
-FolderModel read_model_folder(const std::filesystem::path& folder, std::string_view settings) {
+FolderModel read_model_folder(const std::filesystem::path& folder, const ModelSettings& settings) {
   const std::filesystem::path path = folder / "config.json";
   FolderModel model = read_config(read_file(path, path.string(), most_config), settings, path.string());
-  if (model.type == "resnet" && settings.find("image=") == std::string_view::npos) {
+  if (model.type == "resnet" && settings.find("image") == nullptr) {
     if (const std::optional<std::int64_t> image = image_size(folder)) {
-      const Recipe recipe = recipe_of(model.text);
-      model.text = fmt::format("resnet:{}", with_settings({"", recipe.arguments}, fmt::format("image={}", *image)));
+      model.model = model.model.with(ModelSettings().add("image", *image));
     }
   }
   return model;
 }
 
-std::vector<std::string> remarks_on(std::string_view text) {
-  const std::optional<ModelPath> path = path_of(text);
+std::vector<std::string> remarks_on(const ModelName& name) {
+  const std::optional<ModelPath> path = path_of(name);
   return !path || path->onnx ? std::vector<std::string>() : read_model_folder(path->path, path->settings).remarks;
 }
 
@@ -560,10 +561,6 @@ std::optional<PixelScale> read_pixel_scale(const std::filesystem::path& folder) 
   return scale;
 }
 
-std::string to_text(const PixelScale& scale) {
-  return fmt::format("{}/{}", fmt::join(scale.mean, ","), fmt::join(scale.deviation, ","));
-}
-
 std::map<std::string, std::string> read_weight_map(const std::filesystem::path& path) {
   Config index(read_file(path, path.string(), most_index), path.string());
   const ConfigTree* list = index.find("weight_map");
@@ -592,8 +589,8 @@ void add_classes(ConfigTree& config, std::int64_t classes, const std::vector<std
   }
 }
 
-void add_gpt(ConfigTree& config, const std::string& arguments) {
-  const GptSize size = parse_gpt_size(arguments);
+void add_gpt(ConfigTree& config, const ModelSettings& settings) {
+  const GptSize size = parse_gpt_size(settings);
   config.update({{"model_type", "gpt2"},
                  {"architectures", {"GPT2LMHeadModel"}},
                  {"n_layer", size.depth},
@@ -611,8 +608,8 @@ void add_gpt(ConfigTree& config, const std::string& arguments) {
                  {"attn_pdrop", 0.0}});
 }
 
-void add_llama(ConfigTree& config, const std::string& arguments, const std::string& name) {
-  const LlamaSize size = parse_llama_size(arguments);
+void add_llama(ConfigTree& config, const ModelSettings& settings, const std::string& name) {
+  const LlamaSize size = parse_llama_size(settings);
   if (size.out_bias && !size.qkv_bias) {
     throw usage_error("{} has a bias after attention and none before it, which no model of Hugging Face's has", name);
   }
@@ -641,8 +638,8 @@ void add_llama(ConfigTree& config, const std::string& arguments, const std::stri
   }
 }
 
-void add_vit(ConfigTree& config, const std::string& arguments, const std::vector<std::string>& class_names) {
-  const VitSize size = parse_vit_size(arguments);
+void add_vit(ConfigTree& config, const ModelSettings& settings, const std::vector<std::string>& class_names) {
+  const VitSize size = parse_vit_size(settings);
   config.update({{"model_type", "vit"},
                  {"architectures", {"ViTForImageClassification"}},
                  {"num_hidden_layers", size.depth},
@@ -660,9 +657,9 @@ void add_vit(ConfigTree& config, const std::string& arguments, const std::vector
   add_classes(config, size.classes, class_names);
 }
 
-void add_resnet(ConfigTree& config, const std::string& arguments, const std::string& name,
+void add_resnet(ConfigTree& config, const ModelSettings& settings, const std::string& name,
                 const std::vector<std::string>& class_names) {
-  const ResnetSize size = parse_resnet_size(arguments);
+  const ResnetSize size = parse_resnet_size(settings);
   if (!has_large_stem(size)) {
     throw usage_error("{} begins with a convolution of 3x3, but the ResNets of Hugging Face begin with one of 7x7", name);
   }
@@ -683,16 +680,16 @@ void add_resnet(ConfigTree& config, const std::string& arguments, const std::str
 }  // namespace
 
 std::string config_of(const Model& model, const std::vector<std::string>& class_names) {
-  const Recipe recipe = is_path(model.name()) ? Recipe{} : recipe_of(model.name());
+  const ModelName recipe = is_path(model.name()) ? ModelName("") : recipe_of(model.name());
   ConfigTree config{{"torch_dtype", "float32"}, {"transformers_version", "4.40.0"}};
-  if (recipe.kind == "gpt") {
-    add_gpt(config, recipe.arguments);
-  } else if (recipe.kind == "llama") {
-    add_llama(config, recipe.arguments, model.name());
-  } else if (recipe.kind == "vit") {
-    add_vit(config, recipe.arguments, class_names);
-  } else if (recipe.kind == "resnet") {
-    add_resnet(config, recipe.arguments, model.name(), class_names);
+  if (recipe.kind() == "gpt") {
+    add_gpt(config, recipe.settings());
+  } else if (recipe.kind() == "llama") {
+    add_llama(config, recipe.settings(), model.name());
+  } else if (recipe.kind() == "vit") {
+    add_vit(config, recipe.settings(), class_names);
+  } else if (recipe.kind() == "resnet") {
+    add_resnet(config, recipe.settings(), model.name(), class_names);
   } else {
     throw usage_error("{} has no counterpart in Hugging Face's libraries: gpt, llama, vit and resnet models have one",
                       model.name());
@@ -701,15 +698,15 @@ std::string config_of(const Model& model, const std::vector<std::string>& class_
 }
 
 std::string preprocessor_of(const Model& model, const PixelScale& scale) {
-  const Recipe recipe = is_path(model.name()) ? Recipe{} : recipe_of(model.name());
+  const ModelName recipe = is_path(model.name()) ? ModelName("") : recipe_of(model.name());
   std::int64_t image = 0;
   std::int64_t channels = 0;
-  if (recipe.kind == "vit") {
-    const VitSize size = parse_vit_size(recipe.arguments);
+  if (recipe.kind() == "vit") {
+    const VitSize size = parse_vit_size(recipe.settings());
     image = size.image;
     channels = size.channels;
-  } else if (recipe.kind == "resnet") {
-    const ResnetSize size = parse_resnet_size(recipe.arguments);
+  } else if (recipe.kind() == "resnet") {
+    const ResnetSize size = parse_resnet_size(recipe.settings());
     image = size.image;
     channels = size.channels;
   } else {

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "baton/base/preparation.h"
 #include "baton/model/model.h"
+#include "baton/model/model_name.h"
 
 /// Models as the libraries of Hugging Face keep them in a folder: config.json says the architecture, safetensors hold the weights.
 namespace baton::model {
@@ -15,19 +17,19 @@ namespace baton::model {
 /// The model that a folder describes.
 struct FolderModel {
   std::string type;                       // as config.json calls it: gpt2, llama, mistral, qwen2, vit or resnet
-  std::string text;                       // the same model as `parse_model` takes it
+  ModelName model;                        // the same as `parse_model` takes it
   std::vector<std::string> remarks = {};  // how training here differs from it, as sentences without a full stop
 };
 
 /// The model of a configuration. `settings` replace some of its sizes, as in `context=128`; `what` names the file in errors. A
 /// usage error names what the configuration asks for and Baton does not have, and keys that it does not know unless they are off.
-FolderModel read_config(std::string_view json, std::string_view settings, const std::string& what);
+FolderModel read_config(std::string_view json, const ModelSettings& settings, const std::string& what);
 
 /// The model of the config.json in a folder. A ResNet's size of images comes from preprocessor_config.json if it is there.
-FolderModel read_model_folder(const std::filesystem::path& folder, std::string_view settings);
+FolderModel read_model_folder(const std::filesystem::path& folder, const ModelSettings& settings);
 
 /// The differences between training this model and what its configuration asks for; empty unless it is a folder.
-std::vector<std::string> remarks_on(std::string_view text);
+std::vector<std::string> remarks_on(const ModelName& name);
 
 /// The contents of model.safetensors.index.json: by tensor, the file beside it that holds it.
 std::map<std::string, std::string> read_weight_map(const std::filesystem::path& path);
@@ -36,14 +38,6 @@ std::map<std::string, std::string> read_weight_map(const std::filesystem::path& 
 /// error if no type of Hugging Face's is this model. Classes have the given names, or LABEL_0 and so on if their number is another.
 std::string config_of(const Model& model, const std::vector<std::string>& class_names = {});
 
-/// The rule by which pixels between 0 and 1 become a model's numbers: (pixel - mean) / deviation, per channel; one value
-/// may stand for all.
-struct PixelScale {
-  std::vector<double> mean = {0.5};
-  std::vector<double> deviation = {0.5};
-};
-/// The text that --normalize takes: 0.5,0.5,0.5/0.5,0.5,0.5.
-std::string to_text(const PixelScale& scale);
 /// The pixel scale of a folder's preprocessor_config.json; nullopt if there is none. A usage error names what it asks for
 /// and Baton does not do with images.
 std::optional<PixelScale> read_pixel_scale(const std::filesystem::path& folder);

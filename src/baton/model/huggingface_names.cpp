@@ -47,7 +47,7 @@ constexpr std::array<BaseName, 4> base_names{{{"gpt", "transformer.", "lm_head."
                                               {"vit", "vit.", "classifier."},
                                               {"resnet", "resnet.", "classifier."}}};
 
-std::string kind_of(const Model& model) { return is_path(model.name()) ? "" : recipe_of(model.name()).kind; }
+std::string kind_of(const Model& model) { return is_path(model.name()) ? "" : recipe_of(model.name()).kind(); }
 
 }  // namespace
 

@@ -51,22 +51,31 @@ Block feed_forward_half(std::int64_t layer, const LlamaSize& size, const Dims& s
 
 }  // namespace
 
-std::string llama_arguments(const LlamaSize& size) {
+ModelSettings llama_settings(const LlamaSize& size) {
   const LlamaSize usual;
-  return fmt::format("depth={},heads={},kv-heads={},dim={},hidden={},context={},vocab={}{}{}{}{}{}{}{}", size.depth, size.heads,
-                     size.kv_heads, size.dim, size.hidden, size.context, size.vocab, unless_usual("base", size.base, usual.base),
-                     size.head * size.heads == size.dim ? "" : unless_usual("head-dim", size.head, usual.head),
-                     unless_usual("eps", size.epsilon, usual.epsilon), unless_usual("qkv-bias", size.qkv_bias, usual.qkv_bias),
-                     unless_usual("out-bias", size.out_bias, usual.out_bias), unless_usual("tied", size.tied, usual.tied),
-                     unless_usual("dropout", size.dropout, 0.0));
+  return ModelSettings()
+      .add("depth", size.depth)
+      .add("heads", size.heads)
+      .add("kv-heads", size.kv_heads)
+      .add("dim", size.dim)
+      .add("hidden", size.hidden)
+      .add("context", size.context)
+      .add("vocab", size.vocab)
+      .add_unless("base", size.base, usual.base)
+      .add_unless("head-dim", size.head * size.heads == size.dim ? usual.head : size.head, usual.head)
+      .add_unless("eps", size.epsilon, usual.epsilon)
+      .add_unless("qkv-bias", size.qkv_bias, usual.qkv_bias)
+      .add_unless("out-bias", size.out_bias, usual.out_bias)
+      .add_unless("tied", size.tied, usual.tied)
+      .add_unless("dropout", size.dropout, 0.0);
 }
 
 const std::vector<Preset>& llama_presets() {
   static const std::vector<Preset> presets{
-      {"tinyllama", llama_arguments(LlamaSize{22, 32, 4, 2048, 5632, 2048, 32000})},
-      {"llama3-8b", llama_arguments(LlamaSize{32, 32, 8, 4096, 14336, 8192, 128256, 500000})},
-      {"llama3-70b", llama_arguments(LlamaSize{80, 64, 8, 8192, 28672, 8192, 128256, 500000})},
-      {"llama3-405b", llama_arguments(LlamaSize{126, 128, 8, 16384, 53248, 8192, 128256, 500000})},
+      {"tinyllama", llama_settings(LlamaSize{22, 32, 4, 2048, 5632, 2048, 32000})},
+      {"llama3-8b", llama_settings(LlamaSize{32, 32, 8, 4096, 14336, 8192, 128256, 500000})},
+      {"llama3-70b", llama_settings(LlamaSize{80, 64, 8, 8192, 28672, 8192, 128256, 500000})},
+      {"llama3-405b", llama_settings(LlamaSize{126, 128, 8, 16384, 53248, 8192, 128256, 500000})},
   };
   return presets;
 }
@@ -98,12 +107,12 @@ Model llama(const LlamaSize& size) {
   BlockBuilder head("head", stream);
   const std::size_t norm = head.rms_norm(head.in(), "model.norm.weight", size.epsilon);
   blocks.push_back(head.finish(head.linear_without_bias(norm, size.tied ? llama_embedding : "lm_head.weight", {'v', size.vocab})));
-  return Model(name_of("llama", llama_arguments(size), llama_presets()), std::move(blocks));
+  return Model(name_of("llama", llama_settings(size), llama_presets()), std::move(blocks));
 }
 
-Model parse_llama(std::string_view arguments) { return llama(parse_llama_size(arguments)); }
+Model parse_llama(const ModelSettings& settings) { return llama(parse_llama_size(settings)); }
 
-LlamaSize parse_llama_size(std::string_view arguments) {
+LlamaSize parse_llama_size(const ModelSettings& given) {
   LlamaSize size;
   const std::array settings{Setting{"depth", &size.depth, max_depth},
                             Setting{"heads", &size.heads, max_width},
@@ -119,7 +128,7 @@ LlamaSize parse_llama_size(std::string_view arguments) {
                             Setting{"out-bias", &size.out_bias},
                             Setting{"tied", &size.tied},
                             Setting{"dropout", &size.dropout}};
-  read_settings("llama", arguments, settings, "llama:depth=2,heads=4,kv-heads=2,dim=64,hidden=128,context=32,vocab=100");
+  read_settings("llama", given, settings, "llama:depth=2,heads=4,kv-heads=2,dim=64,hidden=128,context=32,vocab=100");
   return size;
 }
 

@@ -32,9 +32,9 @@ struct LlamaSize {
 Model llama(const LlamaSize& size);
 
 /// The size that settings give, the settings of a size, and a model of them.
-LlamaSize parse_llama_size(std::string_view arguments);
-std::string llama_arguments(const LlamaSize& size);
-Model parse_llama(std::string_view arguments);
+LlamaSize parse_llama_size(const ModelSettings& settings);
+ModelSettings llama_settings(const LlamaSize& size);
+Model parse_llama(const ModelSettings& settings);
 const std::vector<Preset>& llama_presets();
 
 }  // namespace baton::model

@@ -33,18 +33,24 @@ std::size_t transposed(BlockBuilder& block, std::size_t x) {
   return block.apply(op::Transpose{}, {x}, {}, {dims[0], dims[2], dims[1]});
 }
 
-std::string arguments_of(const MixerSize& size) {
-  return fmt::format("depth={},dim={},tokens={},channels={},patch={},image={},classes={}", size.depth, size.dim, size.tokens,
-                     size.channels, size.patch, size.image, size.classes);
+ModelSettings settings_of(const MixerSize& size) {
+  return ModelSettings()
+      .add("depth", size.depth)
+      .add("dim", size.dim)
+      .add("tokens", size.tokens)
+      .add("channels", size.channels)
+      .add("patch", size.patch)
+      .add("image", size.image)
+      .add("classes", size.classes);
 }
 
 }  // namespace
 
 const std::vector<Preset>& mixer_presets() {
   static const std::vector<Preset> presets{
-      {"mixer-s16", arguments_of(MixerSize{8, 512, 256, 2048, 16, 224, 1000})},
-      {"mixer-b16", arguments_of(MixerSize{12, 768, 384, 3072, 16, 224, 1000})},
-      {"mixer-l16", arguments_of(MixerSize{24, 1024, 512, 4096, 16, 224, 1000})},
+      {"mixer-s16", settings_of(MixerSize{8, 512, 256, 2048, 16, 224, 1000})},
+      {"mixer-b16", settings_of(MixerSize{12, 768, 384, 3072, 16, 224, 1000})},
+      {"mixer-l16", settings_of(MixerSize{24, 1024, 512, 4096, 16, 224, 1000})},
   };
   return presets;
 }
@@ -78,16 +84,16 @@ Model mixer(const MixerSize& size) {
   const std::size_t turned = transposed(head, mixer_norm(head, head.in(), "norm"));
   const std::size_t mean = head.apply(op::AveragePool{.places = true}, {turned}, {}, {batch, stream.back()});
   blocks.push_back(head.finish(head.linear(mean, "head.weight", "head.bias", {'v', size.classes})));
-  return Model(name_of("mixer", arguments_of(size), mixer_presets()), std::move(blocks), Output::scores);
+  return Model(name_of("mixer", settings_of(size), mixer_presets()), std::move(blocks), Output::scores);
 }
 
-Model parse_mixer(std::string_view arguments) {
+Model parse_mixer(const ModelSettings& given) {
   MixerSize size;
   const std::array settings{Setting{"depth", &size.depth, max_depth},      Setting{"dim", &size.dim, max_width},
                             Setting{"tokens", &size.tokens, max_width},    Setting{"channels", &size.channels, max_width},
                             Setting{"patch", &size.patch, max_image_side}, Setting{"image", &size.image, max_image_side},
                             Setting{"classes", &size.classes, max_width}};
-  read_settings("mixer", arguments, settings, "mixer:depth=2,dim=32,tokens=16,channels=64,patch=4,image=16,classes=10");
+  read_settings("mixer", given, settings, "mixer:depth=2,dim=32,tokens=16,channels=64,patch=4,image=16,classes=10");
   return mixer(size);
 }
 

@@ -22,7 +22,7 @@ struct MixerSize {
 };
 Model mixer(const MixerSize& size);
 
-Model parse_mixer(std::string_view arguments);
+Model parse_mixer(const ModelSettings& settings);
 const std::vector<Preset>& mixer_presets();
 
 }  // namespace baton::model

@@ -28,7 +28,7 @@ struct Value {
   Dims dims;
   bool integers = false;    // int32; otherwise of the step's floating type
   bool statistics = false;  // float32 whatever the step computes in
-  bool wide = false;        // float32 where others have 16 bits: the residual stream
+  bool wide = false;        // float32 if others have 16 bits: the residual stream
 
   /// The index of the batch's dimension.
   std::size_t batch_axis() const;

@@ -33,11 +33,8 @@ constexpr std::array<Stages, 4> known_depths{
     Stages{18, {2, 2, 2, 2}, false}, {34, {3, 4, 6, 3}, false}, {50, {3, 4, 6, 3}, true}, {101, {3, 4, 23, 3}, true}};
 
 /// "3-4-6-3".
-std::vector<std::int64_t> read_list(std::string_view text, std::string_view what, std::int64_t most) {
-  std::vector<std::int64_t> list;
-  for (const std::string_view one : split(text, '-')) {
-    list.push_back(parse_integer(one, what, 1, most));
-  }
+std::vector<std::int64_t> read_list(const ModelSetting& setting, std::string_view what, std::int64_t most) {
+  std::vector<std::int64_t> list = setting.sizes(what, 1, most);
   if (list.size() > most_stages) {
     throw usage_error("the resnet has {} stages, but at most {} are possible", list.size(), most_stages);
   }
@@ -100,18 +97,22 @@ ResnetStages stages_of(const ResnetSize& size) {
   return stages;
 }
 
-std::string resnet_arguments(const ResnetSize& size) {
+ModelSettings resnet_settings(const ResnetSize& size) {
   const ResnetSize usual;
-  return fmt::format("{},image={},classes={}{}{}{}{}{}{}{}{}", size.depth, size.image, size.classes,
-                     unless_usual("width", size.width, usual.width), unless_usual("group", size.group, usual.group),
-                     unless_usual("channels", size.channels, usual.channels),
-                     has_large_stem(size) == (size.image > small_image) ? ""
-                     : has_large_stem(size)                             ? ",stem=large"
-                                                                        : ",stem=small",
-                     size.blocks.empty() ? "" : fmt::format(",blocks={}", fmt::join(size.blocks, "-")),
-                     size.outputs.empty() ? "" : fmt::format(",outputs={}", fmt::join(size.outputs, "-")),
-                     unless_usual("early", size.early, usual.early),
-                     unless_usual("first-moves", size.first_moves, usual.first_moves));
+  ModelSettings settings;
+  settings.add(size.depth)
+      .add("image", size.image)
+      .add("classes", size.classes)
+      .add_unless("width", size.width, usual.width)
+      .add_unless("group", size.group, usual.group)
+      .add_unless("channels", size.channels, usual.channels);
+  if (has_large_stem(size) != (size.image > small_image)) {
+    settings.add("stem", has_large_stem(size) ? "large" : "small");
+  }
+  return settings.add_unless("blocks", size.blocks, {})
+      .add_unless("outputs", size.outputs, {})
+      .add_unless("early", size.early, usual.early)
+      .add_unless("first-moves", size.first_moves, usual.first_moves);
 }
 
 bool has_large_stem(const ResnetSize& size) { return size.large_stem.value_or(size.image > small_image); }
@@ -144,48 +145,51 @@ Model resnet(const ResnetSize& size) {
   }
   BlockBuilder head("head", stream());
   blocks.push_back(head.finish(head.linear(head.average_pool(head.in()), "fc.weight", "fc.bias", {'c', size.classes})));
-  return Model("resnet:" + resnet_arguments(size), std::move(blocks), Output::scores);
+  return Model(ModelName("resnet", resnet_settings(size)).text(), std::move(blocks), Output::scores);
 }
 
-Model parse_resnet(std::string_view arguments) { return resnet(parse_resnet_size(arguments)); }
+Model parse_resnet(const ModelSettings& settings) { return resnet(parse_resnet_size(settings)); }
 
-ResnetSize parse_resnet_size(std::string_view arguments) {
+ResnetSize parse_resnet_size(const ModelSettings& settings) {
   constexpr std::string_view form =
       "resnet:18, resnet:34, resnet:50 or resnet:101, and after that image=N,classes=N,width=N,group=N,channels=N,"
       "stem=large|small,blocks=3-4-6-3,outputs=256-512-1024-2048,early=on|off,first-moves=on|off";
   const std::vector<std::string> switches{"off", "on"};
   ResnetSize size;
-  bool first = true;
-  for_each_setting(arguments, [&](std::string_view setting, const std::string& key, std::string_view value) {
-    if (std::exchange(first, false)) {
-      const auto found = std::find_if(known_depths.begin(), known_depths.end(),
-                                      [&](const Stages& one) { return fmt::format("{}", one.depth) == setting; });
-      if (found == known_depths.end()) {
-        throw usage_error("there is no resnet of '{}' layers: write {}", setting, form);
-      }
-      size.depth = found->depth;
-    } else if (key == "image") {
-      size.image = parse_integer(value, "image of the resnet", 1, max_resnet_extent);
+  const ModelSetting first = settings.list().empty() ? ModelSetting() : settings.list().front();
+  const auto found = std::find_if(known_depths.begin(), known_depths.end(), [&](const Stages& one) {
+    return first == ModelSetting{std::nullopt, one.depth};
+  });
+  if (found == known_depths.end()) {
+    throw usage_error("there is no resnet of '{}' layers: write {}", first.text(), form);
+  }
+  size.depth = found->depth;
+  settings.for_each([&](const ModelSetting& value, const std::string& key) {
+    if (value == first) {
+      return;
+    }
+    if (key == "image") {
+      size.image = value.whole("image of the resnet", 1, max_resnet_extent);
     } else if (key == "classes") {
-      size.classes = parse_integer(value, "classes of the resnet", 1, 1 << 20);
+      size.classes = value.whole("classes of the resnet", 1, 1 << 20);
     } else if (key == "width") {
-      size.width = parse_integer(value, "width of the resnet", 1, max_resnet_extent);
+      size.width = value.whole("width of the resnet", 1, max_resnet_extent);
     } else if (key == "group") {
-      size.group = parse_integer(value, "group of the resnet", 0, 1 << 20);
+      size.group = value.whole("group of the resnet", 0, 1 << 20);
     } else if (key == "channels") {
-      size.channels = parse_integer(value, "channels of the resnet", 1, max_resnet_extent);
+      size.channels = value.whole("channels of the resnet", 1, max_resnet_extent);
     } else if (key == "stem") {
-      size.large_stem = index_of_name({"small", "large"}, value, "stem of the resnet") == 1;
+      size.large_stem = value.choice({"small", "large"}, "stem of the resnet") == 1;
     } else if (key == "blocks") {
       size.blocks = read_list(value, "a number of blocks of the resnet", most_blocks);
     } else if (key == "outputs") {
       size.outputs = read_list(value, "a number of outputs of the resnet", max_width);
     } else if (key == "early") {
-      size.early = index_of_name(switches, value, "early of the resnet") == 1;
+      size.early = value.choice(switches, "early of the resnet") == 1;
     } else if (key == "first-moves") {
-      size.first_moves = index_of_name(switches, value, "first-moves of the resnet") == 1;
+      size.first_moves = value.choice(switches, "first-moves of the resnet") == 1;
     } else {
-      throw usage_error("model 'resnet:{}' has '{}', but it takes {}", arguments, setting, form);
+      throw usage_error("model 'resnet:{}' has '{}', but it takes {}", settings.text(), value.text(), form);
     }
   });
   return size;

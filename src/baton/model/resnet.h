@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "baton/model/model.h"
+#include "baton/model/model_name.h"
 
 namespace baton::model {
 
@@ -36,8 +37,8 @@ ResnetStages stages_of(const ResnetSize& size);
 bool has_large_stem(const ResnetSize& size);
 
 /// `50,image=224,classes=1000,width=64,group=0` and more; all but the first may be left out.
-ResnetSize parse_resnet_size(std::string_view arguments);
-std::string resnet_arguments(const ResnetSize& size);
-Model parse_resnet(std::string_view arguments);
+ResnetSize parse_resnet_size(const ModelSettings& settings);
+ModelSettings resnet_settings(const ResnetSize& size);
+Model parse_resnet(const ModelSettings& settings);
 
 }  // namespace baton::model

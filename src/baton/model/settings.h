@@ -7,6 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "baton/model/model_name.h"
+
 namespace baton::model {
 
 /// The most that texts may ask for.
@@ -25,25 +27,17 @@ struct Setting {
   bool optional = false;
 };
 
-/// Reads `dim=64,depth=2` into the settings. A usage error says what the kind of model takes, or which setting is missing, and
-/// shows `example`.
-void read_settings(std::string_view kind, std::string_view arguments, std::span<const Setting> settings, std::string_view example);
+/// Puts `dim=64,depth=2` where the settings are kept. A usage error says what the kind of model takes, or which setting is missing,
+/// and shows `example`.
+void read_settings(std::string_view kind, const ModelSettings& given, std::span<const Setting> settings, std::string_view example);
 
 /// A model that is known by a name of its own, and the settings that it stands for.
 struct Preset {
   std::string name;
-  std::string arguments;
+  ModelSettings settings;
 };
 
-/// `,KEY=VALUE` for a setting that is not at its default, for the name of a model; nothing otherwise.
-std::string unless_usual(std::string_view key, std::int64_t value, std::int64_t usual);
-std::string unless_usual(std::string_view key, double value, double usual);
-std::string unless_usual(std::string_view key, bool value, bool usual);
-
-/// The preset's settings with those of `arguments` in place of its own.
-std::string with_settings(const Preset& preset, std::string_view arguments);
-
-/// The name of the preset that stands for just these settings of a kind of model; otherwise `KIND:ARGUMENTS`.
-std::string name_of(std::string_view kind, const std::string& arguments, const std::vector<Preset>& presets);
+/// The name of the preset that stands for just these settings of a kind of model; otherwise `KIND:SETTINGS`.
+std::string name_of(std::string_view kind, const ModelSettings& settings, const std::vector<Preset>& presets);
 
 }  // namespace baton::model

@@ -8,9 +8,9 @@
 namespace baton::model {
 namespace {
 
-Model without_settings(std::string_view name, std::string_view arguments, std::int64_t layers) {
-  if (!arguments.empty()) {
-    throw usage_error("model '{}' takes no settings, but has '{}'", name, arguments);
+Model without_settings(std::string_view name, const ModelSettings& settings, std::int64_t layers) {
+  if (!settings.empty()) {
+    throw usage_error("model '{}' takes no settings, but has '{}'", name, settings.text());
   }
   return toy(layers);
 }
@@ -31,7 +31,7 @@ Model toy(std::int64_t layers) {
   return Model(layers == 2 ? "toy" : fmt::format("toy-{}", layers), std::move(blocks));
 }
 
-Model parse_toy(std::string_view arguments) { return without_settings("toy", arguments, 2); }
-Model parse_toy_4(std::string_view arguments) { return without_settings("toy-4", arguments, 4); }
+Model parse_toy(const ModelSettings& settings) { return without_settings("toy", settings, 2); }
+Model parse_toy_4(const ModelSettings& settings) { return without_settings("toy-4", settings, 4); }
 
 }  // namespace baton::model

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <string_view>
-
 #include "baton/model/model.h"
+#include "baton/model/model_name.h"
 
 namespace baton::model {
 
@@ -10,7 +9,7 @@ namespace baton::model {
 /// end. The tutorial has two layers, one per device; `layers` of them are for as many devices.
 Model toy(std::int64_t layers);
 
-Model parse_toy(std::string_view arguments);    // two
-Model parse_toy_4(std::string_view arguments);  // four
+Model parse_toy(const ModelSettings& settings);    // two
+Model parse_toy_4(const ModelSettings& settings);  // four
 
 }  // namespace baton::model

@@ -50,20 +50,28 @@ Block feed_forward_half(std::int64_t layer, const VitSize& size, const Dims& str
 
 }  // namespace
 
-std::string vit_arguments(const VitSize& size) {
+ModelSettings vit_settings(const VitSize& size) {
   const VitSize usual;
-  return fmt::format("depth={},heads={},dim={},patch={},image={},classes={}{}{}{}{}{}", size.depth, size.heads, size.dim,
-                     size.patch, size.image, size.classes, unless_usual("hidden", hidden_of(size), 4 * size.dim),
-                     unless_usual("channels", size.channels, usual.channels), unless_usual("eps", size.epsilon, usual.epsilon),
-                     unless_usual("qkv-bias", size.qkv_bias, usual.qkv_bias), unless_usual("dropout", size.dropout, 0.0));
+  return ModelSettings()
+      .add("depth", size.depth)
+      .add("heads", size.heads)
+      .add("dim", size.dim)
+      .add("patch", size.patch)
+      .add("image", size.image)
+      .add("classes", size.classes)
+      .add_unless("hidden", hidden_of(size), 4 * size.dim)
+      .add_unless("channels", size.channels, usual.channels)
+      .add_unless("eps", size.epsilon, usual.epsilon)
+      .add_unless("qkv-bias", size.qkv_bias, usual.qkv_bias)
+      .add_unless("dropout", size.dropout, 0.0);
 }
 
 const std::vector<Preset>& vit_presets() {
   static const std::vector<Preset> presets{
-      {"vit-tiny", vit_arguments(VitSize{12, 3, 192, 16, 224, 1000})},
-      {"vit-small", vit_arguments(VitSize{12, 6, 384, 16, 224, 1000})},
-      {"vit-base", vit_arguments(VitSize{12, 12, 768, 16, 224, 1000})},
-      {"vit-large", vit_arguments(VitSize{24, 16, 1024, 16, 224, 1000})},
+      {"vit-tiny", vit_settings(VitSize{12, 3, 192, 16, 224, 1000})},
+      {"vit-small", vit_settings(VitSize{12, 6, 384, 16, 224, 1000})},
+      {"vit-base", vit_settings(VitSize{12, 12, 768, 16, 224, 1000})},
+      {"vit-large", vit_settings(VitSize{24, 16, 1024, 16, 224, 1000})},
   };
   return presets;
 }
@@ -97,12 +105,12 @@ Model vit(const VitSize& size) {
   const std::size_t state = head.in_stream(head.apply(op::FirstPosition{}, {head.in()}, {}, {batch, stream.back()}));
   const std::size_t norm = norm_of(head, state, "vit.layernorm", size);
   blocks.push_back(head.finish(head.linear(norm, "classifier.weight", "classifier.bias", {'v', size.classes})));
-  return Model(name_of("vit", vit_arguments(size), vit_presets()), std::move(blocks), Output::scores);
+  return Model(name_of("vit", vit_settings(size), vit_presets()), std::move(blocks), Output::scores);
 }
 
-Model parse_vit(std::string_view arguments) { return vit(parse_vit_size(arguments)); }
+Model parse_vit(const ModelSettings& settings) { return vit(parse_vit_size(settings)); }
 
-VitSize parse_vit_size(std::string_view arguments) {
+VitSize parse_vit_size(const ModelSettings& given) {
   VitSize size;
   const std::array settings{Setting{"depth", &size.depth, max_depth},
                             Setting{"heads", &size.heads, max_width},
@@ -115,7 +123,7 @@ VitSize parse_vit_size(std::string_view arguments) {
                             Setting{"eps", &size.epsilon},
                             Setting{"qkv-bias", &size.qkv_bias},
                             Setting{"dropout", &size.dropout}};
-  read_settings("vit", arguments, settings, "vit:depth=2,heads=2,dim=32,patch=4,image=16,classes=10");
+  read_settings("vit", given, settings, "vit:depth=2,heads=2,dim=32,patch=4,image=16,classes=10");
   return size;
 }
 

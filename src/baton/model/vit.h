@@ -28,9 +28,9 @@ struct VitSize {
 Model vit(const VitSize& size);
 
 /// The size that settings give, the settings of a size, and a model of them.
-VitSize parse_vit_size(std::string_view arguments);
-std::string vit_arguments(const VitSize& size);
-Model parse_vit(std::string_view arguments);
+VitSize parse_vit_size(const ModelSettings& settings);
+ModelSettings vit_settings(const VitSize& size);
+Model parse_vit(const ModelSettings& settings);
 const std::vector<Preset>& vit_presets();
 
 }  // namespace baton::model

@@ -23,86 +23,86 @@
 namespace baton::model {
 namespace {
 
-Model parse_mlp(std::string_view arguments) {
-  if (arguments.empty()) {
+Model parse_mlp(const ModelSettings& settings) {
+  if (settings.empty()) {
     throw usage_error("an mlp needs its size, as in mlp:dim=1024,depth=2 or mlp:1000-2000-1000");
   }
-  if (arguments.find('=') == std::string_view::npos) {
-    std::vector<std::int64_t> widths;
-    for (const std::string_view width : split(arguments, '-')) {
-      widths.push_back(parse_integer(width, "a width of the mlp", 1, max_width));
-    }
+  const std::vector<ModelSetting>& list = settings.list();
+  if (std::none_of(list.begin(), list.end(), [](const ModelSetting& one) { return one.key.has_value(); })) {
+    const ModelSetting given = list.size() == 1 ? list[0] : ModelSetting{std::nullopt, settings.text()};
+    const std::vector<std::int64_t> widths = given.sizes("a width of the mlp", 1, max_width);
     if (widths.size() < 2) {
-      throw usage_error("model 'mlp:{}' needs at least two widths, as in mlp:1000-2000-1000", arguments);
+      throw usage_error("model 'mlp:{}' needs at least two widths, as in mlp:1000-2000-1000", settings.text());
     }
     return mlp(widths);
   }
   std::int64_t dim = 0;
   std::int64_t depth = 0;
-  for_each_setting(arguments, [&](std::string_view setting, const std::string& key, std::string_view value) {
+  settings.for_each([&](const ModelSetting& setting, const std::string& key) {
     if (key == "dim") {
-      dim = parse_integer(value, "dim of the mlp", 1, max_width);
+      dim = setting.whole("dim of the mlp", 1, max_width);
     } else if (key == "depth") {
-      depth = parse_integer(value, "depth of the mlp", 1, max_depth);
+      depth = setting.whole("depth of the mlp", 1, max_depth);
     } else {
-      throw usage_error("model 'mlp:{}' has '{}', but an mlp takes dim=N,depth=N", arguments, setting);
+      throw usage_error("model 'mlp:{}' has '{}', but an mlp takes dim=N,depth=N", settings.text(), setting.text());
     }
   });
   if (dim == 0 || depth == 0) {
-    throw usage_error("model 'mlp:{}' needs both dim and depth, as in mlp:dim=1024,depth=2", arguments);
+    throw usage_error("model 'mlp:{}' needs both dim and depth, as in mlp:dim=1024,depth=2", settings.text());
   }
   return mlp(std::vector<std::int64_t>(static_cast<std::size_t>(depth) + 1, dim));
 }
 
-Model parse_residual(std::string_view arguments) {
+Model parse_residual(const ModelSettings& settings) {
   ResidualSize size;
-  for_each_setting(arguments, [&](std::string_view setting, const std::string& key, std::string_view value) {
+  settings.for_each([&](const ModelSetting& setting, const std::string& key) {
     if (key == "dim") {
-      size.dim = parse_integer(value, "dim of the residual model", 1, max_width);
+      size.dim = setting.whole("dim of the residual model", 1, max_width);
     } else if (key == "hidden") {
-      size.hidden = parse_integer(value, "hidden of the residual model", 1, max_width);
+      size.hidden = setting.whole("hidden of the residual model", 1, max_width);
     } else if (key == "depth") {
-      size.depth = parse_integer(value, "depth of the residual model", 1, max_depth);
+      size.depth = setting.whole("depth of the residual model", 1, max_depth);
     } else if (key == "sequence") {
-      size.sequence = parse_integer(value, "sequence of the residual model", 1, max_width);
+      size.sequence = setting.whole("sequence of the residual model", 1, max_width);
     } else {
-      throw usage_error("model 'residual:{}' has '{}', but it takes dim=N,hidden=N,depth=N,sequence=N", arguments, setting);
+      throw usage_error("model 'residual:{}' has '{}', but it takes dim=N,hidden=N,depth=N,sequence=N", settings.text(),
+                        setting.text());
     }
   });
   if (size.dim == 0 || size.depth == 0) {
-    throw usage_error("model 'residual:{}' needs both dim and depth, as in residual:dim=64,depth=4", arguments);
+    throw usage_error("model 'residual:{}' needs both dim and depth, as in residual:dim=64,depth=4", settings.text());
   }
   size.hidden = size.hidden == 0 ? 4 * size.dim : size.hidden;
   return residual(size);
 }
 
-Model parse_tokens(std::string_view arguments) {
+Model parse_tokens(const ModelSettings& settings) {
   TokenModelSize size;
-  const std::array<std::pair<std::string_view, std::int64_t*>, 5> settings{std::pair("vocabulary", &size.vocabulary),
-                                                                           {"dim", &size.dim},
-                                                                           {"hidden", &size.hidden},
-                                                                           {"depth", &size.depth},
-                                                                           {"sequence", &size.sequence}};
-  for_each_setting(arguments, [&](std::string_view setting, const std::string& key, std::string_view value) {
-    const auto found = std::find_if(settings.begin(), settings.end(), [&](const auto& one) { return one.first == key; });
-    if (found == settings.end()) {
-      throw usage_error("model 'tokens:{}' has '{}', but it takes vocabulary=N,dim=N,hidden=N,depth=N,sequence=N", arguments,
-                        setting);
+  const std::array<std::pair<std::string_view, std::int64_t*>, 5> sizes{std::pair("vocabulary", &size.vocabulary),
+                                                                        {"dim", &size.dim},
+                                                                        {"hidden", &size.hidden},
+                                                                        {"depth", &size.depth},
+                                                                        {"sequence", &size.sequence}};
+  settings.for_each([&](const ModelSetting& setting, const std::string& key) {
+    const auto found = std::find_if(sizes.begin(), sizes.end(), [&](const auto& one) { return one.first == key; });
+    if (found == sizes.end()) {
+      throw usage_error("model 'tokens:{}' has '{}', but it takes vocabulary=N,dim=N,hidden=N,depth=N,sequence=N", settings.text(),
+                        setting.text());
     }
-    *found->second = parse_integer(value, key + " of the token model", 1, key == "depth" ? max_depth : max_width);
+    *found->second = setting.whole(key + " of the token model", 1, key == "depth" ? max_depth : max_width);
   });
   if (size.vocabulary == 0 || size.dim == 0 || size.depth == 0 || size.sequence == 0) {
     throw usage_error(
         "model 'tokens:{}' needs vocabulary, dim, depth and sequence, as in tokens:vocabulary=100,dim=64,depth=2,sequence=16",
-        arguments);
+        settings.text());
   }
   size.hidden = size.hidden == 0 ? 4 * size.dim : size.hidden;
   return tokens(size);
 }
 
-Model parse_first_split(std::string_view arguments) {
-  if (!arguments.empty()) {
-    throw usage_error("model 'first-split' takes no settings, but has '{}'", arguments);
+Model parse_first_split(const ModelSettings& settings) {
+  if (!settings.empty()) {
+    throw usage_error("model 'first-split' takes no settings, but has '{}'", settings.text());
   }
   return mlp({1000, 2000, 1000});
 }
@@ -208,19 +208,17 @@ const std::vector<Family>& zoo() {
   return families;
 }
 
-Recipe recipe_of(std::string_view text) {
-  const std::size_t colon = text.find(':');
-  const std::string name = canonical(text.substr(0, colon));
+ModelName recipe_of(const ModelName& name) {
+  const std::string kind = canonical(name.kind());
   std::vector<std::string> names;
   std::vector<std::string> kinds;
-  const std::string arguments(colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1));
   for (const Family& family : zoo()) {
-    if (family.name == name) {
-      return {family.name, arguments};
+    if (family.name == kind) {
+      return {family.name, name.settings()};
     }
     for (const Preset& preset : family.presets) {
-      if (preset.name == name) {
-        return {family.name, with_settings(preset, arguments)};
+      if (preset.name == kind) {
+        return {family.name, preset.settings.with(name.settings())};
       }
       names.push_back(preset.name);
     }
@@ -228,22 +226,25 @@ Recipe recipe_of(std::string_view text) {
     kinds.push_back(family.name);
   }
   throw usage_error(
-      "unknown model '{}'{}: the kinds are {}, and baton models lists sizes; the path of a folder has a slash (./gpt2)", text,
-      did_you_mean(name, names), fmt::join(kinds, ", "));
+      "unknown model '{}'{}: the kinds are {}, and baton models lists sizes; the path of a folder has a slash (./gpt2)",
+      name.text(), did_you_mean(kind, names), fmt::join(kinds, ", "));
 }
 
-bool lacks_vocabulary(std::string_view text) {
-  return (text.starts_with("gpt:") || text.starts_with("llama:")) && text.find("vocab=") == std::string_view::npos;
+ModelName mlp_name(std::int64_t dim, std::int64_t depth) { return {"mlp", ModelSettings().add("dim", dim).add("depth", depth)}; }
+
+bool lacks_vocabulary(const ModelName& name) {
+  return (name.kind() == "gpt" || name.kind() == "llama") && name.settings().find("vocab") == nullptr;
 }
 
-std::optional<ModelPath> path_of(std::string_view text) {
-  if (text.find('\0') != std::string_view::npos) {  // no path has one
+std::optional<ModelPath> path_of(const ModelName& name) {
+  const std::string text = name.text();
+  if (text.find('\0') != std::string::npos) {  // no path has one
     return std::nullopt;
   }
-  const std::string name = canonical(text.substr(0, text.find(':')));
+  const std::string kind = canonical(name.kind());
   for (const Family& family : zoo()) {
-    if (family.name == name ||
-        std::any_of(family.presets.begin(), family.presets.end(), [&](const Preset& preset) { return preset.name == name; })) {
+    if (family.name == kind ||
+        std::any_of(family.presets.begin(), family.presets.end(), [&](const Preset& preset) { return preset.name == kind; })) {
       return std::nullopt;
     }
   }
@@ -256,20 +257,20 @@ std::optional<ModelPath> path_of(std::string_view text) {
   }
   std::error_code ignored;
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || std::filesystem::is_directory(text, ignored)) {
+  if (colon == std::string::npos || std::filesystem::is_directory(text, ignored)) {
     return is_folder(text) ? std::optional(ModelPath{.path = text}) : std::nullopt;
   }
-  const std::string_view path = text.substr(0, colon);
-  return is_folder(path) ? std::optional(ModelPath{.path = path, .settings = std::string(text.substr(colon + 1))}) : std::nullopt;
+  const std::string path = text.substr(0, colon);
+  return is_folder(path) ? std::optional(ModelPath{.path = path, .settings = text.substr(colon + 1)}) : std::nullopt;
 }
 
-Model parse_model(std::string_view text) {
-  if (const std::optional<ModelPath> path = path_of(text)) {
-    return path->onnx ? read_onnx(path->path) : parse_model(read_model_folder(path->path, path->settings).text);
+Model parse_model(const ModelName& name) {
+  if (const std::optional<ModelPath> path = path_of(name)) {
+    return path->onnx ? read_onnx(path->path) : parse_model(read_model_folder(path->path, path->settings).model);
   }
-  const Recipe recipe = recipe_of(text);
-  const auto family = std::find_if(zoo().begin(), zoo().end(), [&](const Family& one) { return one.name == recipe.kind; });
-  return family->parse(recipe.arguments);
+  const ModelName recipe = recipe_of(name);
+  const auto family = std::find_if(zoo().begin(), zoo().end(), [&](const Family& one) { return one.name == recipe.kind(); });
+  return family->parse(recipe.settings());
 }
 
 }  // namespace baton::model

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "baton/model/model.h"
+#include "baton/model/model_name.h"
 #include "baton/model/settings.h"
 
 namespace baton::model {
@@ -44,37 +45,36 @@ Model tokens(const TokenModelSize& size);
 struct Family {
   std::string name;
   std::string forms;  // what to write, for help and for errors
-  std::function<Model(std::string_view arguments)> parse;
+  std::function<Model(const ModelSettings& settings)> parse;
   std::vector<Preset> presets = {};  // models that go by names of their own, of which settings may be given too
 };
 
 /// Every family, in the order in which help shows them.
 const std::vector<Family>& zoo();
 
-/// The request in a text: a kind of model and its settings. `gpt2` and `gpt2:context=128` are of the kind `gpt`, with the
-/// preset's settings where no others are given. A usage error says what would be accepted.
-struct Recipe {
-  std::string kind;
-  std::string arguments;
-};
-Recipe recipe_of(std::string_view text);
+/// The request with a kind of the zoo in place of a preset: `gpt2` and `gpt2:context=128` are of the kind `gpt`, with the preset's
+/// settings if no others are given. A usage error says what would be accepted.
+ModelName recipe_of(const ModelName& name);
 
-/// True if a text asks for a model of tokens and leaves open how many there are: `gpt:depth=2,heads=4,dim=64,context=32`. Data can
+/// The name of a stack of Linear and ReLU: `mlp:dim=1024,depth=2`.
+ModelName mlp_name(std::int64_t dim, std::int64_t depth);
+
+/// True if a name asks for a model of tokens and leaves open how many there are: `gpt:depth=2,heads=4,dim=64,context=32`. Data can
 /// say it then.
-bool lacks_vocabulary(std::string_view text);
+bool lacks_vocabulary(const ModelName& name);
 
 /// A model that is kept on disk: a folder with a config.json, of which settings may be given after a colon, or an ONNX file.
 struct ModelPath {
   std::filesystem::path path;
-  std::string settings = {};
+  ModelSettings settings = {};
   bool onnx = false;
 };
-/// nullopt for texts that begin with the name of a model, even if there is a folder of that name: `./gpt2` is the folder.
-std::optional<ModelPath> path_of(std::string_view text);
-inline bool is_path(std::string_view text) { return path_of(text).has_value(); }
+/// nullopt for names that begin with the name of a model, even if there is a folder of that name: `./gpt2` is the folder.
+std::optional<ModelPath> path_of(const ModelName& name);
+inline bool is_path(const ModelName& name) { return path_of(name).has_value(); }
 
-/// The model that `text` describes, e.g. `mlp:dim=1024,depth=2`, `mlp:1000-2000-1000`, `gpt2`, `gpt2:context=128`, `./folder`,
+/// The model of this name, e.g. `mlp:dim=1024,depth=2`, `mlp:1000-2000-1000`, `gpt2`, `gpt2:context=128`, `./folder`,
 /// `./folder:context=128` or `./file.onnx`; a usage error says what would be accepted. Of folders only the configuration is read.
-Model parse_model(std::string_view text);
+Model parse_model(const ModelName& name);
 
 }  // namespace baton::model

@@ -49,7 +49,7 @@ struct LinearBackwardInput {
 
 /// dW = dyᵀ x, db = Σ dy. Reads x, dy; writes dW, db. With `accumulate` it adds to them (and so reads them).
 /// With `sgd_rate` above zero it reads and writes W and b instead: W −= rate · dW, and no gradient is kept; x and dy may then have
-/// 16 bits where W and b have 32. With `copies` it then writes both a second time, in the type of x. With `partial`
+/// 16 bits if W and b have 32. With `copies` it then writes both a second time, in the type of x. With `partial`
 /// there is no b and no db, and there are no copies. `out_heads` and `in_heads` are those of the Linear.
 struct LinearBackwardWeight {
   bool accumulate = false;
@@ -112,7 +112,7 @@ struct CrossEntropy {
 };
 
 /// The contribution of a part of the scores to a cross entropy. Reads y, which holds of `of` scores those from `first` on, and one
-/// label per row; writes three numbers per row: the largest score, Σ exp(score − largest), and the label's score, 0 where it is not
+/// label per row; writes three numbers per row: the largest score, Σ exp(score − largest), and the label's score, 0 if it is not
 /// held; with `smoothing` the sum of the scores by their shares.
 struct CrossEntropyTerms {
   std::int64_t first = 0;
@@ -427,7 +427,7 @@ struct ImageToSequenceBackwardWeight {
   bool operator==(const ImageToSequenceBackwardWeight&) const = default;
 };
 
-/// The first position of a sequence; 0 where it is not held. Reads x [position, sample, feature]; writes y [sample, feature].
+/// The first position of a sequence; 0 if it is not held. Reads x [position, sample, feature]; writes y [sample, feature].
 struct FirstPosition {
   std::int64_t first = 0;
   std::int64_t of = 0;

@@ -12,8 +12,8 @@ namespace baton::op {
 
 /// The type that an op asks of an operand.
 ///   value     the op's own floating type: the same for all such operands
-///   summed    that type, or float32 for all of these where it has 16 bits: gradients and statistics, parameters that the op steps
-///   wide      that type, or float32 where it has 16 bits, each by itself: what a residual stream passes through
+///   summed    that type, or float32 for all of these if it has 16 bits: gradients and statistics, parameters that the op steps
+///   wide      that type, or float32 if it has 16 bits, each by itself: what a residual stream passes through
 ///   floating  any floating type
 ///   integer, loss, state   int32, float64, float32
 enum class Type : std::uint8_t { value, summed, wide, floating, integer, loss, state };

@@ -21,7 +21,7 @@ struct Graph {
   struct Value {
     std::string name;
     Shape shape;        // of the whole batch
-    bool wide = false;  // it and its gradient are float32 where others have 16 bits
+    bool wide = false;  // it and its gradient are float32 if others have 16 bits
     bool operator==(const Value&) const = default;
   };
   /// One op, which reads values and after them parameters (by ordinal). A loss writes its losses, and makes the first gradient.

@@ -34,7 +34,7 @@ class TermBox {
   bool join(const TermBox& other);
   /// The box of part `k` of a row of alike parts, of which this is the first and `second` the second. False: they are not alike.
   bool continue_to(const TermBox& second, std::int64_t k);
-  /// Leaves out the dimensions where it has all indices of all of them.
+  /// Leaves out all dimensions if it has all indices of each.
   void simplify();
   bool operator==(const TermBox& other) const;
 
@@ -54,7 +54,7 @@ class Terms {
   Terms() = default;
   explicit Terms(const TermBox& box) { add(box); }
 
-  /// Adds terms; false where some of them are there already.
+  /// Adds terms; false if some of them are there already.
   bool add(const TermBox& box);
   bool add(const Terms& other);
   /// The terms of part `k` of a row of alike parts, of which this holds those of the first and `second` those of the second.

@@ -337,9 +337,9 @@ std::string model_by_name(std::string_view given, std::int64_t sequence, bool fo
   return "";
 }
 
-/// A model that `--model` takes by its name: its text, and the sequence of one sample if that is of tokens.
+/// A model that `--model` takes by its name, and the sequence of one sample if that is of tokens.
 struct NamedModel {
-  std::string text;
+  model::ModelName name;
   std::int64_t context = 0;  // 0: not of tokens
 };
 
@@ -349,10 +349,10 @@ std::optional<NamedModel> named_model(const std::string& cell) {
     return std::nullopt;
   }
   try {
-    const std::string text = canonical(cell);
-    const std::string kind = model::recipe_of(text).kind;
-    const model::Model parsed = model::parse_model(text);
-    return NamedModel{text, kind == "gpt" || kind == "llama" ? parsed.input().elements() : 0};
+    const model::ModelName name = canonical(cell);
+    const std::string kind = model::recipe_of(name).kind();
+    const model::Model parsed = model::parse_model(name);
+    return NamedModel{name, kind == "gpt" || kind == "llama" ? parsed.input().elements() : 0};
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -370,29 +370,38 @@ std::int64_t usual_sequence(const Reader& row, bool foundry) {
 }
 
 /// The sizes of a GPT by columns, or a model by name. `layers` is their number.
-std::string model_of(const Reader& row, std::int64_t sequence, bool foundry, std::int64_t vocabulary_multiple,
-                     std::int64_t& layers) {
+model::ModelName model_of(const Reader& row, std::int64_t sequence, bool foundry, std::int64_t vocabulary_multiple,
+                          std::int64_t& layers) {
   const std::string name = row.text(model_names);
-  std::string model;
   if (row.has(hidden_names) && !row.text(hidden_names).empty()) {
     layers = row.needed(layer_names, most_layers);
     const std::int64_t vocabulary = row.count({"vocab", "vocab_size", "vocabulary"}, 51200);
     const std::int64_t kv_heads = row.count({"kv_heads", "num_kv_heads", "query_groups"}, 0);
     const std::int64_t inner = row.count({"ffn_hidden", "ffn_hidden_size", "intermediate_size"}, 0);
+    const std::int64_t heads = row.needed(head_names, most_features);
+    const std::int64_t dim = row.needed(hidden_names, most_features);
     const std::int64_t rounded = (vocabulary + vocabulary_multiple - 1) / vocabulary_multiple * vocabulary_multiple;
     if (contains(squeezed(name), "llama")) {
-      return fmt::format("llama:depth={},heads={},kv-heads={},dim={},hidden={},context={},vocab={}", layers,
-                         row.needed(head_names, most_features), kv_heads == 0 ? row.needed(head_names, most_features) : kv_heads,
-                         row.needed(hidden_names, most_features), inner == 0 ? row.needed(hidden_names, most_features) * 4 : inner,
-                         sequence, rounded);
+      return {"llama", model::ModelSettings()
+                           .add("depth", layers)
+                           .add("heads", heads)
+                           .add("kv-heads", kv_heads == 0 ? heads : kv_heads)
+                           .add("dim", dim)
+                           .add("hidden", inner == 0 ? 4 * dim : inner)
+                           .add("context", sequence)
+                           .add("vocab", rounded)};
     }
-    return fmt::format("gpt:depth={},heads={},dim={},context={},vocab={}{}", layers, row.needed(head_names, most_features),
-                       row.needed(hidden_names, most_features), sequence, rounded,
-                       inner == 0 ? "" : fmt::format(",hidden={}", inner));
+    return {"gpt", model::ModelSettings()
+                       .add("depth", layers)
+                       .add("heads", heads)
+                       .add("dim", dim)
+                       .add("context", sequence)
+                       .add("vocab", rounded)
+                       .add_unless("hidden", inner, std::int64_t{0})};
   }
-  model = model_by_name(name, sequence, foundry);
+  model::ModelName model = model_by_name(name, sequence, foundry);
   if (const auto named = named_model(name); model.empty() && named && named->context > 0) {
-    model = fmt::format("{}{}context={}", named->text, contains(named->text, ":") ? "," : ":", sequence);
+    model = named->name.with(model::ModelSettings().add("context", sequence));
   }
   if (model.empty()) {
     throw usage_error("the model '{}' is not known by name, and the table has no columns hidden, layers and heads", name);
@@ -636,7 +645,7 @@ class TrainingReader {
     sequence_ = images_ ? 1 : row_.count(sequence_names, usual_sequence(row_, foundry_), most_positions);
     program_ = cost::software_by_name(spec_.software);
     const std::int64_t multiple = tp_ == 1 && !program_.pads_alone ? 1 : program_.vocabulary * (program_.vocabulary > 1 ? tp_ : 1);
-    spec_.model = images_ ? "resnet50:group=1" : model_of(row_, sequence_, foundry_, multiple, layers_);
+    spec_.model = images_ ? model::ModelName("resnet50:group=1") : model_of(row_, sequence_, foundry_, multiple, layers_);
   }
 
   void read_batch() {
@@ -710,8 +719,8 @@ class TrainingReader {
 
   std::string what() const {
     return fmt::format(
-        "{}{} on {} {}, dp {} pp {} tp {}, batch {}{}{}", spec_.model, fp8_ ? " fp8" : "", devices_, spec_.cluster, dp_, pp_, tp_,
-        batch_, micro_ > 0 ? fmt::format(", micro-batch {}", micro_) : "",
+        "{}{} on {} {}, dp {} pp {} tp {}, batch {}{}{}", spec_.model.text(), fp8_ ? " fp8" : "", devices_, spec_.cluster, dp_, pp_,
+        tp_, batch_, micro_ > 0 ? fmt::format(", micro-batch {}", micro_) : "",
         spec_.recompute == strategy::Recompute::none ? "" : fmt::format(", recompute {}", strategy::to_text(spec_.recompute)));
   }
 

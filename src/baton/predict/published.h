@@ -59,7 +59,7 @@ struct PublishedCase {
   std::size_t line = 0;
   std::string what;              // in words
   double seconds = 0;            // measured
-  std::optional<double> memory;  // GiB per device, where it is published
+  std::optional<double> memory;  // GiB per device, if it is published
   bool fitted = false;           // whether constants may have been chosen by it: of 20 rows or more every tenth, from the first on
   std::vector<std::string> assumed;  // what the table does not say of a training step: "sequence 2048", "bf16"
   std::variant<PublishedJobs, PublishedAllReduce, PublishedKernel> job;

@@ -148,7 +148,7 @@ double simulated_time(const PublishedAllReduce& job) {
   for (const cluster::Device& device : cluster.devices()) {
     names.push_back(device.name);
   }
-  const measure::Meetings one = measure::meetings(plan::Move::all_reduce, std::max<std::int64_t>(1, job.bytes / 4), 1, names);
+  const measure::MeetingsPlan one = measure::meetings(plan::Move::all_reduce, std::max<std::int64_t>(1, job.bytes / 4), 1, names);
   return in_seconds(sim::simulate(one.plan, cluster, cost::Uniform({})).duration);
 }
 

@@ -14,8 +14,8 @@ namespace baton::predict {
 struct ValidatedPoint {
   PublishedCase published;
   double seconds = 0;  // simulated; 0 if it could not be simulated: then the case has a reason
-  job::JobSpec spec;   // of a training step: the job that was simulated, the fastest where the table leaves it open
-  double memory = 0;   // GiB of the fullest device, where it is published and the step is simulated
+  job::JobSpec spec;   // of a training step: the job that was simulated, the fastest if the table leaves it open
+  double memory = 0;   // GiB of the fullest device, if it is published and the step is simulated
 
   bool simulated() const { return published.reason.empty(); }
   /// Simulated over measured, less one.

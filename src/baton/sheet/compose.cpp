@@ -14,6 +14,7 @@
 #include "baton/base/units.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
+#include "baton/lab/stack_size.h"
 #include "baton/report/report.h"
 #include "baton/sheet/twins.h"
 
@@ -189,7 +190,7 @@ bool has_column(const std::vector<Record>& rows, const std::string& column) {
 }
 
 /// True if the second source answers a question of the task that the first does not: then its table is shown too.
-bool answered_beside(const Task& task, const std::string& experiment, const Evidence& evidence) {
+bool answered_beside(const SheetTask& task, const std::string& experiment, const Evidence& evidence) {
   const lab::Result* beside = find_result(evidence.beside, experiment);
   return beside != nullptr && std::any_of(task.questions.begin(), task.questions.end(), [&](const AskedOn& question) {
            const bool answers = std::any_of(beside->answers.begin(), beside->answers.end(), [&](const lab::Answer& answer) {
@@ -336,13 +337,13 @@ std::set<std::int64_t> missing_devices(const ResultSet& source) {
 }
 
 /// True if the task's noise was measured on this machine, because its experiment was simulated.
-bool noise_beside(const Task& task, const std::string& experiment, const Evidence& evidence) {
+bool noise_beside(const SheetTask& task, const std::string& experiment, const Evidence& evidence) {
   return !task.noise_columns.empty() && evidence.first.simulated && !evidence.beside.simulated &&
          find_result(evidence.first, experiment) != nullptr && find_result(evidence.beside, experiment) != nullptr;
 }
 
 /// "the std of step times is 3.1 % of the median under dp, 2.0 % under ddp, on 2 devices": on those that the answers are about.
-std::string noise_text(const Task& task, const Evidence& evidence) {
+std::string noise_text(const SheetTask& task, const Evidence& evidence) {
   for (const std::string& id : task.experiments) {
     if (!noise_beside(task, id, evidence)) {
       continue;
@@ -372,7 +373,7 @@ std::string even_runs(std::int64_t blocks, std::int64_t devices) {
 }
 
 /// The splits of models over as many devices as the task asks for, if the source has fewer: a split needs no devices.
-std::string split_without_devices(const Task& task, const ResultSet& source) {
+std::string split_without_devices(const SheetTask& task, const ResultSet& source) {
   if (source.most_devices == 0 || source.most_devices >= task.split_over) {
     return "";
   }
@@ -382,7 +383,7 @@ std::string split_without_devices(const Task& task, const ResultSet& source) {
     const std::vector<Record> rows = result == nullptr ? std::vector<Record>() : measured_rows(*result);
     for (const std::string& model : lab::values_of(rows, key::model)) {
       std::int64_t blocks = 0;
-      for (const std::int64_t count : lab::where(rows, key::model, model)[0].value(key::blocks_each, {})) {
+      for (const std::int64_t count : lab::rows_with(rows, key::model, model)[0].value(key::blocks_each, {})) {
         blocks += count;
       }
       const std::string& name = model;
@@ -398,7 +399,7 @@ std::string split_without_devices(const Task& task, const ResultSet& source) {
 
 /// The answers of the first source to the questions of a task, within the limit of all of them together: the longest is shortened
 /// first.
-std::vector<std::string> first_answers(const Task& task, const ResultSet& source) {
+std::vector<std::string> first_answers(const SheetTask& task, const ResultSet& source) {
   std::vector<std::string> answers;
   std::size_t words = 0;
   const std::string split = split_without_devices(task, source);
@@ -421,9 +422,9 @@ std::vector<std::string> first_answers(const Task& task, const ResultSet& source
 }
 
 /// The parts of a simulated hand-in that were measured on this machine, and why.
-std::string measured_beside_text(const std::vector<Task>& tasks, const Evidence& evidence) {
+std::string measured_beside_text(const std::vector<SheetTask>& tasks, const Evidence& evidence) {
   std::set<std::string> noisy;  // experiments of which the noise is measured
-  for (const Task& task : tasks) {
+  for (const SheetTask& task : tasks) {
     for (const std::string& id : task.experiments) {
       if (noise_beside(task, id, evidence)) {
         noisy.insert(id);
@@ -472,7 +473,7 @@ std::string measured_beside_text(const std::vector<Task>& tasks, const Evidence&
 }
 
 /// The programs of a task, as Markdown lists them.
-std::string code_list(const Task& task) {
+std::string code_list(const SheetTask& task) {
   std::string files;
   for (const std::string& program : task.programs) {
     files += fmt::format("{}`code/{}`", files.empty() ? "" : ", ", program);
@@ -481,7 +482,7 @@ std::string code_list(const Task& task) {
 }
 
 /// The models that were trained for a task, the devices and the command: a line per experiment and source that is used.
-std::vector<Paragraph> training_lines(const Task& task, const Evidence& evidence, const std::string& files) {
+std::vector<Paragraph> training_lines(const SheetTask& task, const Evidence& evidence, const std::string& files) {
   std::vector<Paragraph> lines;
   for (const std::string& id : task.experiments) {
     for (const ResultSet* from : {&evidence.first, &evidence.beside}) {
@@ -528,7 +529,8 @@ struct Shown {
 };
 
 /// Adds those of one result. `other`: that of the other source, if both are shown.
-void show_result(Shown& shown, const Task& task, const lab::Result& result, const ResultSet& source, const lab::Result* other) {
+void show_result(Shown& shown, const SheetTask& task, const lab::Result& result, const ResultSet& source,
+                 const lab::Result* other) {
   if (!task.columns.empty()) {
     shown.grids.row.push_back(grid_of(result, task.columns,
                                       other == nullptr ? ""
@@ -555,7 +557,7 @@ void show_result(Shown& shown, const Task& task, const lab::Result& result, cons
 }
 
 /// The tables and pictures of a task. An experiment that was measured only for its losses has no table.
-Shown shown_of(const Task& task, const Evidence& evidence) {
+Shown shown_of(const SheetTask& task, const Evidence& evidence) {
   Shown shown;
   for (const std::string& id : task.experiments) {
     const lab::Result* first = find_result(evidence.first, id);
@@ -578,7 +580,7 @@ Shown shown_of(const Task& task, const Evidence& evidence) {
 }
 
 /// The bytes of all parameters that a task trained, where most were; 0 if its records do not say so.
-double most_parameter_bytes(const Task& task, const Evidence& evidence) {
+double most_parameter_bytes(const SheetTask& task, const Evidence& evidence) {
   double most = 0;
   for (const std::string& id : task.experiments) {
     for (const ResultSet* source : {&evidence.first, &evidence.beside}) {
@@ -592,7 +594,7 @@ double most_parameter_bytes(const Task& task, const Evidence& evidence) {
 }
 
 /// Explains the columns that are shown.
-std::string reading_of(const Task& task, const std::set<std::string>& columns, const Evidence& evidence) {
+std::string reading_of(const SheetTask& task, const std::set<std::string>& columns, const Evidence& evidence) {
   constexpr std::string_view parameters = "{parameters}";
   std::string reading;
   for (const Reading& one : task.reading) {
@@ -614,7 +616,7 @@ std::string reading_of(const Task& task, const std::set<std::string>& columns, c
 
 /// The number of words that a second source may use if the answers of a task have a limit together: the words that the first
 /// leaves.
-std::size_t words_for_second(const Task& task, const std::vector<std::string>& answers) {
+std::size_t words_for_second(const SheetTask& task, const std::vector<std::string>& answers) {
   const std::size_t words = std::accumulate(answers.begin(), answers.end(), std::size_t{0},
                                             [](std::size_t sum, const std::string& answer) { return sum + words_in(answer); });
   return task.most_words == 0 ? std::numeric_limits<std::size_t>::max() : task.most_words > words ? task.most_words - words : 0;
@@ -622,7 +624,7 @@ std::size_t words_for_second(const Task& task, const std::vector<std::string>& a
 
 /// The question with the answer that the sources give. `first` is the first source's, and `words_left` the number of words that the
 /// second may use.
-Asked answered(const AskedOn& question, const std::string& first, const Task& task, const Evidence& evidence,
+Asked answered(const AskedOn& question, const std::string& first, const SheetTask& task, const Evidence& evidence,
                std::size_t& words_left) {
   Asked asked{question.label, question.text, question.answer};
   const std::string from = fmt::format(" ({} on {}.)", evidence.beside.simulated ? "Simulated" : "Measured",
@@ -642,7 +644,7 @@ Asked answered(const AskedOn& question, const std::string& first, const Task& ta
 
 /// The questions of a task with their answers. `below`: the lines on trainings, placed after the first answer of our own that an
 /// experiment of this task adds to.
-void add_questions(Section& section, const Task& task, const Evidence& evidence, std::vector<Paragraph> below) {
+void add_questions(Section& section, const SheetTask& task, const Evidence& evidence, std::vector<Paragraph> below) {
   const std::vector<std::string> answers = first_answers(task, evidence.first);
   std::size_t words_left = words_for_second(task, answers);
   for (std::size_t q = 0; q < task.questions.size(); ++q) {
@@ -672,7 +674,7 @@ void add_questions(Section& section, const Task& task, const Evidence& evidence,
   }
 }
 
-Section section_of(const Task& task, const Evidence& evidence) {
+Section section_of(const SheetTask& task, const Evidence& evidence) {
   Section section{task.heading, {}};
   const std::string files = code_list(task);
   if (!task.note.empty()) {
@@ -742,11 +744,12 @@ std::string job_of(const std::string& experiment, const lab::Point& point) {
   if (experiment == "split" || experiment == "depth" || experiment == "all-devices" || experiment == "transfers") {
     return fmt::format("layers of {}x{} on {}", word(key::dim, ""), word(key::depth, ""), word(key::devices, ""));
   }
-  std::string model = word(key::model, usual.model);
+  std::string model = word(key::model, usual.model.text());
   if (experiment == "comm-vs-compute") {
-    const std::string size = word(key::case_, "");
-    const std::size_t cross = size.find('x');
-    model = fmt::format("mlp:dim={},depth={}", size.substr(0, cross), cross == std::string::npos ? "2" : size.substr(cross + 1));
+    model = word(key::case_, "");
+    if (const std::optional<lab::StackSize> size = lab::StackSize::parse(model)) {
+      model = size->model().text();
+    }
   }
   const std::string delay = word(key::delay_ms, "0");
   const bool delayed = delay != "0" && delay != "0.0";
@@ -759,8 +762,8 @@ std::string job_of(const std::string& experiment, const lab::Point& point) {
   return "";
 }
 
-Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, std::string caption) {
-  Grid grid{std::move(caption), {}, {}, {}};
+DataTable grid_of(const lab::Result& result, const std::vector<std::string>& keys, std::string caption) {
+  DataTable grid{std::move(caption), {}, {}, {}};
   const std::vector<Record> rows = measured_rows(result);
   grid.rows.resize(rows.size());
   for (const std::string& key : keys) {
@@ -804,7 +807,7 @@ std::string busy_note(const Evidence& evidence) {
   return lab::other_processes_finding(rows);
 }
 
-Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover& cover, const Evidence& evidence) {
+Document compose(const Sheet& sheet, const std::vector<SheetTask>& tasks, const Cover& cover, const Evidence& evidence) {
   Document document{sheet.title, cover.name.empty() ? "Name: ____________________" : cover.name, cover.date, {}, {}};
   std::string note = fmt::format("Made with Baton by `{}`. {} on {}.", cover.command,
                                  evidence.first.simulated ? "Simulated" : "Measured", evidence.first.summary);
@@ -865,7 +868,7 @@ Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover
                          ? fmt::format("; simulated on {}, they are shown beside the measured ones", evidence.beside.summary)
                          : "")});
   }
-  for (const Task& task : tasks) {
+  for (const SheetTask& task : tasks) {
     document.sections.push_back(section_of(task, evidence));
   }
   return document;

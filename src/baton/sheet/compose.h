@@ -41,7 +41,7 @@ struct Evidence {
 std::string busy_note(const Evidence& evidence);
 
 /// The document of a sheet. Every number in it is of the evidence; a question that this does not answer says so.
-Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover& cover, const Evidence& evidence);
+Document compose(const Sheet& sheet, const std::vector<SheetTask>& tasks, const Cover& cover, const Evidence& evidence);
 
 /// The answer to a question out of results, within this many words; empty if there is none.
 std::string find_answer(const ResultSet& source, const std::string& id, std::size_t words = most_words_of_answer);
@@ -56,6 +56,6 @@ bool is_reduced(const lab::Result& result);
 std::string job_of(const std::string& experiment, const lab::Point& point);
 
 /// A table of rows with one unit for each column.
-Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, std::string caption);
+DataTable grid_of(const lab::Result& result, const std::vector<std::string>& keys, std::string caption);
 
 }  // namespace baton::sheet

@@ -45,7 +45,7 @@ std::string markdown_cell(const std::string& text) {
   return out;
 }
 
-std::string markdown_grid(const Grid& grid) {
+std::string markdown_grid(const DataTable& grid) {
   std::string out = grid.caption.empty() ? "" : "**" + markdown_words(grid.caption) + "**\n\n";
   const auto line = [&](const std::vector<std::string>& cells) {
     for (const std::string& text : cells) {
@@ -98,7 +98,7 @@ std::string latex_code(std::string_view code) {
   return out;
 }
 
-std::string latex_grid(const Grid& grid) {
+std::string latex_grid(const DataTable& grid) {
   std::string columns;
   for (const bool text : grid.text) {
     columns += text ? 'l' : 'r';
@@ -145,7 +145,7 @@ std::string html_code(std::string_view code) {
   return out + "</pre>\n";
 }
 
-std::string html_grid(const Grid& grid) {
+std::string html_grid(const DataTable& grid) {
   std::string out = "<table>";
   if (!grid.caption.empty()) {
     out += "<caption>" + html_words(grid.caption) + "</caption>";
@@ -243,7 +243,7 @@ std::string to_markdown(const Document& document, std::map<std::string, std::str
                               out += asked.beside.empty() ? "" : "> " + markdown_words(asked.beside) + "\n\n";
                             },
                             [&](const Grids& grids) {
-                              for (const Grid& grid : grids.row) {
+                              for (const DataTable& grid : grids.row) {
                                 out += markdown_grid(grid);
                               }
                             },
@@ -292,7 +292,7 @@ std::string to_latex(const Document& document) {
                               out += asked.beside.empty() ? "" : "{\\small " + latex_words(asked.beside) + "}\n\n";
                             },
                             [&](const Grids& grids) {
-                              for (const Grid& grid : grids.row) {
+                              for (const DataTable& grid : grids.row) {
                                 out += latex_grid(grid);
                               }
                             },
@@ -383,7 +383,7 @@ class HtmlSection {
     figures_ = next_ != nullptr && !wide && (tall_ || next_->row.size() == 1);
     // Chromium tears a picture of such a row over two pages unless all of it stays on one.
     out_ += figures_ && grids.row.size() == 1 ? "<div class=\"figures whole\">\n" : "<div class=\"figures\">\n";
-    for (const Grid& grid : grids.row) {
+    for (const DataTable& grid : grids.row) {
       out_ += html_grid(grid);
     }
     out_ += figures_ ? "" : "</div>\n";

@@ -23,7 +23,7 @@ struct Asked {
   std::string beside = {};
 };
 
-struct Grid {
+struct DataTable {
   std::string caption;
   std::vector<std::string> heading;
   std::vector<std::vector<std::string>> rows;
@@ -32,7 +32,7 @@ struct Grid {
 
 /// Tables beside each other.
 struct Grids {
-  std::vector<Grid> row;
+  std::vector<DataTable> row;
 };
 
 struct Pictures {

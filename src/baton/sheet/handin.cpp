@@ -6,6 +6,8 @@
 #include <set>
 
 #include "baton/lab/rows.h"
+#include "baton/lab/stack_size.h"
+#include "baton/model/zoo.h"
 #include "baton/report/report.h"
 #include "baton/sheet/texts.h"
 #include "baton/sheet/twins.h"
@@ -22,19 +24,19 @@ std::vector<lab::Record> rows_of(const Evidence& evidence, const std::string& ex
   return rows;
 }
 
-std::string mlp_of(const std::string& dim, const std::string& depth) { return fmt::format("mlp:dim={},depth={}", dim, depth); }
-
 /// The script's model in the size that was run for the document: its own if that is among the rows, else the largest one.
-std::string model_of(const Script& script, const std::vector<lab::Record>& rows) {
-  std::string model = script.spec.model;
+model::ModelName model_of(const Script& script, const std::vector<lab::Record>& rows) {
+  model::ModelName model = script.spec.model;
   for (const lab::Record& row : rows) {
-    std::string size = model;
+    model::ModelName size = model;
     if (row.has(key::case_)) {
       const std::string name = lab::text(row, key::case_);
-      const std::size_t cross = name.find('x');
-      size = cross == std::string::npos ? mlp_of(name, "2") : mlp_of(name.substr(0, cross), name.substr(cross + 1));
+      const std::optional<lab::StackSize> stack = lab::StackSize::parse(name);
+      size = stack ? stack->model() : model::ModelName(name);
     } else if (row.has(key::dim)) {
-      size = mlp_of(lab::text(row, key::dim), script.spec.model.substr(script.spec.model.find("depth=") + 6));
+      const model::ModelSetting* depth = script.spec.model.settings().find("depth");
+      check(depth != nullptr, "the model of {} has no depth", script.file);
+      size = model::mlp_name(row.value(key::dim, std::int64_t{1}), depth->whole("depth", 1, model::max_depth));
     }
     if (size == script.spec.model) {
       return size;
@@ -48,9 +50,9 @@ std::string model_of(const Script& script, const std::vector<lab::Record>& rows)
 constexpr std::int64_t sheets_size = 10000;
 
 /// The values that the rows of the sheet's experiments have under a key, each once.
-std::vector<std::string> sizes_of(const Evidence& evidence, const std::vector<Task>& tasks, const std::string& column) {
+std::vector<std::string> sizes_of(const Evidence& evidence, const std::vector<SheetTask>& tasks, const std::string& column) {
   std::vector<std::string> sizes;
-  for (const Task& task : tasks) {
+  for (const SheetTask& task : tasks) {
     for (const std::string& id : task.experiments) {
       for (const std::string& word : lab::words_of(rows_of(evidence, id), column)) {
         if (std::find(sizes.begin(), sizes.end(), word) == sizes.end()) {
@@ -73,7 +75,7 @@ std::string with_value(std::string program, const std::string& name, const std::
 }
 
 /// The program with the sizes of the document's tables instead of the sheet's own.
-std::string in_the_size_of_the_tables(std::string program, const Evidence& evidence, const std::vector<Task>& tasks) {
+std::string in_the_size_of_the_tables(std::string program, const Evidence& evidence, const std::vector<SheetTask>& tasks) {
   const std::vector<std::string> dims = sizes_of(evidence, tasks, key::dim);
   const std::vector<std::string> sizes = sizes_of(evidence, tasks, key::size);
   const auto quoted = [](const std::vector<std::string>& names) {
@@ -95,9 +97,9 @@ std::string in_the_size_of_the_tables(std::string program, const Evidence& evide
 
 }  // namespace
 
-Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence& evidence) {
+Files code_of(const Sheet& sheet, const std::vector<SheetTask>& tasks, const Evidence& evidence) {
   std::set<std::string> wanted;
-  for (const Task& task : tasks) {
+  for (const SheetTask& task : tasks) {
     wanted.insert(task.programs.begin(), task.programs.end());
   }
   Files files;
@@ -145,7 +147,7 @@ Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence
   return files;
 }
 
-Files files_of(const Sheet& sheet, const std::vector<Task>& tasks, const Document& document, const Evidence& evidence) {
+Files files_of(const Sheet& sheet, const std::vector<SheetTask>& tasks, const Document& document, const Evidence& evidence) {
   Files files = code_of(sheet, tasks, evidence);
   files["handin.md"] = to_markdown(document, files);
   files["handin.tex"] = to_latex(document);

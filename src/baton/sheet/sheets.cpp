@@ -264,7 +264,7 @@ const Sheet& sheet_by_id(std::string_view id) {
 
 std::vector<std::string> options_of(const Sheet& sheet) {
   std::vector<std::string> options;
-  for (const Task& task : sheet.tasks) {
+  for (const SheetTask& task : sheet.tasks) {
     if (!task.option.empty()) {
       options.push_back(task.option);
     }
@@ -272,9 +272,9 @@ std::vector<std::string> options_of(const Sheet& sheet) {
   return options;
 }
 
-std::vector<Task> tasks_of(const Sheet& sheet, const std::string& option) {
-  std::vector<Task> tasks = sheet.tasks;
-  std::erase_if(tasks, [&](const Task& task) { return !task.option.empty() && canonical(task.option) != canonical(option); });
+std::vector<SheetTask> tasks_of(const Sheet& sheet, const std::string& option) {
+  std::vector<SheetTask> tasks = sheet.tasks;
+  std::erase_if(tasks, [&](const SheetTask& task) { return !task.option.empty() && canonical(task.option) != canonical(option); });
   return tasks;
 }
 

@@ -26,7 +26,7 @@ struct Reading {
 };
 
 /// A task of a sheet: what is measured for it, what is asked and shown.
-struct Task {
+struct SheetTask {
   std::string heading;
   std::string option = {};  // its letter, if the student chooses one of several tasks
   std::vector<std::string> experiments = {};
@@ -60,7 +60,7 @@ struct Sheet {
   std::string id;
   std::string title;
   int most_pages = 6;
-  std::vector<Task> tasks;
+  std::vector<SheetTask> tasks;
   std::vector<Script> scripts;
 };
 
@@ -74,6 +74,6 @@ const Sheet& sheet_by_id(std::string_view id);
 /// Its options, as A, B and C; none if it leaves no choice.
 std::vector<std::string> options_of(const Sheet& sheet);
 /// The tasks of a sheet with the option that was chosen, which must be one of its own.
-std::vector<Task> tasks_of(const Sheet& sheet, const std::string& option);
+std::vector<SheetTask> tasks_of(const Sheet& sheet, const std::string& option);
 
 }  // namespace baton::sheet

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <set>
@@ -15,6 +14,7 @@
 #include "baton/cluster/machine.h"
 #include "baton/job/step_json.h"
 #include "baton/lab/json.h"
+#include "baton/model/settings.h"
 #include "baton/model/zoo.h"
 #include "baton/sheet/texts.h"
 
@@ -111,24 +111,19 @@ void require_twin(const job::JobSpec& spec, const std::string& kind) {
 /// The number of devices, if the list says it; nullopt if it means all GPUs there are.
 std::optional<std::int64_t> device_count(const job::DeviceList& list) {
   constexpr std::int64_t most = 4096;
-  if (list.count() && *list.count() >= 1 && *list.count() <= most) {
-    return list.count();
+  if (const std::optional<std::int64_t> count = list.count()) {
+    return *count >= 1 && *count <= most ? *count : parse_integer(list.text(), "--devices", 1, most);
   }
-  const std::string devices = list.text();
-  const std::size_t colon = devices.find(':');
-  const std::string kind = canonical(devices.substr(0, colon));
-  if (colon == std::string::npos) {
-    return kind == "cuda" ? std::nullopt
-                          : std::optional<std::int64_t>(kind == "cpu" ? 1 : parse_integer(kind, "--devices", 1, most));
+  const cluster::DeviceNames names = list.names();
+  if (const std::optional<cluster::GpuNames> gpus = cluster::gpus_of(names)) {
+    if (gpus->parts > 0) {
+      throw usage_error("PyTorch has no parts of a GPU: give --devices cuda or cuda:0,1");
+    }
+    return gpus->numbers.empty() ? std::nullopt : std::optional(static_cast<std::int64_t>(gpus->numbers.size()));
   }
-  const std::string named = devices.substr(colon + 1);
-  if (kind == "cuda" && named.find('/') != std::string::npos) {
-    throw usage_error("PyTorch has no parts of a GPU: give --devices cuda or cuda:0,1");
-  }
-  if (kind == "cuda" || named.find_first_of(",-") != std::string::npos) {
-    return std::count(named.begin(), named.end(), ',') + 1;
-  }
-  return parse_integer(named, "--devices", 1, most);
+  const auto* sets = std::get_if<cluster::CoreSets>(&names);
+  return static_cast<std::int64_t>(sets != nullptr ? sets->devices.size()
+                                                   : cluster::parse_cpu_names(std::get<std::string>(names)).devices());
 }
 
 std::string python_list(const std::vector<std::int64_t>& values) { return fmt::format("[{}]", fmt::join(values, ", ")); }
@@ -140,50 +135,50 @@ bool reads_tokens(const std::string& kind) { return kind == "gpt" || kind == "ll
 bool reads_images(const std::string& kind) { return kind == "cnn" || kind == "resnet" || kind == "vit" || kind == "mixer"; }
 
 /// The sizes of a model as settings of a script: `kv-heads=4` is KV_HEADS = 4.
-std::vector<std::pair<std::string, std::string>> sizes_of(const model::Recipe& recipe) {
+std::vector<std::pair<std::string, std::string>> sizes_of(const model::ModelName& recipe) {
+  const std::string& kind = recipe.kind();
   std::vector<std::pair<std::string, std::string>> sizes;
-  for (const std::string_view setting : split(recipe.arguments, ',')) {
-    const std::size_t equals = setting.find('=');
-    if (equals == std::string_view::npos) {
-      std::string list(setting);
-      std::replace(list.begin(), list.end(), '-', ',');
-      sizes.emplace_back(recipe.kind == "resnet" ? "LAYERS" : "WIDTHS", recipe.kind == "resnet" ? list : "[" + list + "]");
+  for (const model::ModelSetting& setting : recipe.settings().list()) {
+    if (!setting.key) {
+      const std::string list = fmt::format("{}", fmt::join(setting.sizes("a size of the model", 1, model::max_width), ","));
+      sizes.emplace_back(kind == "resnet" ? "LAYERS" : "WIDTHS", kind == "resnet" ? list : "[" + list + "]");
       continue;
     }
-    std::string name(setting.substr(0, equals));
+    std::string name = *setting.key;
     std::transform(name.begin(), name.end(), name.begin(),
                    [](char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c))); });
-    if (recipe.kind == "mixer" && (name == "TOKENS" || name == "CHANNELS")) {
+    if (kind == "mixer" && (name == "TOKENS" || name == "CHANNELS")) {
       name = name == "TOKENS" ? "TOKEN_HIDDEN" : "CHANNEL_HIDDEN";
     }
-    sizes.emplace_back(name == "BASE" ? "ROTARY_BASE" : name, std::string(setting.substr(equals + 1)));
+    sizes.emplace_back(name == "BASE" ? "ROTARY_BASE" : name, setting.value_text());
   }
   const auto usually = [&](const char* name, const char* value) {
     if (std::none_of(sizes.begin(), sizes.end(), [&](const auto& size) { return size.first == name; })) {
       sizes.emplace_back(name, value);
     }
   };
-  if (recipe.kind == "llama") {
+  if (kind == "llama") {
     usually("ROTARY_BASE", "10000");
-  } else if (recipe.kind != "gpt" && recipe.kind != "cnn") {
+  } else if (kind != "gpt" && kind != "cnn") {
     usually("CHANNELS", "3");
   }
-  if (recipe.kind == "resnet") {
+  if (kind == "resnet") {
     usually("WIDTH", "64");
   }
   return sizes;
 }
 
 /// The scripts have the networks as they usually are.
-void refuse_other_settings(const model::Recipe& recipe) {
+void refuse_other_settings(const model::ModelName& recipe) {
   const std::set<std::string_view> usual{"depth", "heads",   "kv-heads", "dim",   "context", "vocab",  "base",
                                          "image", "classes", "width",    "group", "patch",   "dropout"};
-  for (const std::string_view setting : split(recipe.arguments, ',')) {
-    const std::string_view key = setting.substr(0, setting.find('='));
-    const bool own = (key == "hidden" && recipe.kind == "llama") ||
-                     ((key == "channels" || key == "tokens") && (recipe.kind == "cnn" || recipe.kind == "mixer"));
-    if (setting.find('=') != std::string_view::npos && !usual.contains(key) && !own) {
-      throw usage_error("the PyTorch twin of a {} model does not have {}", recipe.kind, setting);
+  const std::string& kind = recipe.kind();
+  for (const model::ModelSetting& setting : recipe.settings().list()) {
+    const std::string key = setting.name();
+    const bool own = (key == "hidden" && kind == "llama") ||
+                     ((key == "channels" || key == "tokens") && (kind == "cnn" || kind == "mixer"));
+    if (setting.key && !usual.contains(key) && !own) {
+      throw usage_error("the PyTorch twin of a {} model does not have {}", kind, setting.text());
     }
   }
 }
@@ -285,7 +280,7 @@ struct TwinJob {
       throw usage_error("there is no PyTorch twin of {}: it is a file, not a model of Baton's", name());
     }
     recipe = model::recipe_of(name());
-    graph = reads_tokens(recipe.kind) || reads_images(recipe.kind);
+    graph = reads_tokens(recipe.kind()) || reads_images(recipe.kind());
     require_script();
     widths = graph ? std::vector<std::int64_t>() : widths_of(job.model());
     optimizer = optimizer_of(request().step.optimizer);
@@ -307,15 +302,15 @@ struct TwinJob {
     };
     set("cross-entropy", loss == "cross-entropy" || loss == "cross_entropy");
     set("graph", graph);
-    set("tokens", reads_tokens(recipe.kind));
-    set("images", reads_images(recipe.kind));
+    set("tokens", reads_tokens(recipe.kind()));
+    set("images", reads_images(recipe.kind()));
     set("mlp", !graph);
     set("stack", !graph && std::adjacent_find(widths.begin(), widths.end(), std::not_equal_to<>()) == widths.end());
     set("micro", micro_batches > 1);
     set("smooth", request().step.label_smoothing > 0);
     set("scheduled", optimizer.schedule != op::RateSchedule{});
     set("matrices", optimizer.decay_matrices);
-    set("dropped", recipe.arguments.find("dropout=") != std::string::npos);
+    set("dropped", recipe.settings().find("dropout") != nullptr);
     set("clipped", op::clip_of(request().step.optimizer) > 0);
     set("delay", !request().delays.empty());
     set("split", !request().layout.split.empty());
@@ -342,8 +337,8 @@ struct TwinJob {
   std::string kind;
   std::optional<std::int64_t> devices;  // nullopt: all GPUs there are
   training::Job job;
-  model::Recipe recipe;
-  bool graph = false;  // of more than Linear + ReLU
+  model::ModelName recipe = "";  // with a kind of the zoo
+  bool graph = false;            // of more than Linear + ReLU
   std::vector<std::int64_t> widths;
   Optimizer optimizer;
   std::string precision;
@@ -368,7 +363,7 @@ struct TwinJob {
     if (graph) {
       refuse_other_settings(recipe);
     }
-    if (recipe.arguments.find("group=") != std::string::npos) {
+    if (recipe.settings().find("group") != nullptr) {
       throw usage_error("PyTorch's BatchNorm has no groups of samples: leave out group=N");
     }
   }
@@ -455,10 +450,18 @@ std::string twin_launch(const job::JobSpec& spec, const std::string& file) {
 }
 
 const std::vector<std::string>& fields_without_twin() {
-  static const std::vector<std::string> names{
-      "dp",       "pp",     "tp",      "zero",       "schedule",          "chunks",          "recompute", "balance",
-      "link",     "memory", "backend", "loss-scale", "loss-scale-growth", "first-bucket-mb", "cluster",   "what-if",
-      "software", "fold"};
+  static const std::vector<std::string> names = [] {
+    const std::set<std::string_view> kept{"strategy", "split", "micro-batches"};
+    const std::set<std::string_view> others{"loss-scale", "loss-scale-growth", "first-bucket-mb"};
+    std::vector<std::string> list;
+    for (const job::JobField& field : training::job_fields()) {
+      if ((field.topic == job::Topic::split && !kept.contains(field.name)) ||
+          (field.topic == job::Topic::machine && field.name != "devices") || others.contains(field.name)) {
+        list.push_back(field.name);
+      }
+    }
+    return list;
+  }();
   return names;
 }
 
@@ -470,7 +473,7 @@ std::string training_twin(const job::JobSpec& spec, const TwinRun& run) {
       "\"\"\"{} of {} in PyTorch, the twin of\n\n    {}\n\nRun it with\n\n    {} [--start DIR] [--json FILE]\n{}\"\"\"\n\n",
       twin.kind, twin.name(), run.command, twin_launch(spec, run.file.empty() ? twin.kind + ".py" : run.file),
       run.table.empty() ? "" : fmt::format("\nThe whole table:\n\n    {}\n", run.table));
-  script += Template(conditions, twin.settings(run, conditions), twin.graph ? twin.recipe.kind : "mlp").fill(text_of(file));
+  script += Template(conditions, twin.settings(run, conditions), twin.graph ? twin.recipe.kind() : "mlp").fill(text_of(file));
   return script;
 }
 
@@ -483,11 +486,10 @@ std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64
          Template({}, settings, "").fill(text_of("matrix_power"));
 }
 
-std::string four_way_split_twin(const std::string& resnet, std::int64_t batch, const std::string& file) {
+std::string four_way_split_twin(const model::ModelName& resnet, std::int64_t batch, const std::string& file) {
   const auto setting = [&](std::string_view name, std::int64_t usual) {
-    const std::string key = fmt::format(",{}=", name);
-    const std::size_t at = resnet.find(key);
-    return at == std::string::npos ? usual : std::atoll(resnet.c_str() + at + key.size());
+    const model::ModelSetting* given = resnet.settings().find(name);
+    return given == nullptr ? usual : given->whole(name, 1, model::max_width);
   };
   const std::string settings = fmt::format(
       "\nIMAGE = {}  # pixels on a side\nCLASSES = {}\nWIDTH = {}  # channels of the stem\nBATCH = {}\nSEED = 0\nSTEPS = "

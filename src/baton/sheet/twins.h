@@ -30,7 +30,7 @@ std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64
 
 /// The tutorial's toy model with four layers and ResNet-50, each split over 1, 2 and 4 GPUs. `resnet` gives the size of the latter,
 /// as `resnet:50,image=128,classes=1000`.
-std::string four_way_split_twin(const std::string& resnet, std::int64_t batch, const std::string& file);
+std::string four_way_split_twin(const model::ModelName& resnet, std::int64_t batch, const std::string& file);
 
 /// The command that starts the script: with `torchrun` if it takes one process per device.
 std::string twin_launch(const job::JobSpec& spec, const std::string& file);

@@ -285,9 +285,9 @@ void all_reduce(Expansion& expansion, const Members& members, Algorithm algorith
     expansion.tree(members, true);
     expansion.tree(members, false);
   } else if (algorithm == Algorithm::direct) {
-    const double slice = 1 / static_cast<double>(members.size());
-    expansion.direct(members, members, slice);
-    expansion.direct(members, members, slice);
+    const double share = 1 / static_cast<double>(members.size());
+    expansion.direct(members, members, share);
+    expansion.direct(members, members, share);
   } else {
     expansion.rings({members}, 1, 2);
   }

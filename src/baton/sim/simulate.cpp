@@ -79,14 +79,14 @@ struct Meeting {
   // The same for every step.
   std::span<const TaskId> members;
   std::span<const Leg> legs;
-  Nanoseconds copying;  // of all members together
-  Nanoseconds least;    // if lanes copy by themselves, and on an emulated link
-  double core = 0;      // the share of a core that its messages take while they are under way
+  Nanoseconds copying;       // of all members together
+  Nanoseconds min_duration;  // if lanes copy by themselves, and on an emulated link
+  double core_share = 0;     // the share of a core that its messages take while they are under way
 
   // Of the step under way.
   std::uint32_t arrived = 0;
   std::uint32_t leg = 0;
-  std::uint32_t parts = 0;  // still under way: copying, links, the least time
+  std::uint32_t parts = 0;  // still under way: copying, links, the minimum duration
   std::uint32_t wires = 0;  // of those, all but copying
   bool begun = false;
   bool over = false;
@@ -111,13 +111,13 @@ struct MeetingKind {
 struct Expanded {
   bool known = false;
   std::vector<Leg> legs;
-  double core = 0;
+  double core_share = 0;
 };
 
 /// The task of a lane whose turn it is and that waits only for its engine or, once it has arrived, for its meeting.
 struct Front {
   TaskId task;
-  bool come = false;
+  bool arrived = false;
   bool part_taken = false;
 };
 
@@ -158,6 +158,9 @@ class Simulator::Walk {
     }
     if (cost.waits_for_messages()) {
       find_cells();
+      if (cost.waits_for_batches()) {
+        wait_for_batches();
+      }
     }
     // Lanes that share a device's engine have one task at a time.
     streams_apart_ = engines_.empty() && cost.streams_apart();
@@ -312,6 +315,18 @@ class Simulator::Walk {
         const auto found = cell_of_.find(key(task.device, task.labels));
         nodes_[t].cell = found == cell_of_.end() ? CellId() : found->second;
       }
+    }
+  }
+
+  /// Lets hosts wait for their devices before forwards of the first and the last stage.
+  void wait_for_batches() {
+    std::int32_t last = 0;
+    for (const Cell& cell : cells_) {
+      last = std::max(last, cell.labels.stage);
+    }
+    for (Cell& cell : cells_) {
+      cell.waits = cell.waits ||
+                   (cell.labels.phase == plan::Phase::forward && (cell.labels.stage <= 0 || cell.labels.stage == last));
     }
   }
 
@@ -481,20 +496,21 @@ class Simulator::Walk {
       (node.engine.valid() ? meeting.copying.count : apart) += node.duration.count;
     }
     // Separate lanes copy by themselves, all members' side by side.
-    meeting.least = Nanoseconds(apart / static_cast<std::int64_t>(meeting.members.size()));
+    meeting.min_duration = Nanoseconds(apart / static_cast<std::int64_t>(meeting.members.size()));
     if (cluster.wiring()) {
       Expanded& expanded = expanded_[kind_of(id, stands_for)];
       if (!expanded.known) {
         expanded.legs = expand(plan_, id, links_, cluster, stands_for);
-        expanded.core = (crosses_nodes(id, cluster, stands_for) ? cluster.wiring()->network : cluster.wiring()->port).core;
+        expanded.core_share = (crosses_nodes(id, cluster, stands_for) ? cluster.wiring()->network : cluster.wiring()->port)
+                                  .core_share;
         expanded.known = true;
       }
       meeting.legs = expanded.legs;
-      meeting.core = expanded.core;
+      meeting.core_share = expanded.core_share;
     }
     if (cluster.emulated_link()) {
-      meeting.core = std::max(meeting.core, cluster.emulated_link()->core);
-      meeting.least = std::max(meeting.least, cost::link_time(plan_, id, *cluster.emulated_link()));
+      meeting.core_share = std::max(meeting.core_share, cluster.emulated_link()->core_share);
+      meeting.min_duration = std::max(meeting.min_duration, cost::link_time(plan_, id, *cluster.emulated_link()));
     }
   }
 
@@ -624,11 +640,11 @@ class Simulator::Walk {
       ++meeting.parts;
       push({now_ + meeting.legs[0].latency, ClockEventKind::flow_begins, id.value, 0});
     }
-    if (meeting.least.count > 0) {
+    if (meeting.min_duration.count > 0) {
       ++meeting.parts;
-      push({now_ + meeting.least, ClockEventKind::min_duration_ends, id.value, 0});
+      push({now_ + meeting.min_duration, ClockEventKind::min_duration_ends, id.value, 0});
     }
-    meeting.wires = (meeting.legs.empty() ? 0U : 1U) + (meeting.least.count > 0 ? 1U : 0U);
+    meeting.wires = (meeting.legs.empty() ? 0U : 1U) + (meeting.min_duration.count > 0 ? 1U : 0U);
     if (meeting.wires > 0) {
       carry(meeting, true);
     }
@@ -645,7 +661,7 @@ class Simulator::Walk {
   /// Its messages start, or have all arrived. Messages of several meetings share a link, so together they take at most the largest
   /// share of a core among them.
   void carry(const Meeting& meeting, bool begins) {
-    if (meeting.core == 0) {
+    if (meeting.core_share == 0) {
       return;
     }
     for (const TaskId member : meeting.members) {
@@ -653,9 +669,9 @@ class Simulator::Walk {
         Engine& engine = engines_[id.index()];
         settle(engine);
         if (begins) {
-          engine.messages.push_back(meeting.core);
+          engine.messages.push_back(meeting.core_share);
         } else {
-          engine.messages.erase(std::find(engine.messages.begin(), engine.messages.end(), meeting.core));
+          engine.messages.erase(std::find(engine.messages.begin(), engine.messages.end(), meeting.core_share));
         }
         expect_end(engine);
       }
@@ -787,12 +803,12 @@ class Simulator::Walk {
     const TaskId task = front.task;
     const Node& node = nodes_[task.index()];
     const Meeting& meeting = meetings_[node.meeting.index()];
-    if (!front.come) {
-      front.come = true;
+    if (!front.arrived) {
+      front.arrived = true;
       events_[task.index()].start = now_;
       if (complete(arrive(node.meeting, now_))) {
         if (meeting.met == now_) {
-          begin(node.meeting);  // the last to come goes to work before it looks at anything else
+          begin(node.meeting);  // the last to arrive goes to work before it looks at anything else
         } else {
           push({meeting.met, ClockEventKind::meeting_begins, node.meeting.value, 0});
         }

@@ -145,7 +145,7 @@ class Folder {
       } else {
         count(one, copies * parts(), folded);
       }
-      count_slices(one, ranks, folded);
+      count_shares(one, ranks, folded);
       if (!last) {
         note_memory(one, folded);
       }
@@ -346,8 +346,8 @@ class Folder {
     return stages_of(collective) == 1 ? 0 : collective.rank / of_each;
   }
 
-  /// Of an all-reduce each rank sums a slice. Slices differ by an element where they are uneven; the plan has those of one rank.
-  void count_slices(const Plan& plan, const std::vector<std::uint32_t>& ranks, Folded& folded) const {
+  /// Of an all-reduce each rank sums a share. Shares differ by an element if they are uneven; the plan has those of one rank.
+  void count_shares(const Plan& plan, const std::vector<std::uint32_t>& ranks, Folded& folded) const {
     for (const Task& task : plan.tasks()) {
       const auto* collective = std::get_if<Collective>(&task.action);
       if (collective == nullptr || collective->kind != plan::Move::all_reduce ||

@@ -13,7 +13,7 @@ namespace baton::strategy {
 enum class Spans : std::uint8_t { nothing, replicas, parts, both };
 
 /// A step of which identical devices are written out once: one replica of many that are alike, and one part of divided tensors
-/// where all parts are alike. Collectives between them have the size they would have and fewer members. For the simulator: a loss
+/// if all parts are alike. Collectives between them have the size they would have and fewer members. For the simulator: a loss
 /// is scaled as if there were two replicas, which does not change timing.
 struct Folded {
   /// The last replica and a part. Where parameters are divided unevenly, no piece of another is larger, so none takes longer. If
@@ -26,7 +26,7 @@ struct Folded {
   /// The work and the messages of all devices. Where parameters are divided unevenly, some send other numbers of bytes than
   /// the last.
   plan::Totals totals;
-  double flops = 0;  // of `totals`, also where they are more than 64 bits hold
+  double flops = 0;  // of `totals`, also if they are more than 64 bits hold
   /// The largest memory, per device of the plan, of those that it stands for whose pieces have other sizes; empty if all
   /// are like it.
   std::vector<Bytes> peak_of_others;

@@ -36,7 +36,7 @@ struct Replication {
   DeviceGroups groups;
 };
 
-/// Sums gradients over the replicas where the table asks for an all_reduce, in buckets, in the reverse order of the parameters; a
+/// Sums gradients over the replicas if the table asks for an all_reduce, in buckets, in the reverse order of the parameters; a
 /// bucket is closed when it reaches its size, and each device reduces it directly after its own last gradient. Before: the devices
 /// of a group have the same tasks in the same order; this remains so. After: they hold the same sums of these gradients.
 plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket, const Replication& replication);
@@ -47,7 +47,7 @@ plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bu
 /// piece of it, and a term each. `groups` is by ordinal. Before: gradients are summed over the replicas. After: they are complete.
 plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::uint32_t, DeviceGroups>& groups);
 
-/// ZeRO: shards over the replicas what they would all hold, where the table asks for a reduce_scatter of gradients.
+/// ZeRO: shards over the replicas what they would all hold, if the table asks for a reduce_scatter of gradients.
 ///   states      persistent parameters too; whole parameters are gathered at the start of each step and kept until its end,
 ///               gradients are reduce-scattered once they are final
 ///   gradients   each micro-batch's are reduce-scattered and added to the piece that a device keeps

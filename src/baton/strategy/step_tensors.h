@@ -89,9 +89,9 @@ class StepTensors {
   /// The loss for the whole batch.
   op::Op loss_op() const;
 
-  /// The first of `total` indices of a dimension that a shard holds where they are divided.
+  /// The first of `total` indices of a dimension that a shard holds if they are divided.
   std::int64_t first_index(char dim, std::int64_t total, const Shard& shard) const;
-  /// A value's shape for a shard's rows of a micro-batch, in part along `divided` where it has that dimension.
+  /// A value's shape for a shard's rows of a micro-batch, in part along `divided` if it has that dimension.
   Shape shape_of(const model::Value& value, std::optional<char> divided, const Shard& shard, std::int64_t rows) const;
   /// The shape of a value for a shard's rows of a micro-batch, in the layout in which the value is kept.
   Shape kept_shape(std::size_t b, std::size_t v, const Shard& shard, std::int64_t rows) const;

@@ -57,7 +57,7 @@ Axis rest_of(const Request& request, const NamedLayout& named) {
 /// A layout in which nothing is open.
 struct Resolved : Axes {
   std::int64_t zero = 0;
-  schedule::Grid grid;  // of one row where there is no pipeline
+  schedule::Grid grid;  // of one row if there is no pipeline
   std::vector<std::int32_t> device_of_stage;
   std::int64_t micro_batches = 1;
 
@@ -574,6 +574,24 @@ bool is_rebalanced_by_work(const Request& request) {
   Request by_work = request;
   by_work.layout.balance = Balance::work;
   return resolved.stages() > 1 && blocks_of_stage(request, resolved) != blocks_of_stage(by_work, resolved);
+}
+
+double estimated_tasks(const Request& request, const Strategy& strategy) {
+  std::size_t ops = 0;
+  for (const model::Block& block : request.model.blocks()) {
+    ops += block.nodes.size();
+  }
+  double copies = static_cast<double>(request.cluster.size());
+  double micro_batches = 1;
+  if (const NamedLayout* layout = strategy.layout()) {
+    Request named = request;
+    named.strategy = strategy.name;
+    const Resolved resolved = resolve(named, *layout);
+    copies = static_cast<double>(resolved.dp * resolved.parts());
+    micro_batches = static_cast<double>(resolved.micro_batches);
+  }
+  constexpr double per_op = 3;  // its forward, its backward, and its share of updates, conversions and messages
+  return per_op * static_cast<double>(ops) * copies * micro_batches;
 }
 
 plan::Plan compile(const Request& request) { return compile(request, strategy_by_name(request.strategy)); }

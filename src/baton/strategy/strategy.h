@@ -90,6 +90,9 @@ schedule::Grid grid_of(const Request& request, const NamedLayout& named);
 /// True if the step has stages whose blocks would be others with a balance by work.
 bool is_rebalanced_by_work(const Request& request);
 
+/// The tasks of the request's plan, estimated by counting ops: exact to about a factor of two, in no time.
+double estimated_tasks(const Request& request, const Strategy& strategy);
+
 /// Builds, fuses for the target, injects the delays and finishes.
 plan::Plan compile(const Request& request);
 /// Compiles with the given strategy, which may be a user's own, instead of the one that the request names.

@@ -217,7 +217,7 @@ MedianInterval median_interval(std::vector<Nanoseconds> times) {
   return {times[cut], times[times.size() - 1 - cut], std::max(0.0, 1 - outside)};
 }
 
-double share(Nanoseconds part, Nanoseconds whole) {
+double share_of(Nanoseconds part, Nanoseconds whole) {
   return whole.count == 0 ? 0 : static_cast<double>(part.count) / static_cast<double>(whole.count);
 }
 

@@ -60,6 +60,6 @@ struct MedianInterval {
 MedianInterval median_interval(std::vector<Nanoseconds> times);
 
 /// part / whole; 0 if `whole` is 0.
-double share(Nanoseconds part, Nanoseconds whole);
+double share_of(Nanoseconds part, Nanoseconds whole);
 
 }  // namespace baton::trace

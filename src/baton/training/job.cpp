@@ -54,7 +54,7 @@ JobSpec with_vocabulary(JobSpec spec, const JobOverrides& overrides) {
                                              {.tokenizer = spec.tokenizer, .given_tokenizer = {}, .token_type = spec.token_type});
   const data::Source& source = parts.train ? *parts.train : *parts.test;
   if (const std::int64_t vocabulary = source.description().vocabulary; vocabulary > 0) {
-    spec.model += fmt::format(",vocab={}", vocabulary);
+    spec.model = spec.model.with(model::ModelSettings().add("vocab", vocabulary));
   }
   return spec;
 }

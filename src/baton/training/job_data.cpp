@@ -13,13 +13,9 @@ namespace baton::training {
 namespace {
 
 data::Preparation preparation_of(const JobSpec& spec, std::uint64_t seed, SampleFeed::Use use) {
-  data::Preparation preparation;
-  if (!spec.normalize.empty()) {
-    preparation.normalization = data::parse_normalization(spec.normalize);
-  }
-  const data::Augmentation augmentation = data::parse_augmentation(spec.augment);
+  data::Preparation preparation{.scale = spec.normalize};
   if (use == SampleFeed::Use::training) {
-    preparation.augmentation = augmentation;
+    preparation.augmentation = spec.augment;
     preparation.augmentation.seed = seed;
   }
   return preparation;
@@ -61,10 +57,8 @@ data::Form form_of(const model::Model& model, strategy::Loss loss) {
 
 JobSpec with_pixel_scale(JobSpec spec, const data::Source& source) {
   const std::optional<model::ModelPath> path = model::path_of(spec.model);
-  if (spec.normalize.empty() && source.description().kind == data::ContentType::images && path && !path->onnx) {
-    if (const std::optional<model::PixelScale> scale = model::read_pixel_scale(path->path)) {
-      spec.normalize = model::to_text(*scale);
-    }
+  if (!spec.normalize && source.description().kind == data::ContentType::images && path && !path->onnx) {
+    spec.normalize = model::read_pixel_scale(path->path);
   }
   return spec;
 }

@@ -16,10 +16,9 @@ namespace baton::training {
 namespace {
 
 /// The same model with this many positions.
-std::string with_positions(const model::Model& model, std::int64_t positions) {
-  const model::Recipe recipe = model::recipe_of(model.name());
-  const char* key = recipe.kind == "tokens" ? "sequence" : "context";
-  return fmt::format("{}:{}", recipe.kind, model::with_settings({"", recipe.arguments}, fmt::format("{}={}", key, positions)));
+model::ModelName with_positions(const model::Model& model, std::int64_t positions) {
+  const model::ModelName recipe = model::recipe_of(model.name());
+  return recipe.with(model::ModelSettings().add(recipe.kind() == "tokens" ? "sequence" : "context", positions));
 }
 
 /// The random number of a position.

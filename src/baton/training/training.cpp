@@ -70,7 +70,8 @@ void Training::open_simulation(const measure::Calibration::Progress& progress, c
   const auto limits = [&](const plan::Plan& plan) { return job_->limits(plan); };
   job::LaidOutPlan laid = planner ? job::lay_out(planner(*job_), limits)
                                   : job::lay_out(job_->request(), job_->strategy(),
-                                                 job_->imagined() ? job_->fold_beyond() : job::never_fold, limits);
+                                                 job_->imagined() ? job_->fold_beyond() : job::never_fold, limits,
+                                                 job::Unfolded::written_out, job_->machine().memory);
   plan_ = std::move(laid.plan);
   copies_ = laid.copies();
   totals_ = laid.totals;
@@ -191,7 +192,7 @@ void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor
   warmup_ += static_cast<std::int64_t>(dropped);
   gpus_ = result.gpus;
   for (const exec::RoundingTally& tally : result.roundings) {
-    exec::add(roundings_, tally);
+    exec::add_tally(roundings_, tally);
   }
   for (const trace::StepTrace& step : result.trace.steps) {
     study_->add(step);

@@ -160,7 +160,7 @@ Record gpu_summary(const Training& run) {
 }
 
 Record scale_record(const Training& run) {
-  const exec::Rounding rounding = exec::sum(run.roundings());
+  const exec::Rounding rounding = exec::total_rounding(run.roundings());
   const std::optional<op::ScaleState> scale = run.scaler();
   Record record{key::emulated(run.emulated()), key::underflows(rounding.underflows), key::overflows(rounding.overflows),
                 key::skipped_steps(scale ? static_cast<std::int64_t>(scale->skipped_steps) : 0),
@@ -233,7 +233,7 @@ std::vector<Record> message_records(const Training& run) {
       computed += computing[s].between(members, from, to);
     }
     list.push_back({key::kind(std::string(plan::verb(first))), key::bytes(plan::bytes_of(plan, plan::payload(first))),
-                    key::time_ns(trace::spread(times).median), key::overlapped(trace::share(computed, taken))});
+                    key::time_ns(trace::spread(times).median), key::overlapped(trace::share_of(computed, taken))});
   }
   return list;
 }

@@ -55,7 +55,7 @@ TEST(Blueprint, ReadsEveryFigureOfItsFile) {
   EXPECT_EQ(last.speed.efficiency, 0.5);
   EXPECT_EQ(last.speed.half_extent, 8);
   EXPECT_EQ(last.speed.rate(DType::f32), 1.5e12);
-  EXPECT_EQ(last.speed.rate(DType::f64), 1.5e12) << "that of f32 where there is none";
+  EXPECT_EQ(last.speed.rate(DType::f64), 1.5e12) << "that of f32 if it has none of its own";
   ASSERT_TRUE(cluster.wiring());
   EXPECT_EQ(cluster.wiring()->port.bandwidth, 1e9);
   EXPECT_EQ(cluster.wiring()->port.latency, Nanoseconds(5000));
@@ -85,9 +85,9 @@ TEST(Blueprint, PiecesOfALinkHaveFiguresOfTheirOwnFromASizeOn) {
 
 TEST(Blueprint, LinksMaySayWhatShareOfACoreTheirMessagesTake) {
   const auto wiring = [](const std::string& text) { return parse_blueprint("[device]\n" + text, "mine").wiring; };
-  EXPECT_EQ(wiring("[port]\ncore = 0.25\n").port.core, 0.25);
-  EXPECT_EQ(wiring("[network]\ncore = 1\n").network.core, 1);
-  EXPECT_EQ(wiring("[port]\nlatency = '1us'\n").port.core, 0);
+  EXPECT_EQ(wiring("[port]\ncore = 0.25\n").port.core_share, 0.25);
+  EXPECT_EQ(wiring("[network]\ncore = 1\n").network.core_share, 1);
+  EXPECT_EQ(wiring("[port]\nlatency = '1us'\n").port.core_share, 0);
   EXPECT_TRUE(says(usage_sentence([&] { wiring("[port]\ncore = -0.1\n"); }), "port.core of the cluster mine"));
   EXPECT_TRUE(says(usage_sentence([&] { wiring("[bus]\ncore = 1\n"); }), "'core'"));
 }

@@ -77,6 +77,13 @@ TEST(Devices, MemoryIsWhatIsAskedForOrAShare) {
   EXPECT_EQ(parse_devices("cpu:3", two)[0].memory, Bytes(333));
 }
 
+TEST(Devices, OfCoresAreCountedWithoutAMachine) {
+  EXPECT_EQ(parse_cpu_names("cpu").devices(), 1U);
+  EXPECT_EQ(parse_cpu_names("CPU:4").devices(), 4U);
+  EXPECT_EQ(parse_cpu_names("cpu:0-3,900-901+950").devices(), 2U);
+  EXPECT_EQ(parse_cpu_names("cpu:0-3,4+6-7").ranges, (std::vector<std::vector<CoreRange>>{{{0, 3}}, {{4, 4}, {6, 7}}}));
+}
+
 TEST(Devices, CoreSetsMeanWhatTheirTextMeans) {
   const CoreSets sets{{{0, 1}, {5}, {5}}};
   EXPECT_EQ(to_text(sets), "cpu:0-0+1-1,5-5,5-5");
@@ -146,8 +153,8 @@ TEST(Link, EitherSettingMayStandAlone) {
 }
 
 TEST(Link, MaySayWhatShareOfACoreItsMessagesTake) {
-  EXPECT_DOUBLE_EQ(parse_link("bandwidth=1Gb/s,core=0.15").core, 0.15);
-  EXPECT_DOUBLE_EQ(parse_link("bandwidth=1Gb/s").core, 0);
+  EXPECT_DOUBLE_EQ(parse_link("bandwidth=1Gb/s,core=0.15").core_share, 0.15);
+  EXPECT_DOUBLE_EQ(parse_link("bandwidth=1Gb/s").core_share, 0);
 }
 
 TEST(Link, BadTextIsRefusedInASentenceThatShowsWhatToWrite) {

@@ -153,7 +153,7 @@ TEST_F(Arrays, OfSafetensorsAreReadByTheNamesOfTheirTensors) {
   EXPECT_EQ(input(*samples, 1, 4), (std::vector<float>{5, 6, 7, 8}));
   EXPECT_EQ(labels(*samples, 0, 1)[0], 4);
   Preparation scaled;
-  scaled.normalization = parse_normalization("0.5/0.25");
+  scaled.scale = parse_pixel_scale("0.5/0.25");
   EXPECT_FLOAT_EQ(input(*parts.train->samples(form, scaled), 0, 4)[0], (1 / 255.0F - 0.5F) / 0.25F);
   scaled.augmentation.flip = true;
   EXPECT_TRUE(says(usage_sentence([&] { parts.train->samples(form, scaled); }), "--augment"));

@@ -61,7 +61,7 @@ TEST_F(Images, OfIdxFilesAreTrainAndTestByTheirNames) {
   EXPECT_EQ(parts.train->description().classes, 3);
   EXPECT_EQ(parts.test->description().count, 1);
   Preparation plain;
-  plain.normalization = parse_normalization("none");
+  plain.scale = parse_pixel_scale("none");
   const auto samples = parts.train->samples({.input = {12}, .target = {}, .classes = 3}, plain);
   ASSERT_EQ(samples->count(), 5);
   EXPECT_EQ(label(*samples, 3), 1);
@@ -233,11 +233,11 @@ TEST(Augmentation, AndNormalizationAreReadFromTheirFlags) {
   EXPECT_EQ(parse_augmentation("none").crop, 0);
   EXPECT_TRUE(says(usage_sentence([] { parse_augmentation("rotate"); }), "crop=4,flip"));
   EXPECT_TRUE(says(usage_sentence([] { parse_augmentation("crop=x"); }), "crop"));
-  EXPECT_EQ(parse_normalization("CIFAR10").mean.size(), 3U);
-  EXPECT_EQ(parse_normalization("0.1,0.2,0.3/1,1,2").deviation, (std::vector<float>{1, 1, 2}));
-  EXPECT_TRUE(says(usage_sentence([] { parse_normalization("imagnet"); }), "did you mean imagenet"));
-  EXPECT_TRUE(says(usage_sentence([] { parse_normalization("0.5/0"); }), "deviation"));
-  EXPECT_TRUE(says(usage_sentence([] { parse_normalization("0.5,1/1"); }), "2 means and 1"));
+  EXPECT_EQ(parse_pixel_scale("CIFAR10").mean.size(), 3U);
+  EXPECT_EQ(parse_pixel_scale("0.1,0.2,0.3/1,1,2").deviation, (std::vector<double>{1, 1, 2}));
+  EXPECT_TRUE(says(usage_sentence([] { parse_pixel_scale("imagnet"); }), "did you mean imagenet"));
+  EXPECT_TRUE(says(usage_sentence([] { parse_pixel_scale("0.5/0"); }), "deviation"));
+  EXPECT_TRUE(says(usage_sentence([] { parse_pixel_scale("0.5,1/1"); }), "2 means and 1"));
 }
 
 TEST_F(Images, ThatDoNotFitTheModelAreRefusedWithOneThatFits) {
@@ -254,7 +254,7 @@ TEST_F(Images, ThatDoNotFitTheModelAreRefusedWithOneThatFits) {
   EXPECT_TRUE(says(refused(form(1, 8, 6)), "7 classes"));
   EXPECT_TRUE(says(refused(form(4, 8)), "4 channels"));
   Preparation colours;
-  colours.normalization = parse_normalization("imagenet");
+  colours.scale = parse_pixel_scale("imagenet");
   EXPECT_TRUE(says(refused(form(1, 8), colours), "3 means"));
   EXPECT_EQ(parts.train->samples(form(3, 20), colours)->count(), 2);
 }
@@ -274,7 +274,7 @@ TEST(FashionMnist, IsReadFromItsPackage) {
   EXPECT_EQ(parts.test->description().count, 10'000);
   EXPECT_EQ(parts.train->description().classes, 10);
   Preparation plain;
-  plain.normalization = parse_normalization("none");
+  plain.scale = parse_pixel_scale("none");
   const auto samples = parts.train->samples(form(1, 28), plain);
   double sum = 0;
   std::array<int, 10> labels{};

@@ -191,7 +191,7 @@ TEST_F(PictureFolders, HaveAClassPerFolderAndPartsByName) {
   EXPECT_EQ(parts.train->description().class_names, (std::vector<std::string>{"cat", "dog"}));
   const Form form{.input = {1, 4, 4}, .target = {}, .classes = 2};
   Preparation plain;
-  plain.normalization = parse_normalization("none");
+  plain.scale = parse_pixel_scale("none");
   const auto samples = parts.train->samples(form, plain);
   std::vector<float> out(16);
   std::vector<std::int32_t> label(1);

@@ -101,9 +101,8 @@ TEST_F(Tokens, WithoutAHeaderHaveTheWidthThatTheyShow) {
   EXPECT_EQ(count(packed(std::vector<std::uint32_t>{7, 50'000, 9, 12})), 4);
   const std::string either = packed(std::vector<std::uint16_t>{1, 2, 3, 1});
   EXPECT_TRUE(says(usage_sentence([&] { count(either); }), "--token-type"));
-  EXPECT_EQ(count(either, {.token_type = "uint16"}), 4);
-  EXPECT_EQ(count(either, {.token_type = "uint32"}), 2);
-  EXPECT_TRUE(says(usage_sentence([&] { count(either, {.token_type = "uint8"}); }), "uint16 or uint32"));
+  EXPECT_EQ(count(either, {.token_type = TokenType::uint16}), 4);
+  EXPECT_EQ(count(either, {.token_type = TokenType::uint32}), 2);
   EXPECT_TRUE(says(usage_sentence([&] { count("abc"); }), "not a whole number"));
   EXPECT_TRUE(says(usage_sentence([&] { count(""); }), "empty"));
 }
@@ -135,10 +134,10 @@ TEST_F(Tokens, ThatTheModelDoesNotKnowAreNamedWhenTheyAreRead) {
 
 TEST_F(Tokens, WithAHeaderAreNotOfAnotherTypeThanItSays) {
   write_bytes(folder_ / "a.bin", llmc_shard(std::vector<std::uint16_t>(10, 1), 20240520, 1));
-  const auto with = [&](const std::string& type) { return open((folder_ / "a.bin").string(), {.token_type = type}); };
-  EXPECT_EQ(with("uint16").train->description().count, 10);
-  EXPECT_TRUE(
-      says(usage_sentence([&] { with("uint32"); }), "its header says that its tokens are uint16, but --token-type is uint32"));
+  const auto with = [&](TokenType type) { return open((folder_ / "a.bin").string(), {.token_type = type}); };
+  EXPECT_EQ(with(TokenType::uint16).train->description().count, 10);
+  EXPECT_TRUE(says(usage_sentence([&] { with(TokenType::uint32); }),
+                   "its header says that its tokens are uint16, but --token-type is uint32"));
 }
 
 TEST_F(Tokens, AreRefusedByModelsOfOtherThingsAndByLongerOnes) {

@@ -257,7 +257,7 @@ TEST(Executor, HoldsUpALaneForAsLongAsADelaySays) {
 
 TEST(Executor, RefusesToEmulateALinkThatTakesAShareOfACore) {
   const cluster::Cluster plain = devices(2);
-  const cluster::Cluster cluster(plain.devices(), cluster::Link{.latency = {}, .bandwidth = 1e9, .core = 0.5});
+  const cluster::Cluster cluster(plain.devices(), cluster::Link{.latency = {}, .bandwidth = 1e9, .core_share = 0.5});
   const plan::Plan plan = compile(model::mlp({16, 24, 8}), plain, "ddp");
   const auto backend = make_reference_backend();
   EXPECT_NE(test::usage_sentence([&] { Executor(plan, cluster, *backend); }).find("can be simulated but not emulated"),

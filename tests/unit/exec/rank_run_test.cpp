@@ -24,11 +24,11 @@ TEST(StepReport, SumsTheRowsAndTellsTheDuration) {
   const std::unique_ptr<ranks::World> world = ranks::make_world_of_one();
   StepReport report(*world, losses_of(3), {0, 0}, {BufferId(0)});
   const std::vector<double> rows{1, 2, 4};
-  const StepReport::Summary summary = report.share({.duration = Nanoseconds(5), .enough = true},
+  const StepReport::Summary summary = report.share({.duration = Nanoseconds(5), .stop_requested = true},
                                                    [&](BufferId) { return rows.data(); });
   EXPECT_EQ(summary.loss, 7.0);
   EXPECT_EQ(summary.duration.count, 5);
-  EXPECT_TRUE(summary.enough);
+  EXPECT_TRUE(summary.stop_requested);
   EXPECT_FALSE(summary.given_up);
   EXPECT_FALSE(summary.changed);
 }

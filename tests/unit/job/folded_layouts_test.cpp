@@ -49,10 +49,11 @@ Drawn draw_layout(Draw& draw) {
   set_field(spec, "clip", draw.one_of(2) ? "1" : "");
   drawn.even = !draw.one_of(3);
   if (draw.one_of(4)) {
-    spec.model = "mlp:" + std::to_string(draw.from(20, 90));
+    std::vector<std::int64_t> widths{draw.from(20, 90)};
     for (std::int64_t i = draw.from(2, 5) + pp; i > 0; --i) {
-      spec.model += "-" + std::to_string(drawn.even ? tp * draw.from(4, 20) : tp * draw.from(4, 20) + 1);
+      widths.push_back(drawn.even ? tp * draw.from(4, 20) : tp * draw.from(4, 20) + 1);
     }
+    spec.model = {"mlp", model::ModelSettings().add(widths)};
   } else {
     const std::int64_t heads = tp * draw.from(1, 2);
     spec.model = "gpt:depth=" + std::to_string(draw.from(1, 2) + pp) + ",heads=" + std::to_string(heads) +
@@ -103,7 +104,7 @@ TEST(Sensitivities, AreThoseOfJobsSimulatedAnewWithTheChange) {
   Draw draw(29);
   for (int trial = 0; trial < 40; ++trial) {
     const JobSpec spec = draw_layout(draw).spec;
-    SCOPED_TRACE(spec.model + " on " + spec.cluster);
+    SCOPED_TRACE(spec.model.text() + " on " + spec.cluster);
     for (const Sensitivity& one : Scenario(spec).sensitivities()) {
       JobSpec other = spec;
       if (one.knob == "compute twice as fast") {

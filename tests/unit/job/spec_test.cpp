@@ -2,13 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "baton/base/error.h"
 #include "baton/job/spec_text.h"
 #include "baton/job/step_json.h"
 #include "baton/op/optimizer.h"
+#include "support/usage_sentence.h"
 
 namespace baton::job {
 namespace {
@@ -210,6 +213,67 @@ TEST(JobSpec, WhatIsOneOfAFewNamesIsRefusedWithAllOfThem) {
   EXPECT_NE(refusal("schedule", "1f1").find("1f1b"), std::string::npos);
 }
 
+TEST(JobSpec, HowDataIsPreparedIsParsedWhenItIsSet) {
+  EXPECT_TRUE(test::says(refusal("normalize", "imagnet"), "did you mean imagenet"));
+  EXPECT_TRUE(test::says(refusal("augment", "rotate"), "--augment has 'rotate'"));
+  EXPECT_EQ(refusal("token-type", "uint8"), "unknown --token-type 'uint8': choose uint16 or uint32");
+  JobSpec spec;
+  set_field(spec, "normalize", "0.5,0.4,0.3/1,1,2");
+  set_field(spec, "augment", "flip,crop=2");
+  set_field(spec, "token-type", "UINT32");
+  EXPECT_EQ(spec.normalize->deviation, (std::vector<double>{1, 1, 2}));
+  EXPECT_EQ(spec.augment, (Augmentation{.crop = 2, .flip = true}));
+  EXPECT_EQ(spec.token_type, TokenType::uint32);
+  set_field(spec, "normalize", "");
+  EXPECT_EQ(spec.normalize, std::nullopt);
+}
+
+TEST(JobSpec, SpecificationsAreComparedByTheirValues) {
+  JobSpec a;
+  JobSpec b;
+  set_field(a, "lr", "1e-1");
+  set_field(b, "lr", 0.1);
+  set_field(a, "link", "latency=50us");
+  set_field(b, "link", "latency=0.05ms");
+  EXPECT_EQ(a, b);
+  set_field(b, "link", "latency=51us");
+  EXPECT_NE(a, b);
+  EXPECT_TRUE(find_field(fields(), "link")->given(a));
+  EXPECT_FALSE(find_field(fields(), "link")->given(JobSpec{}));
+}
+
+TEST(JobSpec, SizesInMiBAreTheShortestNumbersThatGiveThem) {
+  const JobField* field = find_field(fields(), "bucket-mb");
+  for (const char* text : {"25", "0.1", "0.3", "1.5", "0.0001", "123.456", "999999", "7e-07"}) {
+    JobSpec spec;
+    field->set(spec, text);
+    const FieldValue value = field->value(spec);
+    EXPECT_LE(std::abs(std::get<double>(value) - std::stod(text)), 1.0 / (1 << 20)) << text;
+    EXPECT_EQ(std::get<double>(value), std::stod(field->text(spec))) << text;
+    JobSpec again;
+    field->set(again, value);
+    EXPECT_EQ(again.bucket, spec.bucket) << text;
+  }
+  JobSpec spec;
+  field->set(spec, "0.1");
+  EXPECT_EQ(std::get<double>(field->value(spec)), 0.1);
+}
+
+TEST(JobSpec, AnExperimentMayBeGivenWhatSaysNeitherHowWorkIsSplitNorWhereItRuns) {
+  std::set<std::string> names;
+  for (const JobField& field : fields()) {
+    if (field.beside_axes) {
+      names.insert(field.name);
+    }
+  }
+  EXPECT_EQ(names,
+            (std::set<std::string>{
+                "model",     "batch",    "micro-batches", "recompute",    "bucket-mb", "first-bucket-mb", "loss",
+                "optimizer", "lr",       "momentum",      "weight-decay", "precision", "loss-scale",      "loss-scale-growth",
+                "link",      "memory",   "seed",          "samples",      "decay",     "lr-schedule",     "label-smoothing",
+                "clip",      "gradients"}));
+}
+
 TEST(JobSpec, NamesThatMeanTheSameAreOneValue) {
   JobSpec spec;
   set_field(spec, "precision", "mixed");
@@ -241,7 +305,8 @@ TEST(SpecText, GivesTheValueAgainToTheBit) {
        {"bandwidth=25Gb/s", "bandwidth=1.3GB/s,latency=1us", "latency=0ns", "bandwidth=7B/s,core=1.5", "bandwidth=12345.678KB/s"}) {
     const cluster::Link given = cluster::parse_link(link);
     const cluster::Link again = cluster::parse_link(flag_text(given));
-    EXPECT_EQ(std::tuple(again.latency, again.bandwidth, again.core), std::tuple(given.latency, given.bandwidth, given.core))
+    EXPECT_EQ(std::tuple(again.latency, again.bandwidth, again.core_share),
+              std::tuple(given.latency, given.bandwidth, given.core_share))
         << link;
   }
   for (const std::int64_t time : {0, 1, 999, 1'000, 333'333, 100'000, 700'000, 1'234'567}) {

@@ -43,7 +43,7 @@ TEST(WhatIf, ItsTextGivesTheSameAgain) {
 
 TEST(WhatIf, ChangesEveryLinkOfTheCluster) {
   const cluster::Cluster cluster({{.name = "a", .cores = {}, .memory = Bytes(1)}},
-                                 cluster::Link{.latency = Nanoseconds(7), .bandwidth = 100, .core = 0.1},
+                                 cluster::Link{.latency = Nanoseconds(7), .bandwidth = 100, .core_share = 0.1},
                                  cluster::Wiring{.port = {Nanoseconds(10), 1000}, .network = {Nanoseconds(20), 500}, .bus = 30});
   const cluster::Cluster other = changed(cluster, parse_what_if("link=2x,latency=+5ns"));
   EXPECT_EQ(other.wiring()->port.bandwidth, 2000);
@@ -53,7 +53,7 @@ TEST(WhatIf, ChangesEveryLinkOfTheCluster) {
   EXPECT_EQ(other.wiring()->bus, 60);
   EXPECT_EQ(other.emulated_link()->bandwidth, 200);
   EXPECT_EQ(other.emulated_link()->latency, Nanoseconds(12));
-  EXPECT_EQ(other.emulated_link()->core, 0.2) << "twice as many bytes at a time";
+  EXPECT_EQ(other.emulated_link()->core_share, 0.2) << "twice as many bytes at a time";
 }
 
 }  // namespace

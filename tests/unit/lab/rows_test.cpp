@@ -38,7 +38,7 @@ TEST(Rows, ALossThatIsNoNumberHasNoSign) {
 
 TEST(Rows, AreChosenByValueAndValuesAreListedOnce) {
   const std::vector<Record> rows{{key::devices(2), key::depth(1)}, {key::devices(1)}, {key::devices(2)}, {key::depth(2)}};
-  EXPECT_EQ(where(rows, key::devices, 2).size(), 2U);
+  EXPECT_EQ(rows_with(rows, key::devices, 2).size(), 2U);
   EXPECT_EQ(values_of(rows, key::devices), (std::vector<std::int64_t>{2, 1}));
 }
 

@@ -9,6 +9,7 @@
 #include "baton/base/text.h"
 #include "baton/devices/devices.h"
 #include "baton/lab/rows.h"
+#include "baton/lab/spec.h"
 #include "unit/lab/synthetic.h"
 
 namespace baton::lab {
@@ -119,6 +120,41 @@ TEST(Points, ValuesThatAnAxisCannotHaveAreRefusedBeforeAnythingRuns) {
   EXPECT_TRUE(says(refused("timing", "seed=3"), "has no axis 'seed'"));
   EXPECT_TRUE(says(refused("strong-scaling", "strategy=dp"), "and sets that option of train itself"));
   EXPECT_TRUE(says(refused("matrix-power", "batch=4"), "has no axis 'batch'"));
+  EXPECT_TRUE(says(refused("matrix-power", "power=0"), "takes whole numbers above 0"));
+  EXPECT_TRUE(says(refused("profile", "clip=2e9"), "--clip is '2000000000', but must be a number from 0 to"));
+  EXPECT_TRUE(says(refused("profile", "bucket_mb=banana"), "takes numbers of at least 0, but has 'banana'"));
+}
+
+TEST(Points, AnAxisHasTheTypeOfItsKey) {
+  for (const Experiment& experiment : experiments()) {
+    for (const Axis& axis : experiment.axes) {
+      for (const std::vector<job::FieldValue>* list : {&axis.quick, &axis.full}) {
+        for (const job::FieldValue& value : *list) {
+          const bool whole = std::holds_alternative<std::int64_t>(value);
+          EXPECT_TRUE(axis.type != Axis::Type::counts || whole || axis.check) << experiment.id << " " << axis.name;
+          EXPECT_TRUE(axis.type != Axis::Type::any || !whole) << experiment.id << " " << axis.name;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(Axis(key::depth, "", {}, {}).type, Axis::Type::counts);
+  EXPECT_EQ(Axis(key::delay_ms, "", {}, {}).type, Axis::Type::numbers);
+  EXPECT_EQ(Axis(key::model, "", {}, {}).type, Axis::Type::any);
+}
+
+TEST(Points, OfAUsersExperimentAreJudgedByTheFieldsOfAJob) {
+  const Experiment own = parse_spec("[axes]\nbatch = [8, 16]\nschedule = [\"gpipe\"]\n", "own");
+  const auto refused = [&](const char* set) {
+    AxisValues values;
+    parse_axis_values(set, values);
+    return usage_sentence([&] { points(own, Preset::quick, values); });
+  };
+  EXPECT_TRUE(says(refused("batch=0"), "--batch is '0', but must be a whole number from 1"));
+  EXPECT_TRUE(says(refused("batch=1.5"), "--batch is '1.5'"));
+  EXPECT_TRUE(says(refused("schedule=2f2b"), "unknown schedule '2f2b'"));
+  AxisValues values;
+  parse_axis_values("schedule=1f1b,mine/own.csv", values);
+  EXPECT_EQ(points(own, Preset::quick, values).size(), 4U);
 }
 
 TEST(Points, WordsOfAJobCanBeSetBesideTheAxes) {

@@ -35,7 +35,7 @@ std::vector<double> speedups(const std::string& toml, const std::vector<double>&
     rows.push_back(test::with(test::trained(milliseconds.at(rows.size())), point.json()));
   }
   experiment.derive(rows);
-  return column(rows, key::speedup);
+  return numbers_of(rows, key::speedup);
 }
 
 TEST(Spec, TheSpeedupIsOverTheFirstRow) {

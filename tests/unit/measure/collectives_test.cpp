@@ -23,7 +23,7 @@ cluster::Cluster devices(std::size_t count, std::optional<cluster::Link> link = 
 }
 
 BenchOptions few(std::int64_t least, std::int64_t most) {
-  return {.least = least, .most = most, .factor = 16, .time = Nanoseconds(1'000'000)};
+  return {.min_bytes = least, .max_bytes = most, .factor = 16, .time = Nanoseconds(1'000'000)};
 }
 
 TEST(Collectives, ArePlansThatObeyTheLawWhateverTheOperationAndSize) {
@@ -149,10 +149,10 @@ TEST(Collectives, WriteAClusterThatIsReadBack) {
   EXPECT_EQ(read.device.memory, Bytes(1 << 30));
   EXPECT_GT(read.device.speed.rate(DType::f32), 0);
   EXPECT_EQ(read.take(3).size(), 3U);
-  EXPECT_EQ(read.wiring.port.core, 0);
+  EXPECT_EQ(read.wiring.port.core_share, 0);
   MeasuredLinks dear = links;
-  dear.link.core = 0.175;
-  EXPECT_EQ(cluster::parse_blueprint(to_cluster_file(devices(2), dear, ""), "mine").wiring.port.core, 0.175);
+  dear.link.core_share = 0.175;
+  EXPECT_EQ(cluster::parse_blueprint(to_cluster_file(devices(2), dear, ""), "mine").wiring.port.core_share, 0.175);
   const MeasuredLinks endless{{Nanoseconds(10), 0}, cluster::Algorithm::ring, 0};
   EXPECT_EQ(cluster::parse_blueprint(to_cluster_file(devices(2), endless, ""), "mine").wiring.port.bandwidth, 0);
 }
@@ -160,11 +160,11 @@ TEST(Collectives, WriteAClusterThatIsReadBack) {
 TEST(Collectives, RefuseSizesAndDevicesThatMakeNoSense) {
   BenchOptions options;
   parse_sizes("1K:1M:2", options);
-  EXPECT_EQ(options.least, 1024);
-  EXPECT_EQ(options.most, 1 << 20);
+  EXPECT_EQ(options.min_bytes, 1024);
+  EXPECT_EQ(options.max_bytes, 1 << 20);
   EXPECT_EQ(options.factor, 2);
   parse_sizes("64", options);
-  EXPECT_EQ(options.most, 64);
+  EXPECT_EQ(options.max_bytes, 64);
   for (const char* wrong : {"", "8:", "64:8", "1:8", "8:64:1", "8:64:2:3", "x:y", "8:2T"}) {
     EXPECT_TRUE(says(usage_sentence([&] { parse_sizes(wrong, options); }), "--sizes")) << wrong;
   }

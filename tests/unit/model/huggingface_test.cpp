@@ -19,7 +19,7 @@ using test::says;
 using test::usage_sentence;
 
 std::string text_of(const std::string& json, const std::string& settings = "") {
-  return read_config(json, settings, "config.json").text;
+  return read_config(json, settings, "config.json").model.text();
 }
 
 /// In a folder of its own, so that paths without a slash can be tried.

@@ -150,7 +150,7 @@ TEST(Search, OfRandomSmallJobsFindsTheFastestOfAllSplits) {
     ASSERT_FALSE(result.ranked.empty());
     EXPECT_EQ(result.left_out, 0U);
     EXPECT_EQ(result.ranked[0].step, shortest_of_all(spec))
-        << spec.model << " on " << spec.devices.text() << " of " << spec.cluster;
+        << spec.model.text() << " on " << spec.devices.text() << " of " << spec.cluster;
   }
 }
 

@@ -76,7 +76,7 @@ const Cover cover{
 
 /// The one task of hw1 whose heading begins so, composed.
 Section section(const std::string& heading, const Evidence& evidence) {
-  for (const Task& task : sheet_by_id("hw1").tasks) {
+  for (const SheetTask& task : sheet_by_id("hw1").tasks) {
     if (task.heading.starts_with(heading)) {
       return compose(sheet_by_id("hw1"), {task}, cover, evidence).sections.at(0);
     }
@@ -138,7 +138,7 @@ TEST(Compose, SharedCoresAreMarkedAndExplainedOnce) {
   const std::vector<Asked> asked = asked_in(document.sections[0]);
   EXPECT_TRUE(says(asked[0].answer, "0.89 on 4*"));
   EXPECT_TRUE(silent_on(asked[0].answer, "shared cores"));
-  const Grid grid = blocks_of<Grids>(document.sections[0]).at(0).row.at(0);
+  const DataTable grid = blocks_of<Grids>(document.sections[0]).at(0).row.at(0);
   EXPECT_EQ(grid.heading.back(), "");
   EXPECT_EQ(grid.rows[1].back(), "");
   EXPECT_EQ(grid.rows[2].back(), "*");
@@ -213,7 +213,7 @@ TEST(Compose, AnAnswerOfTheSecondSourceHasItsTable) {
   const Section task = section("Task 2", evidence);
   EXPECT_TRUE(says(asked_in(task)[0].answer, "4 devices are 2.25 times as fast as 1"));
   EXPECT_TRUE(says(asked_in(task)[0].answer, "(Measured on cpu.)"));
-  const std::vector<Grid> grids = blocks_of<Grids>(task).at(0).row;
+  const std::vector<DataTable> grids = blocks_of<Grids>(task).at(0).row;
   ASSERT_EQ(grids.size(), 2U);
   EXPECT_EQ(grids[0].caption, "Simulated (small)");
   EXPECT_EQ(grids[1].caption, "Measured (cpu)");
@@ -249,7 +249,7 @@ TEST(Compose, ASentenceOnParametersHasTheirBytesFromTheRecord) {
     records.push_back(
         with(trained(6, devices), {{"trained", {{"parameter_bytes", 5 << 20}}}, {"placement", {"0-19"}}, {"blocks_each", {20}}}));
   }
-  const Task& task = sheet_by_id("hw3").tasks.at(3);
+  const SheetTask& task = sheet_by_id("hw3").tasks.at(3);
   const auto shown = [&](const std::vector<Json>& rows) {
     std::string text;
     for (const Paragraph& one : blocks_of<Paragraph>(
@@ -360,7 +360,7 @@ TEST(Compose, TheNoiseThatASimulationLacksIsMeasuredBesideItAndItsMarksAreExplai
   const Section task = section("Task 4", evidence);
   EXPECT_EQ(asked_in(task)[0].beside,
             "Measured (cpu): the std of step times is 10.0 % of the median under dp and 5.0 % under ddp, on 2 devices*.");
-  const std::vector<Grid> grids = blocks_of<Grids>(task).at(0).row;
+  const std::vector<DataTable> grids = blocks_of<Grids>(task).at(0).row;
   ASSERT_EQ(grids.size(), 2U);
   EXPECT_TRUE(says(grids[1].caption, "Measured (cpu)"));
   EXPECT_EQ(grids[1].rows[0].back(), "*");
@@ -387,21 +387,21 @@ TEST(Compose, RowsThatAClusterHasTooFewDevicesForAreNamed) {
 
 TEST(GridOf, AColumnHasOneUnit) {
   std::vector<Json> records{trained(0.5, 1), trained(2, 2), trained(1234.5, 4)};
-  const Grid grid = grid_of(result_of("strong-scaling", {scaling_point(1), scaling_point(2), scaling_point(4)}, records),
-                            {"devices", "time_per_step_ns", "nothing"}, "A caption");
+  const DataTable grid = grid_of(result_of("strong-scaling", {scaling_point(1), scaling_point(2), scaling_point(4)}, records),
+                                 {"devices", "time_per_step_ns", "nothing"}, "A caption");
   EXPECT_EQ(grid.caption, "A caption");
   EXPECT_EQ(grid.heading, (std::vector<std::string>{"#devices", "time/step (s)"}));
   EXPECT_EQ(grid.rows[0][1], "0.000500");
   EXPECT_EQ(grid.rows[2][1], "1.23");
   records[0] = trained(0.003, 1);  // 3 µs beside 1.2 s: in the unit between
-  const Grid apart = grid_of(result_of("strong-scaling", {scaling_point(1), scaling_point(2), scaling_point(4)}, records),
-                             {"devices", "time_per_step_ns"}, "");
+  const DataTable apart = grid_of(result_of("strong-scaling", {scaling_point(1), scaling_point(2), scaling_point(4)}, records),
+                                  {"devices", "time_per_step_ns"}, "");
   EXPECT_EQ(apart.heading[1], "time/step (ms)");
   EXPECT_EQ(apart.rows[0][1], "0.00300");
   EXPECT_EQ(apart.rows[2][1], "1234");
   records = {trained(0.00063, 1), trained(4.55, 2), trained(22.3, 4)};  // not 22300 µs for the sake of the first
-  const Grid little = grid_of(result_of("strong-scaling", {scaling_point(1), scaling_point(2), scaling_point(4)}, records),
-                              {"devices", "time_per_step_ns"}, "");
+  const DataTable little = grid_of(result_of("strong-scaling", {scaling_point(1), scaling_point(2), scaling_point(4)}, records),
+                                   {"devices", "time_per_step_ns"}, "");
   EXPECT_EQ(little.heading[1], "time/step (ms)");
   EXPECT_EQ(little.rows[0][1], "0.000630");
   EXPECT_EQ(little.rows[2][1], "22.3");
@@ -435,7 +435,7 @@ TEST(JobOf, EqualJobsHaveEqualNamesWhateverExperimentAsks) {
 TEST(Sheets, QuestionsThatAreAnsweredInOurOwnWordsAreShort) {
   std::size_t answered = 0;
   for (const Sheet& sheet : sheets()) {
-    for (const Task& task : sheet.tasks) {
+    for (const SheetTask& task : sheet.tasks) {
       for (const AskedOn& question : task.questions) {
         EXPECT_LE(words_in(question.answer), most_words_of_answer) << question.id;
         answered += question.answer.empty() ? 0 : 1;
@@ -448,9 +448,9 @@ TEST(Sheets, QuestionsThatAreAnsweredInOurOwnWordsAreShort) {
 TEST(Sheets, EveryFileThatATaskNamesIsHandedIn) {
   for (const Sheet& sheet : sheets()) {
     for (const std::string& option : options_of(sheet).empty() ? std::vector<std::string>{""} : options_of(sheet)) {
-      const std::vector<Task> tasks = tasks_of(sheet, option);
+      const std::vector<SheetTask> tasks = tasks_of(sheet, option);
       const Files files = code_of(sheet, tasks, Evidence{});
-      for (const Task& task : tasks) {
+      for (const SheetTask& task : tasks) {
         for (const std::string& program : task.programs) {
           EXPECT_TRUE(files.contains("code/" + program)) << sheet.id << " " << program;
         }

@@ -12,7 +12,7 @@ using baton::test::says;
 Document sample() {
   Picture picture{.title = "Speedup"};
   picture.marks.push_back({.kind = Mark::Form::text, .x = 1, .y = 1, .text = "s"});
-  const Grid grid{"Measured (cpu)", {"case", "time (ms)"}, {{"a|b", "1.50"}, {"50 % & more", "2.00"}}, {true, false}};
+  const DataTable grid{"Measured (cpu)", {"case", "time (ms)"}, {{"a|b", "1.50"}, {"50 % & more", "2.00"}}, {true, false}};
   return {"Homework <1>",
           "Ada & Grace",
           "2026-11-16",

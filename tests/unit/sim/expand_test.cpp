@@ -101,7 +101,7 @@ TEST(Expand, NodesThatAreFilledUnevenlyMakeAPlainRing) {
 
 TEST(Expand, MessagesOfASizeTakeTheFiguresOfTheirPieceOfTheLink) {
   cluster::Wiring wiring{.port = slow(10), .algorithm = Algorithm::ring};
-  wiring.port.pieces = {{Bytes(0), Nanoseconds(3), 0.25e9}, {Bytes(1000), Nanoseconds(50), 1e9}};
+  wiring.port.size_ranges = {{Bytes(0), Nanoseconds(3), 0.25e9}, {Bytes(1000), Nanoseconds(50), 1e9}};
   EXPECT_EQ(time_of(Move::all_reduce, 4, 3200, wiring), 6 * (3 + 4 * 800)) << "messages of 800 bytes";
   EXPECT_EQ(time_of(Move::all_reduce, 4, 4000, wiring), 6 * (50 + 1000));
 }

@@ -180,9 +180,9 @@ TEST(Walk, MessagesThatTakeAShareOfACoreDelayWhatComputesBesideThemByThatAndNoth
   hand.compute(1, 100);  // all beside messages
   cluster::Link link = slow(200);
   EXPECT_EQ(hand.walk(shared(2, link)), (Times{{0, 1200}, {0, 900}, {0, 1200}, {0, 100}}));
-  link.core = 0.5;
+  link.core_share = 0.5;
   EXPECT_EQ(hand.walk(shared(2, link)), (Times{{0, 1500}, {0, 1500}, {0, 1200}, {0, 200}})) << "600 of the 900 by 1200";
-  link.core = 0.25;
+  link.core_share = 0.25;
   EXPECT_EQ(hand.walk(shared(2, link)), (Times{{0, 1200}, {0, 1200}, {0, 1200}, {0, 133}}));
 }
 
@@ -192,7 +192,7 @@ TEST(Walk, WhatMessagesTakeOfACoreIsOfNoConcernToLanesThatAreApart) {
   hand.compute(0, 900);
   hand.receive(1, 0, 0, 1000);
   cluster::Link link = slow(0);
-  link.core = 0.5;
+  link.core_share = 0.5;
   EXPECT_EQ(hand.walk(wired(2, {.port = link})), (Times{{0, 1000}, {0, 900}, {0, 1000}}));
 }
 
@@ -205,7 +205,7 @@ TEST(Walk, SeveralMessagesAtOnceTakeNoMoreOfACoreThanOne) {
   hand.receive(1, 0, 0, 1000);
   hand.receive(1, 0, 1, 1000, 0, Lane::host);
   cluster::Link network = slow(0);
-  network.core = 0.5;
+  network.core_share = 0.5;
   std::vector<cluster::Device> list;
   for (int d = 0; d < 2; ++d) {
     list.push_back({.name = fmt::format("d{}", d), .cores = {d}, .memory = Bytes(1 << 30), .node = d});

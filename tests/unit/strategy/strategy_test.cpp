@@ -497,6 +497,33 @@ TEST(Dp, ScattersReplicatesGathersReducesAndUpdatesOnDeviceZero) {
   EXPECT_EQ(totals[0].work.received, Bytes(4 * (rows * 2 + 2 * 32)));
 }
 
+TEST(EstimatedTasks, AreThoseOfThePlanToAFactorOfTwo) {
+  struct Case {
+    const char* strategy;
+    const char* model;
+    std::size_t devices;
+    Layout layout;
+  };
+  for (const Case& one : std::vector<Case>{
+           {"single", "mlp:dim=8,depth=20", 1, {}},
+           {"ddp", "mlp:dim=8,depth=20", 8, {}},
+           {"1f1b", "mlp:dim=8,depth=20", 4, {.micro_batches = 16}},
+           {"zero-3", "gpt:depth=4,heads=2,dim=16,vocab=32,context=8", 4, {}},
+           {"tensor", "gpt:depth=4,heads=2,dim=16,vocab=32,context=8", 2, {}},
+           {"product", "gpt:depth=4,heads=2,dim=16,vocab=32,context=8", 8, {.dp = 2, .pp = 2, .tp = 2, .micro_batches = 8}},
+       }) {
+    const Step step{.global_batch = 64,
+                    .loss = std::string_view(one.model).starts_with("gpt") ? Loss::cross_entropy : Loss::mean_squared_error};
+    const model::Model model = model::parse_model(one.model);
+    const double estimated = estimated_tasks(
+        {.model = model, .cluster = devices(one.devices), .strategy = one.strategy, .step = step, .layout = one.layout},
+        strategy_by_name(one.strategy));
+    const auto real = static_cast<double>(compiled(one.strategy, one.model, one.devices, step, one.layout).tasks().size());
+    EXPECT_GT(estimated, real / 2) << one.strategy;
+    EXPECT_LT(estimated, real * 2) << one.strategy;
+  }
+}
+
 TEST(Ddp, SendsNothingButGradientsAndEachDeviceUpdatesItsOwn) {
   const plan::Plan plan = compiled("ddp", "mlp:3-5-2", 4, {.global_batch = 8});
   for (const plan::Totals& device : plan::totals_by_device(plan)) {

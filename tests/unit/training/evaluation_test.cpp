@@ -81,7 +81,7 @@ TEST_F(Evaluating, AForwardRunsWhenItsJobIsGone) {
 TEST_F(Evaluating, TheDataKeepsTheSpecificationAsItWas) {
   JobSpec spec = on_images();
   const JobData data(spec, job::make_model(spec), *spec.loss, spec.batch, 0);
-  spec.normalize = "no normalization";
+  spec.normalize = parse_pixel_scale("imagenet");  // of three channels, and the images are gray
   EXPECT_NE(data.evaluation(""), nullptr);
 }
 
@@ -248,10 +248,10 @@ TEST_F(TrainingOnData, SaysWhatDoesNotFit) {
   EXPECT_TRUE(says(refused([](JobSpec& spec) { spec.cluster = "dgx-a100"; }), "leave out --data"));
   EXPECT_FALSE(refused([](JobSpec& spec) { spec.model = "gpt:depth=2,heads=2,dim=8,context=6,vocab=9"; }).empty());
   EXPECT_FALSE(refused([](JobSpec& spec) { spec.model = "mlp:36-8-2"; }).empty()) << "fewer scores than classes";
-  EXPECT_FALSE(refused([](JobSpec& spec) { spec.normalize = "nonsense"; }).empty());
+  EXPECT_TRUE(says(refused([](JobSpec& spec) { spec.normalize = parse_pixel_scale("imagenet"); }), "3 means"));
   EXPECT_TRUE(says(refused([](JobSpec& spec) {
                      spec.data = "random";
-                     spec.normalize = "mnist";
+                     spec.normalize = parse_pixel_scale("mnist");
                    }),
                    "give some with --data"));
 }

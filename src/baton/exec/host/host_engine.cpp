@@ -152,10 +152,10 @@ class HostEngine final : public Engine {
       : plan_(assignment.plan),
         data_(std::move(assignment.data)),
         spins_(assignment.cluster.oversubscribed() ? 0 : patient_spins),
-        alone_(assignment.world == nullptr ? ranks::make_world_of_one() : nullptr),
-        world_(alone_ ? *alone_ : *assignment.world),
-        run_by_(ranks_of(assignment.cluster)),
-        report_(world_, plan_, run_by_, data_.losses),
+        own_world_(assignment.world == nullptr ? ranks::make_world_of_one() : nullptr),
+        world_(own_world_ ? *own_world_ : *assignment.world),
+        rank_of_device_(ranks_of(assignment.cluster)),
+        report_(world_, plan_, rank_of_device_, data_.losses),
         memory_(std::move(assignment.memory)) {
     open_devices(assignment.cluster, backend);
     prepare(assignment, backend);
@@ -200,11 +200,11 @@ class HostEngine final : public Engine {
     done_ = 0;
     finished_ = 0;
     stopping_ = false;
-    enough_ = false;
+    stop_requested_ = false;
     given_up_ = false;
     changed_ = false;
     failure_ = nullptr;
-    barrier_ = std::make_unique<StepBarrier>(here_, spins_);  // a failed run may leave the old barrier half-arrived
+    barrier_ = std::make_unique<StepBarrier>(local_device_count_, spins_);  // a failed run may leave the old barrier half-arrived
     const std::vector<ranks::ClockReading> clocks_before = ranks::read_clocks(world_);
 
     std::vector<std::thread> threads;
@@ -241,7 +241,7 @@ class HostEngine final : public Engine {
       left = std::min(left, std::max<std::size_t>(1, most_events_in_haste / std::max<std::size_t>(1, plan_.tasks().size())));
     }
     result.trace.steps.resize(std::min(result.trace.steps.size(), left));
-    gather_result(world_, plan_, run_by_, clocks_before, starts_, result);
+    gather_result(world_, plan_, rank_of_device_, clocks_before, starts_, result);
     return result;
   }
 
@@ -250,7 +250,7 @@ class HostEngine final : public Engine {
     if (is_here(device)) {
       std::copy_n(address(id) + begin, into.size(), into.data());
     }
-    share_bytes(world_, run_by_[device], into);
+    share_bytes(world_, rank_of_device_[device], into);
   }
 
   void write(BufferId id, std::size_t begin, std::span<const std::byte> bytes) override {
@@ -263,19 +263,20 @@ class HostEngine final : public Engine {
 
  private:
   /// True if this rank runs the device.
-  bool is_here(std::size_t device) const { return run_by_[device] == world_.rank(); }
+  bool is_here(std::size_t device) const { return rank_of_device_[device] == world_.rank(); }
 
   std::byte* address(BufferId id) const { return devices_[plan_[id].device.index()]->arena.at(memory_.offset[id.index()]); }
 
   void open_devices(const cluster::Cluster& cluster, const HostBackend& backend) {
-    progress_entry_ = world_.progress()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
+    progress_entry_ = world_.progress()->open(
+        static_cast<std::size_t>(std::count(rank_of_device_.begin(), rank_of_device_.end(), world_.rank())));
     for (std::size_t d = 0; d < cluster.size(); ++d) {
       const cluster::Device& device = cluster.devices()[d];
       if (!is_here(d)) {
         devices_.push_back(nullptr);
         continue;
       }
-      ranks::DeviceProgress& progress = world_.progress()->device(static_cast<std::size_t>(here_++));
+      ranks::DeviceProgress& progress = world_.progress()->device(static_cast<std::size_t>(local_device_count_++));
       const int team = backend.team_size(static_cast<int>(device.cores.size()));
       devices_.push_back(std::make_unique<HostDevice>(
           memory_.peak[d], std::vector<int>(device.cores.begin(), device.cores.begin() + team), spins_, progress));
@@ -289,12 +290,12 @@ class HostEngine final : public Engine {
 
   /// True if this process may use a core on which no device computes.
   bool has_spare_core(const cluster::Cluster& cluster) const {
-    const auto here = std::find(run_by_.begin(), run_by_.end(), world_.rank());
+    const auto here = std::find(rank_of_device_.begin(), rank_of_device_.end(), world_.rank());
     cpu_set_t cores;
-    if (here == run_by_.end() || sched_getaffinity(0, sizeof cores, &cores) != 0) {
+    if (here == rank_of_device_.end() || sched_getaffinity(0, sizeof cores, &cores) != 0) {
       return true;
     }
-    const int machine = cluster.devices()[static_cast<std::size_t>(here - run_by_.begin())].machine;
+    const int machine = cluster.devices()[static_cast<std::size_t>(here - rank_of_device_.begin())].machine;
     for (const cluster::Device& device : cluster.devices()) {
       for (const int core : device.cores) {
         if (device.machine == machine && core < CPU_SETSIZE) {
@@ -319,7 +320,7 @@ class HostEngine final : public Engine {
       }
     }
     transport_ = world_.alone() ? make_memory_transport(std::move(context))
-                                : make_rank_transport(std::move(context), world_, run_by_);
+                                : make_rank_transport(std::move(context), world_, rank_of_device_);
 
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       for (std::size_t lane = 0; lane < lane_count && is_here(d); ++lane) {
@@ -378,7 +379,7 @@ class HostEngine final : public Engine {
           const bool steps = compute != nullptr && op::takes_step(compute->op);  // with a gradient that is not stored
           const plan::Role role = steps ? plan::Role::gradient
                                         : plan_[made.exchange ? plan::payload(task)[0] : task.writes.back()].role;
-          add(tallies, {task.labels.phase, task.labels.block, role, since});
+          add_tally(tallies, {task.labels.phase, task.labels.block, role, since});
         }
       }
     }
@@ -434,10 +435,10 @@ class HostEngine final : public Engine {
           catch_up(shown, *result_);
         }
         if (!progress(done, shown)) {
-          enough_ = true;
+          stop_requested_ = true;
         }
       }
-      if (done == step_count_ || finished_.load(std::memory_order_acquire) == here_) {
+      if (done == step_count_ || finished_.load(std::memory_order_acquire) == local_device_count_) {
         break;
       }
       if (asked_to_stop_at_once()) {
@@ -504,16 +505,16 @@ class HostEngine final : public Engine {
 
   /// Ends the step that all devices have finished and begins the next. One thread runs it, the others wait.
   void between_steps() {
-    bool enough = false;
+    bool stops = false;
     world_.progress()->arrive();
     if (step_ >= 0) {
-      enough = end_step();
+      stops = end_step();
     } else {
       world_.barrier();
     }
     world_.progress()->leave();
     ++step_;
-    if (step_ == step_count_ || enough) {
+    if (step_ == step_count_ || stops) {
       stopping_ = true;
       return;
     }
@@ -559,7 +560,7 @@ class HostEngine final : public Engine {
       traced->duration = duration;
     }
     const StepReport::Summary summary = report_.share(
-        {.duration = duration, .enough = enough_, .given_up = given_up_, .changed = changed_},
+        {.duration = duration, .stop_requested = stop_requested_, .given_up = given_up_, .changed = changed_},
         [this](BufferId id) { return reinterpret_cast<const double*>(address(id)); });
     if (summary.given_up) {
       given_up_ = true;  // maybe on another rank
@@ -577,7 +578,7 @@ class HostEngine final : public Engine {
     if (step_ + 1 == step_count_) {
       watched_.ring();
     }
-    return summary.enough || (keep_result_ && !std::isfinite(summary.loss));
+    return summary.stop_requested || (keep_result_ && !std::isfinite(summary.loss));
   }
 
   /// Fills buffers with the rows of a step.
@@ -597,7 +598,7 @@ class HostEngine final : public Engine {
       }
       const std::lock_guard lock(failure_mutex_);
       unread_ = unread_ ? unread_ : std::current_exception();
-      enough_ = true;
+      stop_requested_ = true;
     }
   }
 
@@ -762,13 +763,13 @@ class HostEngine final : public Engine {
   Plan plan_;
   StepData data_;
   int spins_;
-  std::unique_ptr<ranks::World> alone_;
+  std::unique_ptr<ranks::World> own_world_;
   ranks::World& world_;
-  std::vector<int> run_by_;  // by device: the rank
+  std::vector<int> rank_of_device_;  // by device: the rank
   StepReport report_;
   plan::Memory memory_;
   std::vector<std::unique_ptr<HostDevice>> devices_;  // none if another rank runs it
-  int here_ = 0;                                      // the number of devices here
+  int local_device_count_ = 0;                        // of this rank
   std::size_t progress_entry_ = 0;                    // the number of their entries
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<StepBarrier> barrier_;
@@ -792,7 +793,7 @@ class HostEngine final : public Engine {
   std::atomic<std::int64_t> done_{0};
   std::atomic<int> finished_{0};
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> enough_{false};
+  std::atomic<bool> stop_requested_{false};
   std::atomic<bool> given_up_{false};  // the step under way is left in the middle
   std::atomic<bool> changed_{false};   // it has begun to change what is kept
   threads::Doorbell watched_;

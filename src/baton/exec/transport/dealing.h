@@ -41,8 +41,8 @@ struct MemberMemory {
   std::byte* piece_at(const ElementRun& run) const { return pieces[run.piece] + run.piece_begin * width; }
 
   std::vector<std::byte*> buffers;     // the whole ones
-  std::vector<std::byte*> pieces;      // that it reads or writes, where members hold pieces
-  std::vector<std::byte*> parameters;  // where the sum is applied and not kept
+  std::vector<std::byte*> pieces;      // that it reads or writes, if members hold pieces
+  std::vector<std::byte*> parameters;  // if the sum is applied and not kept
   std::int64_t width;                  // of an element
 };
 

@@ -77,7 +77,7 @@ std::vector<MeetingRoute> choose_routes(const plan::Plan& plan, const cluster::C
 }
 
 std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<MeetingRoute>& routes,
-                                     const std::vector<int>& run_by, ranks::World& world, CommunicatorFactory& factory) {
+                                     const std::vector<int>& rank_of_device, ranks::World& world, CommunicatorFactory& factory) {
   std::vector<std::size_t> group_of(routes.size(), 0);
   std::map<std::vector<std::uint32_t>, std::size_t> known;
   for (std::size_t m = 0; m < routes.size(); ++m) {
@@ -89,7 +89,7 @@ std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<M
     std::vector<GroupMember> mine;
     for (std::size_t i = 0; i < devices.size(); ++i) {
       key.push_back(devices[i].value);
-      if (run_by[devices[i].index()] == world.rank()) {
+      if (rank_of_device[devices[i].index()] == world.rank()) {
         mine.push_back({i, devices[i]});
       }
     }
@@ -98,7 +98,7 @@ std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<M
     if (!fresh) {
       continue;
     }
-    const int root = run_by[devices[0].index()];
+    const int root = rank_of_device[devices[0].index()];
     ranks::Blob id = world.rank() == root ? factory.make_id() : ranks::Blob();
     world.broadcast(id, root);
     if (!mine.empty()) {

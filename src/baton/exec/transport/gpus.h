@@ -57,6 +57,6 @@ class CommunicatorFactory {
 /// Every set of devices that meet by NCCL comes together once, in the order of the plan's meetings on all ranks: the rank of its
 /// first member makes an id and sends it to all. All ranks call it. Per meeting: the number of its set, if it has one.
 std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<MeetingRoute>& routes,
-                                     const std::vector<int>& run_by, ranks::World& world, CommunicatorFactory& factory);
+                                     const std::vector<int>& rank_of_device, ranks::World& world, CommunicatorFactory& factory);
 
 }  // namespace baton::exec

@@ -9,8 +9,8 @@
 
 namespace baton::exec {
 
-/// The operation on one chunk of a meeting. Sums are taken in the order of `from`, so the bits do not depend on the thread that
-/// runs it; sums of 16-bit types are taken in float and rounded once.
+/// The operation on one run of elements of a meeting. Sums are taken in the order of `from`, so the bits do not depend on the
+/// thread that runs it; sums of 16-bit types are taken in float and rounded once.
 struct Operation {
   enum class Function : std::uint8_t {
     copy,   // the only one of `from`, to all of `to`

@@ -53,8 +53,9 @@ struct TransportContext {
   std::optional<cluster::Link> link;          // emulated link, if slower than memory
   /// True if devices compute on every core, so that a thread that moves messages takes a core from them.
   bool no_core_to_spare = false;
-  /// GPU runs only, else empty. Per meeting: true if this transport carries it through host memory, where `addresses` point. False
-  /// for meetings within one rank. A sum that an update applies is then left in place of the parts.
+  /// Empty if all data lies at `addresses` and this transport carries every meeting. Otherwise, per meeting: true if it carries it,
+  /// between `addresses`, to and from which the data is copied by others; false if the meeting lies within one rank or is carried
+  /// in another way. A sum that an update applies is then left in place of the parts.
   std::vector<bool> staged = {};
 
   /// True if this rank runs all members of the meeting.
@@ -65,9 +66,9 @@ struct TransportContext {
 std::unique_ptr<Transport> make_memory_transport(TransportContext context);
 
 /// Devices of several ranks: meetings within one rank go through its memory; others by messages, directly from
-/// each member to the one that sums. Sums are taken in the order of the members, as in one memory. `run_by`: per
+/// each member to the one that sums. Sums are taken in the order of the members, as in one memory. `rank_of_device`: per
 /// device, the rank that runs it. A progress thread, asleep most of the time, moves messages and sums while
 /// devices compute.
-std::unique_ptr<Transport> make_rank_transport(TransportContext context, ranks::World& world, std::vector<int> run_by);
+std::unique_ptr<Transport> make_rank_transport(TransportContext context, ranks::World& world, std::vector<int> rank_of_device);
 
 }  // namespace baton::exec

@@ -107,7 +107,7 @@ std::string compare_precisions(const Record& plain, const Record& mixed) {
 }
 
 std::string saves_and_costs(const std::vector<Record>& rows) {
-  const std::vector<Record> plain = where(rows, key::precision, "fp32");
+  const std::vector<Record> plain = rows_with(rows, key::precision, "fp32");
   std::vector<std::string> sentences;
   if (plain.size() > 1) {
     compare_counts(plain, sentences);
@@ -117,8 +117,8 @@ std::string saves_and_costs(const std::vector<Record>& rows) {
 
 std::vector<std::string> details(const std::vector<Record>& rows) {
   std::vector<std::string> sentences;
-  const std::vector<Record> plain = where(rows, key::precision, "fp32");
-  const std::vector<Record> mixed = where(rows, key::precision, "mixed");
+  const std::vector<Record> plain = rows_with(rows, key::precision, "fp32");
+  const std::vector<Record> mixed = rows_with(rows, key::precision, "mixed");
   if (mixed.size() > 1) {
     compare_counts(mixed, sentences);
   }

@@ -185,7 +185,7 @@ Experiment all_devices() {
           .plots = {device_plot("Where the step of each device goes")},
           .open =
               [](const Point& point, const Settings& settings) {
-                return open_split(stack(point), whole(point, key::devices, 1, 4096), settings,
+                return open_split(stack(point), whole_number(point, key::devices, 1, 4096), settings,
                                   fmt::format("{} blocks over {}", text(point, key::depth), text(point, key::devices)));
               },
           .derive =

@@ -67,7 +67,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   spec.model = text(point, key::model);
   take(spec, point, key::batch);
   spec.strategy = "ddp";
-  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 4);
+  spec.devices = devices_for(settings, whole_number(point, key::devices, 1, 4096), 4);
   return std::make_unique<Saturated>(spec, settings);
 }
 
@@ -86,7 +86,7 @@ struct Scaled {
 };
 std::vector<Scaled> scaled(const std::vector<Record>& rows) {
   std::vector<Scaled> list;
-  for (const Record& alone : where(rows, key::devices, 1)) {
+  for (const Record& alone : rows_with(rows, key::devices, 1)) {
     for (const Record& row : rows) {
       const double n = number(row, key::devices);
       if (n > 1 && number(row, key::batch) == number(alone, key::batch) * n) {
@@ -119,7 +119,7 @@ std::string larger_batch(const std::vector<Record>& rows) {
   const double before = number(first, key::efficiency);
   const double after = number(last, key::efficiency);
   const auto base = [&](const Record& row) {
-    const std::vector<Record> same = where(where(rows, key::devices, row[key::base_devices]), key::batch, row[key::batch]);
+    const std::vector<Record> same = rows_with(rows_with(rows, key::devices, row[key::base_devices]), key::batch, row[key::batch]);
     return same.empty() ? row : same.front();
   };
   const bool told = !several || difference_of_speedups(first, base(first), last, base(last)).differ;
@@ -171,13 +171,13 @@ bool is_settled(const std::vector<Record>& rows, const findings::Line& line) {
 /// Of rows by batch, on one number of devices. No limit above `most` is believed.
 Saturation saturation(const std::vector<Record>& rows, double most) {
   Saturation found;
-  found.line = findings::fit_line(column(rows, key::batch), column(rows, key::time_per_step_ns));
+  found.line = findings::fit_line(numbers_of(rows, key::batch), numbers_of(rows, key::time_per_step_ns));
   const auto first_within = [&](double limit) {
     const auto row = std::find_if(rows.begin(), rows.end(),
                                   [&](const Record& one) { return number(one, key::samples_per_s) >= 0.95 * limit; });
     return row == rows.end() ? 0.0 : number(*row, key::batch);
   };
-  const std::vector<double> rates = column(rows, key::samples_per_s);
+  const std::vector<double> rates = numbers_of(rows, key::samples_per_s);
   const double best = *std::max_element(rates.begin(), rates.end());
   if (rows.back().has(key::limit_samples_per_s)) {
     found.by = Saturation::By::simulation;
@@ -277,7 +277,7 @@ std::string when_saturated(const std::vector<Record>& rows) {
     return "";
   }
   constexpr double any = std::numeric_limits<double>::infinity();
-  const std::vector<Record> alone = by_batch(where(rows, key::devices, 1));
+  const std::vector<Record> alone = by_batch(rows_with(rows, key::devices, 1));
   if (wide.back().has(key::limit_samples_per_s)) {
     const bool both = wide.front()[key::devices] != 1 && alone.size() >= 2 && alone.back().has(key::limit_samples_per_s);
     return fmt::format("Throughput is within 5 % of {}.{}", on_simulated_limit(wide, saturation(wide, any)),

@@ -5,41 +5,22 @@
 #include <optional>
 
 #include "baton/base/error.h"
-#include "baton/base/text.h"
 #include "baton/findings/fits.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/experiments/plots.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
+#include "baton/lab/stack_size.h"
 #include "baton/lab/train_measurement.h"
 #include "baton/model/zoo.h"
 
 namespace baton::lab {
 namespace {
 
-/// A stack of Linear and ReLU.
-struct Stack {
-  std::int64_t dim = 0;
-  std::int64_t depth = 2;
-};
-
-/// `1024x2`: DIM and DEPTH of a stack. nullopt if the case is the text of a model.
-std::optional<Stack> stack_of(const std::string& size) {
-  if (size.find_first_not_of("0123456789x") != std::string::npos) {
-    return std::nullopt;
-  }
-  const std::size_t cross = size.find('x');
-  Stack stack{.dim = parse_integer(size.substr(0, cross), "DIM of the case " + size, 1, 1 << 20)};
-  if (cross != std::string::npos) {
-    stack.depth = parse_integer(size.substr(cross + 1), "DEPTH of the case " + size, 1, 1 << 20);
-  }
-  return stack;
-}
-
 /// As a specification names it.
-std::string model_of(const std::string& size) {
-  const std::optional<Stack> stack = stack_of(size);
-  return stack ? fmt::format("mlp:dim={},depth={}", stack->dim, stack->depth) : model::parse_model(size).name();
+model::ModelName model_of(const std::string& size) {
+  const std::optional<StackSize> stack = StackSize::parse(size);
+  return stack ? stack->model() : model::parse_model(size).name();
 }
 
 /// If simulated, it also looks for the batch at which computing takes as long as communicating.
@@ -113,7 +94,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   spec.model = model_of(size);
   take(spec, point, key::batch);
   spec.strategy = "ddp";
-  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 4);
+  spec.devices = devices_for(settings, whole_number(point, key::devices, 1, 4096), 4);
   return std::make_unique<Balanced>(
       spec, settings,
       TrainMeasurement::Options{.least_steps = 5, .timeline = fmt::format("{} on {}", size, text(point, key::devices))});
@@ -183,7 +164,7 @@ bool alike(double a, double b) { return std::abs(a / std::max(1e-12, b) - 1) < 0
 
 /// The row that a row's speedup is over.
 Record base_of(const std::vector<Record>& rows, const Record& row) {
-  const std::vector<Record> same = where(where(rows, key::case_, row[key::case_]), key::devices, row[key::base_devices]);
+  const std::vector<Record> same = rows_with(rows_with(rows, key::case_, row[key::case_]), key::devices, row[key::base_devices]);
   return same.empty() ? row : same.front();
 }
 
@@ -228,7 +209,7 @@ std::string which_case(const std::vector<Record>& rows) {
       "{}: efficiency on {} is {}{}. {}. {} batch {} the cases move {} bytes per flop "
       "({}); what differs is in the next answer.",
       verdict, devices_text(more[key::devices]), listing(all), origin_mark(cases), premise,
-      std::all_of(cases.begin(), cases.end(), [](const Record& row) { return stack_of(text(row, key::case_)).has_value(); })
+      std::all_of(cases.begin(), cases.end(), [](const Record& row) { return StackSize::parse(text(row, key::case_)).has_value(); })
           ? "Gradients and work both grow with DIM², so at"
           : "At",
       text(large, key::global_batch), same ? "nearly the same" : "different", listing(ratios));
@@ -439,7 +420,7 @@ std::string which_networks(const std::vector<Record>& rows) {
       "each parameter costs bytes once per step, and its work grows with the batch and with how often it is used. Fully connected "
       "layers "
       "suit it worst{} {} moves {:.4f} bytes per flop at batch {}{}{}.",
-      stack_of(text(row, key::case_)) ? ":" : ".", text(row, key::case_), bytes_per_flop(row), text(row, key::global_batch),
+      StackSize::parse(text(row, key::case_)) ? ":" : ".", text(row, key::case_), bytes_per_flop(row), text(row, key::global_batch),
       batch >= 1 ? fmt::format(", and computing outweighs communication only above batch {:.0f}", batch) : "", origin_mark({row}));
 }
 

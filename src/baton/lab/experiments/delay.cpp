@@ -22,7 +22,7 @@ std::unique_ptr<Measurement> open_delayed(const Point& point, const Settings& se
   job::JobSpec spec;
   spec.model = text(point, key::model);
   spec.strategy = "ddp";
-  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 4);
+  spec.devices = devices_for(settings, whole_number(point, key::devices, 1, 4096), 4);
   if (number(point, key::delay_ms) > 0) {
     constexpr double ns_per_ms = 1e6;
     spec.delays = {{.before = plan::Phase::backward,
@@ -57,16 +57,16 @@ std::vector<Record> widest(const std::vector<Record>& rows) { return by_delay(he
 
 /// The rows that their speedup is over, by delay.
 std::vector<Record> base_of(const std::vector<Record>& rows, const Record& row) {
-  return by_delay(where(rows, key::devices, row[key::base_devices]));
+  return by_delay(rows_with(rows, key::devices, row[key::base_devices]));
 }
 
 /// Step time against the delay, in nanoseconds.
 findings::Line step_line(const std::vector<Record>& rows) {
-  std::vector<double> delays = column(rows, key::delay_ms);
+  std::vector<double> delays = numbers_of(rows, key::delay_ms);
   for (double& delay : delays) {
     delay *= 1e6;
   }
-  return findings::fit_line(delays, column(rows, key::time_per_step_ns));
+  return findings::fit_line(delays, numbers_of(rows, key::time_per_step_ns));
 }
 
 std::string on_the_step(const std::vector<Record>& rows) {
@@ -86,7 +86,7 @@ double amdahl_speedup(const Record& base, const Record& wide, const Record& row)
 /// True if the speedups with the least and with the most delay differ beyond the noise.
 bool told_apart(const std::vector<Record>& rows, const std::vector<Record>& wide) {
   const auto base = [&](const Record& row) {
-    const std::vector<Record> same = where(base_of(rows, row), key::delay_ms, row[key::delay_ms]);
+    const std::vector<Record> same = rows_with(base_of(rows, row), key::delay_ms, row[key::delay_ms]);
     return same.empty() ? row : same.front();
   };
   return difference_of_speedups(wide.front(), base(wide.front()), wide.back(), base(wide.back())).differ;
@@ -162,7 +162,7 @@ std::string linear_or_not(const std::vector<Record>& rows) {
     by_amdahl.push_back(ratio_text(expected));
     measured.push_back(ratio_text(number(row, key::speedup)));
     const double off = std::abs(number(row, key::speedup) / expected - 1);
-    const std::vector<Record> own_base = where(base, key::delay_ms, row[key::delay_ms]);
+    const std::vector<Record> own_base = rows_with(base, key::delay_ms, row[key::delay_ms]);
     if (off > worst && !own_base.empty()) {
       const double more = (number(row, key::delay_ms) - number(wide.front(), key::delay_ms)) * 1e6;
       beyond = difference_of_speedups(row, own_base.front(), later(wide.front(), more), later(base.front(), more)).differ;
@@ -220,14 +220,14 @@ struct Fractions {
 Fractions fractions(const std::vector<Record>& rows) {
   Fractions found;
   for (const double delay : values_of(by_delay(rows), key::delay_ms)) {
-    const std::vector<Record> same = where(rows, key::delay_ms, delay);
+    const std::vector<Record> same = rows_with(rows, key::delay_ms, delay);
     const std::vector<Record> own = with_own_cores(same);
     const std::vector<Record>& here = own.size() >= 2 ? own : same;
-    const std::vector<Record> alone = where(here, key::devices, 1);
+    const std::vector<Record> alone = rows_with(here, key::devices, 1);
     if (here.size() < 2 || alone.empty()) {
       continue;
     }
-    const double fitted = findings::fit_amdahl(column(here, key::devices), column(here, key::time_per_step_ns)).serial;
+    const double fitted = findings::fit_amdahl(numbers_of(here, key::devices), numbers_of(here, key::time_per_step_ns)).serial;
     const Record& most = *std::max_element(here.begin(), here.end(), [](const Record& a, const Record& b) {
       return number(a, key::devices) < number(b, key::devices);
     });
@@ -305,7 +305,7 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
 std::vector<std::string> delay_details(const std::vector<Record>& rows) {
   std::vector<std::string> sentences;
   for (const std::int64_t count : device_counts(rows)) {
-    const std::vector<Record> here = by_delay(where(rows, key::devices, count));
+    const std::vector<Record> here = by_delay(rows_with(rows, key::devices, count));
     if (here.size() >= 3) {
       sentences.push_back(fmt::format("On {}, {}{}.", devices_text(count), on_the_step(here), origin_mark(here)));
     }
@@ -339,7 +339,7 @@ struct Pair {
 std::vector<Pair> pairs(const std::vector<Record>& rows) {
   std::vector<Pair> list;
   for (const std::int64_t count : device_counts(rows)) {
-    const std::vector<Record> here = by_delay(where(rows, key::devices, count));
+    const std::vector<Record> here = by_delay(rows_with(rows, key::devices, count));
     const double more = (number(here.back(), key::delay_ms) - number(here.front(), key::delay_ms)) * 1e6;
     if (more > 0) {
       list.push_back({here.front(), here.back(), more});

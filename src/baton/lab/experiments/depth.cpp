@@ -20,7 +20,7 @@ std::string more_layers(const std::vector<Record>& rows) {
                    [](const Record& a, const Record& b) { return number(a, key::depth) < number(b, key::depth); });
   const Record& first = sorted.front();
   const Record& last = sorted.back();
-  const findings::Line line = findings::fit_line(column(sorted, key::depth), column(sorted, key::time_per_step_ns));
+  const findings::Line line = findings::fit_line(numbers_of(sorted, key::depth), numbers_of(sorted, key::time_per_step_ns));
   const double step = number(last, key::time_per_step_ns);
   const double computing = number(last, key::compute_ns) / step;
   const double devices = number(last, key::devices);
@@ -70,7 +70,7 @@ Experiment depth() {
           .open =
               [](const Point& point, const Settings& settings) {
                 return open_split(
-                    stack(point), whole(point, key::devices, 1, 4096), settings,
+                    stack(point), whole_number(point, key::devices, 1, 4096), settings,
                     number(point, key::depth) == 6 ? fmt::format("DEPTH 6 over {} devices", text(point, key::devices)) : "");
               },
           .derive =

@@ -42,7 +42,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   job::JobSpec spec;
   spec.model = text(point, key::model);
   take(spec, point, key::strategy);
-  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 4);
+  spec.devices = devices_for(settings, whole_number(point, key::devices, 1, 4096), 4);
   return std::make_unique<AtLargerBatch>(
       spec, settings,
       TrainMeasurement::Options{.timeline = fmt::format("{} on {}", text(point, key::strategy), text(point, key::devices))});
@@ -84,9 +84,9 @@ struct Both {
 std::vector<Both> pairs(const std::vector<Record>& rows) {
   std::vector<Both> list;
   for (const std::int64_t count : device_counts(rows)) {
-    const std::vector<Record> here = where(rows, key::devices, count);
-    const std::vector<Record> dp = where(here, key::strategy, "dp");
-    const std::vector<Record> ddp = where(here, key::strategy, "ddp");
+    const std::vector<Record> here = rows_with(rows, key::devices, count);
+    const std::vector<Record> dp = rows_with(here, key::strategy, "dp");
+    const std::vector<Record> ddp = rows_with(here, key::strategy, "ddp");
     if (!dp.empty() && !ddp.empty() && number(dp[0], key::devices) > 1) {
       list.push_back({dp[0], ddp[0]});
     }
@@ -272,7 +272,7 @@ std::string acceptable(const std::vector<Record>& rows) {
     all.erase(all.begin() + 1, all.end() - 1);  // the fewest devices and the most
   }
   std::string each;
-  const Both* condition = nullptr;  // under which it would be acceptable where it is not
+  const Both* condition = nullptr;  // under which it would be acceptable, if it is not
   for (const Both& both : all) {
     each += fmt::format("{} {} {}{}{}", each.empty() ? "Here on" : "; on", devices_text(both.dp[key::devices]),
                         (each.empty() ? "it takes " : "") + against_ddp(both, each.empty()), verdict(both),
@@ -330,8 +330,8 @@ std::vector<std::string> details(const std::vector<Record>& rows) {
                               : ""));
     }
   }
-  const std::vector<Record> dp = where(rows, key::strategy, "dp");
-  const std::vector<Record> ddp = where(rows, key::strategy, "ddp");
+  const std::vector<Record> dp = rows_with(rows, key::strategy, "dp");
+  const std::vector<Record> ddp = rows_with(rows, key::strategy, "ddp");
   const auto growth = [](const std::vector<Record>& list) {
     return number(list.back(), key::through_device_0) / number(list.front(), key::through_device_0);
   };

@@ -157,7 +157,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   spec.strategy = "layers";
   take(spec, point, key::batch);
   spec.samples = spec.batch * fresh_steps;
-  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 2);
+  spec.devices = devices_for(settings, whole_number(point, key::devices, 1, 4096), 2);
   return std::make_unique<Logged>(spec, settings, TrainMeasurement::Options{.timeline = "one step over two devices"});
 }
 

@@ -96,14 +96,14 @@ std::string four_ways(const std::vector<Record>& rows) {
   std::size_t steps = std::numeric_limits<std::size_t>::max();
   bool same = true;
   for (const std::string& model : values_of(rows, key::model)) {
-    const std::vector<Record> here = where(rows, key::model, model);
+    const std::vector<Record> here = rows_with(rows, key::model, model);
     splits.push_back(splits_text(here));
     const auto [compared, alike] = same_losses(here);
     steps = std::min(steps, compared);
     same = same && alike;
   }
   // Times are of the last model, the one whose work is worth splitting.
-  const std::vector<Record> timed = where(rows, key::model, rows.back()[key::model]);
+  const std::vector<Record> timed = rows_with(rows, key::model, rows.back()[key::model]);
   std::vector<std::string> times;
   std::vector<std::string> counts;
   for (const Record& row : timed) {
@@ -148,7 +148,7 @@ std::string four_ways(const std::vector<Record>& rows) {
 Experiment four_way_split() {
   Plot devices = device_plot("Where the step of each device goes");
   devices.points = [all = devices.points](const std::vector<Record>& rows) {
-    return rows.empty() || !rows.back().has(key::model) ? all(rows) : all(where(rows, key::model, rows.back()[key::model]));
+    return rows.empty() || !rows.back().has(key::model) ? all(rows) : all(rows_with(rows, key::model, rows.back()[key::model]));
   };
   return {.id = "four-way-split",
           .part = "B",
@@ -177,7 +177,8 @@ Experiment four_way_split() {
                     .warmup = 2,
                     .least_steps = 3,
                     .timeline = fmt::format("{} over {}", model_title(text(point, key::model)), text(point, key::devices))};
-                return open_split(text(point, key::model), whole(point, key::devices, 1, 4096), settings, std::move(options), spec);
+                return open_split(text(point, key::model), whole_number(point, key::devices, 1, 4096), settings, std::move(options),
+                                  spec);
               },
           .derive =
               [](std::vector<Record>& rows) {

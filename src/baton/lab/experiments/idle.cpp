@@ -43,7 +43,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
       take(spec, point, key::micro_batches);
     }
   }
-  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 4);
+  spec.devices = devices_for(settings, whole_number(point, key::devices, 1, 4096), 4);
   const std::int64_t count = spec.micro_batches.value_or(1);
   const std::string batches = count == 1 ? "" : fmt::format(", {} micro-batches", count);
   return std::make_unique<IdleMeasurement>(
@@ -67,7 +67,7 @@ void derive(std::vector<Record>& rows) {
 std::vector<std::vector<Record>> alike(const std::vector<Record>& rows) {
   std::vector<std::vector<Record>> groups;
   for (const std::int64_t devices : device_counts(rows)) {
-    groups.push_back(where(rows, key::devices, devices));
+    groups.push_back(rows_with(rows, key::devices, devices));
   }
   return groups;
 }
@@ -90,7 +90,7 @@ std::string verdict(const std::vector<Record>& same) {
   if (best == nullptr) {
     return "";
   }
-  const Record naive = where(same, key::schedule, "naive").front();
+  const Record naive = rows_with(same, key::schedule, "naive").front();
   const double speedup = number(*best, key::speedup);
   const std::string idle = fmt::format("idle {} of the step ({} in theory) instead of {} ({})",
                                        percent(number(*best, key::idle_share)), percent(number(*best, key::theory)),
@@ -133,8 +133,8 @@ std::string memory_cost(const std::vector<Record>& rows) {
   std::string all;
   std::size_t told = 0;
   for (const std::vector<Record>& same : alike(rows)) {
-    const std::vector<Record> gpipe = where(same, key::schedule, "gpipe");
-    const std::vector<Record> one = where(same, key::schedule, "1f1b");
+    const std::vector<Record> gpipe = rows_with(same, key::schedule, "gpipe");
+    const std::vector<Record> one = rows_with(same, key::schedule, "1f1b");
     if (gpipe.empty() || one.empty() || told == 2) {
       continue;
     }

@@ -7,6 +7,8 @@
 
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
+#include "baton/lab/stack_size.h"
+#include "baton/model/settings.h"
 
 namespace baton::lab {
 namespace {
@@ -105,13 +107,13 @@ class SplitMeasurement final : public TrainMeasurement {
       }
       total += step.duration;
     }
-    return trace::share(sum, total);
+    return trace::share_of(sum, total);
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Measurement> open_split(const std::string& model, std::int64_t devices, const Settings& settings,
+std::unique_ptr<Measurement> open_split(const model::ModelName& model, std::int64_t devices, const Settings& settings,
                                         TrainMeasurement::Options options, job::JobSpec spec) {
   spec.model = model;
   spec.strategy = devices == 1 ? "single" : "layers";
@@ -119,7 +121,10 @@ std::unique_ptr<Measurement> open_split(const std::string& model, std::int64_t d
   return std::make_unique<SplitMeasurement>(spec, settings, std::move(options));
 }
 
-std::string stack(const Point& point) { return fmt::format("mlp:dim={},depth={}", text(point, key::dim), text(point, key::depth)); }
+model::ModelName stack(const Point& point) {
+  return StackSize{whole_number(point, key::dim, 1, model::max_width), whole_number(point, key::depth, 1, model::max_depth)}
+      .model();
+}
 
 Axis dim_axis() { return {key::dim, "width of a block", {512}, {1024}}; }
 

@@ -12,15 +12,15 @@
 namespace baton::lab {
 
 /// Also measures which block went where, and the bytes that its transfers carry forward. `timeline` is the title of one.
-std::unique_ptr<Measurement> open_split(const std::string& model, std::int64_t devices, const Settings& settings,
+std::unique_ptr<Measurement> open_split(const model::ModelName& model, std::int64_t devices, const Settings& settings,
                                         TrainMeasurement::Options options, job::JobSpec spec = {});
-inline std::unique_ptr<Measurement> open_split(const std::string& model, std::int64_t devices, const Settings& settings,
+inline std::unique_ptr<Measurement> open_split(const model::ModelName& model, std::int64_t devices, const Settings& settings,
                                                std::string timeline) {
   return open_split(model, devices, settings, TrainMeasurement::Options{.timeline = std::move(timeline)});
 }
 
 /// The stack of a point as a model.
-std::string stack(const Point& point);
+model::ModelName stack(const Point& point);
 Axis dim_axis();
 
 /// "device 0: blocks 0,1; device 1: blocks 2".

@@ -134,15 +134,15 @@ class PowerMeasurement final : public TrainMeasurement {
         }
       }
     }
-    return trace::share(sum, total);
+    return trace::share_of(sum, total);
   }
 
-  static std::int64_t size_of(const Point& point) { return whole(point, key::size, 1, 65536); }
-  static std::int64_t power_of(const Point& point) { return whole(point, key::power, 1, 1 << 20); }
+  static std::int64_t size_of(const Point& point) { return whole_number(point, key::size, 1, 65536); }
+  static std::int64_t power_of(const Point& point) { return whole_number(point, key::power, 1, 1 << 20); }
 
   static job::JobSpec words_for(const Point& point, const Settings& settings) {
     job::JobSpec spec;
-    spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 2);
+    spec.devices = devices_for(settings, whole_number(point, key::devices, 1, 4096), 2);
     take(spec, point, key::precision);
     return spec;
   }
@@ -193,7 +193,8 @@ std::string why_not_two(const Record& alone, const Record& row) {
 std::string on_one_and_two(const std::vector<Record>& rows) {
   std::string all;
   for (const Record& row : rows) {
-    for (const Record& alone : where(where(where(rows, key::size, row[key::size]), key::power, row[key::power]), key::devices, 1)) {
+    for (const Record& alone :
+         rows_with(rows_with(rows_with(rows, key::size, row[key::size]), key::power, row[key::power]), key::devices, 1)) {
       if (number(row, key::devices) > 1 && all.empty()) {  // of further devices only two work
         const double speedup = number(alone, key::time_per_step_ns) / number(row, key::time_per_step_ns);
         all = fmt::format(
@@ -218,7 +219,7 @@ std::string on_one_and_two(const std::vector<Record>& rows) {
 std::string products_used(const std::vector<Record>& rows) {
   std::string all;
   for (const std::int64_t power : values_of(rows, key::power)) {
-    const Record row = where(rows, key::power, power)[0];
+    const Record row = rows_with(rows, key::power, power)[0];
     all += fmt::format("{}{} per matrix for n = {}, by repeated squaring; one after the other it would take {}.",
                        all.empty() ? "" : " ", text(row, key::products), text(row, key::power), row[key::power] - 1);
   }

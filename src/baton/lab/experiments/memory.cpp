@@ -72,7 +72,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   spec.model = text(point, key::model);
   take(spec, point, key::batch);
   take(spec, point, key::optimizer);
-  const std::int64_t devices = whole(point, key::devices, 1, 4096);
+  const std::int64_t devices = whole_number(point, key::devices, 1, 4096);
   if (found != cases().end()) {
     found->set(spec);
   } else {
@@ -115,10 +115,10 @@ std::vector<std::string> find(const std::vector<Record>& rows) {
 }
 
 std::string what_is_divided(const std::vector<Record>& rows) {
-  const std::vector<Record> ddp = where(rows, key::case_, "ddp");
+  const std::vector<Record> ddp = rows_with(rows, key::case_, "ddp");
   std::vector<std::string> ratios;
   for (const char* name : {"zero-1", "zero-2", "zero-3", "tensor"}) {
-    const std::vector<Record> row = where(rows, key::case_, name);
+    const std::vector<Record> row = rows_with(rows, key::case_, name);
     if (!row.empty() && !ddp.empty()) {
       ratios.push_back(fmt::format("{} {}", name, ratio_text(number(row[0], key::peak_bytes) / number(ddp[0], key::peak_bytes))));
     }

@@ -125,11 +125,11 @@ std::vector<Curve> amdahl_curves(const std::vector<Record>& rows) {
   if (fitted.size() < 2) {
     return {};
   }
-  const findings::Amdahl fit = findings::fit_amdahl(column(fitted, key::devices), column(fitted, key::time_per_step_ns));
+  const findings::Amdahl fit = findings::fit_amdahl(numbers_of(fitted, key::devices), numbers_of(fitted, key::time_per_step_ns));
   if (fit.serial >= 1 || fit.serial < 0) {
     return {};
   }
-  const std::vector<double> devices = column(good, key::devices);
+  const std::vector<double> devices = numbers_of(good, key::devices);
   const auto [least, most] = std::minmax_element(devices.begin(), devices.end());
   const double base = *least;
   const auto time = [&](double n) { return fit.serial + (1 - fit.serial) / n; };
@@ -140,16 +140,16 @@ std::vector<Curve> amdahl_curves(const std::vector<Record>& rows) {
 
 std::vector<Curve> delay_curves(const std::vector<Record>& rows) {
   const std::vector<Record> good = measured_rows(rows);
-  const std::vector<Record> alone = where(where(good, key::devices, 1), key::delay_ms, 0);
+  const std::vector<Record> alone = rows_with(rows_with(good, key::devices, 1), key::delay_ms, 0);
   if (alone.size() != 1) {
     return {};
   }
   const double one = number(alone[0], key::time_per_step_ns) / 1e6;
-  const std::vector<double> delays = column(good, key::delay_ms);
+  const std::vector<double> delays = numbers_of(good, key::delay_ms);
   const auto [least, most] = std::minmax_element(delays.begin(), delays.end());
   std::vector<Curve> curves;
   for (const std::int64_t count : device_counts(good)) {  // the one that answers are about first
-    const std::vector<Record> together = where(where(good, key::devices, count), key::delay_ms, 0);
+    const std::vector<Record> together = rows_with(rows_with(good, key::devices, count), key::delay_ms, 0);
     if (count > 1 && together.size() == 1) {
       const double several = number(together[0], key::time_per_step_ns) / 1e6;
       curves.push_back({.name = fmt::format("(c + d)/(cₙ + d) on {}", count),
@@ -247,7 +247,7 @@ Plot message_plot(std::function<std::vector<Curve>(const std::vector<Record>& ro
 
 std::optional<MessageFit> fit_messages(const std::vector<Record>& rows) {
   std::map<double, std::vector<double>> by_size;
-  for (const Record& row : with_own_cores(where(measured_rows(rows), key::devices, 2))) {
+  for (const Record& row : with_own_cores(rows_with(measured_rows(rows), key::devices, 2))) {
     for (const Record& message : row.value(key::messages, {})) {
       if (message.value(key::kind, "") == "all_reduce" && message.value(key::overlapped, 0.0) < 0.1 &&
           number(message, key::time_ns) > 0) {

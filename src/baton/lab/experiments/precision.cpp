@@ -23,9 +23,10 @@ constexpr std::size_t most_steps = 60;  // at which losses are compared: every r
 constexpr const char* usual_batch = "usual";
 
 /// The default batch: as many samples as make 512 rows, of which each position of a sequence is one; 8 images.
-std::int64_t batch_of(const std::string& model) {
-  const Shape input = model::parse_model(model).input();
-  const bool tokens = model::parse_model(model).blocks().front().values.front().integers;
+std::int64_t batch_of(const model::ModelName& name) {
+  const model::Model model = model::parse_model(name);
+  const Shape input = model.input();
+  const bool tokens = model.blocks().front().values.front().integers;
   return tokens ? std::max<std::int64_t>(1, 512 / input.elements()) : input.rank() == 1 ? 512 : 8;
 }
 

@@ -90,7 +90,7 @@ class Profiled final : public TrainMeasurement {
     for (const auto& [of, sum] : sums) {
       const cluster::Device& device = training().job().cluster().devices()[of.first];
       kinds.push_back({key::device(plan.devices()[of.first]), key::kind(of.second), key::tasks(sum.tasks / steps),
-                       key::share(trace::share(sum.time, total)), key::path_share(trace::share(sum.on_path, total)),
+                       key::share(trace::share_of(sum.time, total)), key::path_share(trace::share_of(sum.on_path, total)),
                        key::time_ns(Nanoseconds(sum.time.count / steps)), key::flops(sum.work.flops.count / steps),
                        key::bytes(Bytes((sum.work.read + sum.work.written).count / steps)), key::cores(device.cores.size()),
                        key::data_sheet_gflops(device.speed.rate(DType::f32) * 1e-9)});
@@ -105,7 +105,7 @@ class Profiled final : public TrainMeasurement {
       for (const trace::StepTrace& step : training().trace().steps) {
         time += least_without(plan, step, name);
       }
-      shares[name] = trace::share(time, total);
+      shares[name] = trace::share_of(time, total);
     }
     if (!shares.is_null()) {
       record.set(key::without, shares);
@@ -118,7 +118,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   job::JobSpec spec;
   spec.model = text(point, key::model);
   take(spec, point, key::strategy);
-  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 2);
+  spec.devices = devices_for(settings, whole_number(point, key::devices, 1, 4096), 2);
   return std::make_unique<Profiled>(spec, settings, TrainMeasurement::Options{.timeline = "the profiled step"});
 }
 

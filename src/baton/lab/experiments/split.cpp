@@ -66,7 +66,7 @@ Experiment split_experiment() {
       .plots = {},
       .open =
           [](const Point& point, const Settings& settings) {
-            return open_split(stack(point), whole(point, key::devices, 1, 4096), settings,
+            return open_split(stack(point), whole_number(point, key::devices, 1, 4096), settings,
                               fmt::format("{} blocks over {} devices", text(point, key::depth), text(point, key::devices)));
           },
       .derive = add_placement,

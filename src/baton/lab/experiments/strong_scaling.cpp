@@ -18,7 +18,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   spec.model = text(point, key::model);
   take(spec, point, key::batch);
   spec.strategy = "ddp";
-  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 4);
+  spec.devices = devices_for(settings, whole_number(point, key::devices, 1, 4096), 4);
   return measure_training(spec, settings, {.timeline = "ddp on " + text(point, key::devices)});
 }
 
@@ -160,7 +160,7 @@ std::string why_no_share(const std::vector<Record>& rows, double serial) {
 std::string amdahl(const std::vector<Record>& rows) {
   const std::vector<Record> own_cores = with_own_cores(rows);
   const std::vector<Record>& fitted = own_cores.size() >= 2 ? own_cores : rows;
-  const findings::Amdahl fit = findings::fit_amdahl(column(fitted, key::devices), column(fitted, key::time_per_step_ns));
+  const findings::Amdahl fit = findings::fit_amdahl(numbers_of(fitted, key::devices), numbers_of(fitted, key::time_per_step_ns));
   const std::string through = fmt::format("Amdahl's law t₁(s + (1−s)/n) through {} points{}", fitted.size(),
                                           fitted.size() < rows.size() ? " (those with a core per device)" : "");
   if (!findings::is_share(fit.serial)) {

@@ -44,7 +44,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   job::JobSpec spec;
   spec.model = text(point, key::model);
   spec.strategy = "ddp";
-  spec.devices = devices_for(settings, whole(point, key::devices, 1, 4096), 2);
+  spec.devices = devices_for(settings, whole_number(point, key::devices, 1, 4096), 2);
   spec.seed = text(point, key::run) == "other seed" ? 1 : 0;
   return std::make_unique<EveryStep>(
       spec, settings,
@@ -131,7 +131,7 @@ std::string why_warm_up(const std::vector<Record>& rows) {
 
 std::string why_seeds(const std::vector<Record>& rows) {
   const auto losses_in = [&](const char* run) {
-    const std::vector<Record> found = where(rows, key::run, run);
+    const std::vector<Record> found = rows_with(rows, key::run, run);
     return found.empty() ? std::vector<double>() : found[0][key::losses];
   };
   const std::vector<double> a = losses_in("first");

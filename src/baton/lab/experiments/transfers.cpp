@@ -90,7 +90,7 @@ std::string transfer_times(const std::vector<Record>& rows) {
                                         text(last, key::devices));
   std::string fit = "two points";
   if (timed.size() >= 3) {
-    const findings::Line line = findings::fit_line(column(timed, key::transfers_forward), column(timed, key::transfer_ns));
+    const findings::Line line = findings::fit_line(numbers_of(timed, key::transfers_forward), numbers_of(timed, key::transfer_ns));
     if (line.r2 < 0.8 || line.slope <= 0) {
       return fmt::format("{}, so time would grow alike; the forward's {} fit no line (R² = {:.2f}){}: {}.", law, times, line.r2,
                          origin_mark(timed),
@@ -120,12 +120,12 @@ std::string overhead(const std::vector<Record>& rows) {
                                             : fmt::format("on {} to {} devices {} to {} forward", text(first, key::devices),
                                                           text(last, key::devices), text(first, key::transfers_forward),
                                                           text(last, key::transfers_forward));
-  const std::string law = borders ? "In number and bytes linearly, n − 1 transfers for n GPUs"
-                          : rows.size() < 2
-                              ? "In number and bytes by the borders"
-                              : fmt::format(
-                                    "It grows by {:.2f} transfers per device",
-                                    findings::fit_line(column(rows, key::devices), column(rows, key::transfers_forward)).slope);
+  const std::string law =
+      borders ? "In number and bytes linearly, n − 1 transfers for n GPUs"
+      : rows.size() < 2
+          ? "In number and bytes by the borders"
+          : fmt::format("It grows by {:.2f} transfers per device",
+                        findings::fit_line(numbers_of(rows, key::devices), numbers_of(rows, key::transfers_forward)).slope);
   return fmt::format("{}: {}, {} each, {} in all, and as many back.{}", law, count, bytes_text(each),
                      to_text(bytes_of(last, key::bytes_forward)), last.has(key::transfer_ns) ? transfer_times(rows) : "");
 }
@@ -133,33 +133,34 @@ std::string overhead(const std::vector<Record>& rows) {
 }  // namespace
 
 Experiment transfers() {
-  return {
-      .id = "transfers",
-      .part = "B",
-      .title = "Counting the transfers",
-      .task = "Count the transfers of one forward pass of {depth} blocks over {devices} devices, read off the plan.",
-      .questions = {{"hw3/5/Q1", "How often does x.to(layer_device) move data in one forward?", how_often},
-                    {"hw3/5/Q2", "How is the number of GPUs related to communication overhead?", overhead}},
-      .axes = {dim_axis(), {key::depth, "blocks", {20}, {20}}, {key::devices, "devices", {2, 3, 4, 5}, {2, 3, 4, 5}}},
-      .columns = {{key::devices, "#devices", Format::integer},
-                  {key::transfers_forward, "transfers forward", Format::integer},
-                  {key::bytes_forward, "bytes forward", Format::bytes},
-                  {key::sent_bytes, "bytes per step", Format::bytes},
-                  {key::transfer_ns, "transfer time forward", Format::time},
-                  {key::transfers_step_ns, "transfer time both ways", Format::time},
-                  time_column()},
-      .plots = {{.kind = Plot::Type::line,
-                 .title = "Time of the transfers of a forward pass",
-                 .x = key::devices,
-                 .y = key::transfer_ns,
-                 .x_title = "devices",
-                 .y_title = "time",
-                 .y_format = Format::time}},
-      .open = [](const Point& point,
-                 const Settings& settings) { return open_split(stack(point), whole(point, key::devices, 1, 4096), settings, ""); },
-      .derive = nullptr,
-      .details = only_the_note,
-      .own_fields = {"model"}};
+  return {.id = "transfers",
+          .part = "B",
+          .title = "Counting the transfers",
+          .task = "Count the transfers of one forward pass of {depth} blocks over {devices} devices, read off the plan.",
+          .questions = {{"hw3/5/Q1", "How often does x.to(layer_device) move data in one forward?", how_often},
+                        {"hw3/5/Q2", "How is the number of GPUs related to communication overhead?", overhead}},
+          .axes = {dim_axis(), {key::depth, "blocks", {20}, {20}}, {key::devices, "devices", {2, 3, 4, 5}, {2, 3, 4, 5}}},
+          .columns = {{key::devices, "#devices", Format::integer},
+                      {key::transfers_forward, "transfers forward", Format::integer},
+                      {key::bytes_forward, "bytes forward", Format::bytes},
+                      {key::sent_bytes, "bytes per step", Format::bytes},
+                      {key::transfer_ns, "transfer time forward", Format::time},
+                      {key::transfers_step_ns, "transfer time both ways", Format::time},
+                      time_column()},
+          .plots = {{.kind = Plot::Type::line,
+                     .title = "Time of the transfers of a forward pass",
+                     .x = key::devices,
+                     .y = key::transfer_ns,
+                     .x_title = "devices",
+                     .y_title = "time",
+                     .y_format = Format::time}},
+          .open =
+              [](const Point& point, const Settings& settings) {
+                return open_split(stack(point), whole_number(point, key::devices, 1, 4096), settings, "");
+              },
+          .derive = nullptr,
+          .details = only_the_note,
+          .own_fields = {"model"}};
 }
 
 }  // namespace baton::lab

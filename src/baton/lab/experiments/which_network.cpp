@@ -38,7 +38,7 @@ const Network& network_of(const std::string& name) {
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   const Network& network = network_of(text(point, key::network));
   const bool quick = settings.preset == Preset::quick;
-  const std::int64_t devices = whole(point, key::devices, 1, 4096);
+  const std::int64_t devices = whole_number(point, key::devices, 1, 4096);
   job::JobSpec spec;
   spec.model = quick ? network.quick : network.full;
   // A replica needs a sample at least; all numbers of devices share one batch.

@@ -31,7 +31,7 @@ struct State {
   bool written = false;
   bool complete = true;
   bool updated = false;  // a parameter or a statistic, by this step
-  Terms terms;           // where it is not complete
+  Terms terms;           // if it is not complete
 };
 
 /// Tracks the contents of every buffer of a plan while its tasks are followed, and has what is common to the rules that

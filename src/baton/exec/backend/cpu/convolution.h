@@ -76,7 +76,7 @@ class ConvolutionBackwardInput {
   detail::PieceProducts products_;
 };
 
-/// dw and db, or what they held with it added where `accumulate`. Samples are summed in groups, whose number depends on the shape
+/// dw and db, or what they held with it added if `accumulate`. Samples are summed in groups, whose number depends on the shape
 /// alone.
 class ConvolutionBackwardWeight {
  public:

@@ -21,7 +21,7 @@ struct ProductLayout {
 /// b is row-major.
 using GeneratedProduct = void (*)(const float* a, const float* b, float* c, ...);
 
-/// Machine code for a product; it may be asked for from any thread. A failure where this processor has no vector instructions for
+/// Machine code for a product; it may be asked for from any thread. A failure if this processor has no vector instructions for
 /// it.
 GeneratedProduct generate_product(const ProductLayout& layout, bool prefetches = false);
 

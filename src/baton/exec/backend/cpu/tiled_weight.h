@@ -34,7 +34,7 @@ struct TiledWeight {
   }
 };
 
-/// The layout in which a task wants an operand: `tiled` for a weight whose first axis is its outputs, `tiled_heads` where the first
+/// The layout in which a task wants an operand: `tiled` for a weight whose first axis is its outputs, `tiled_heads` if the first
 /// two axes are, row-major (empty) for all else.
 std::string wanted_layout(const plan::Task& task, BufferId operand);
 

@@ -148,23 +148,23 @@ class MeetingBuilder {
     }
     if (rate_ > 0) {
       std::byte* const total = staging_.take(bytes(run));
-      const std::size_t came = receive(members_[owner].rank, result_tag(), total, run);
-      operate(Operation::Function::apply, run, {total}, parameters(run), {came});
+      const std::size_t received = receive(members_[owner].rank, result_tag(), total, run);
+      operate(Operation::Function::apply, run, {total}, parameters(run), {received});
       return;
     }
     // The sum replaces a part, so it is received after that part was sent.
-    const std::size_t came = receive(members_[owner].rank, result_tag(), memory(local_[0]).at(run), run, {sent[0]});
-    copy_on(run, came, After(sent.begin() + 1, sent.end()));
+    const std::size_t received = receive(members_[owner].rank, result_tag(), memory(local_[0]).at(run), run, {sent[0]});
+    copy_on(run, received, After(sent.begin() + 1, sent.end()));
   }
 
   /// Copies the data that the first member of this rank has received to the others.
-  void copy_on(const ElementRun& run, std::size_t came, After after) {
+  void copy_on(const ElementRun& run, std::size_t received, After after) {
     if (local_.size() == 1) {
       return;
     }
     std::vector<std::byte*> to = places(run);
     to.erase(to.begin());
-    after.push_back(came);
+    after.push_back(received);
     operate(Operation::Function::copy, run, {memory(local_[0]).at(run)}, std::move(to), std::move(after));
   }
 

@@ -63,10 +63,10 @@ class RankExchange final : public Exchange, private threads::TeamWork {
 
 class RankTransport final : public Transport {
  public:
-  RankTransport(TransportContext context, ranks::World& world, std::vector<int> run_by)
+  RankTransport(TransportContext context, ranks::World& world, std::vector<int> rank_of_device)
       : context_(std::move(context)),
         world_(world),
-        run_by_(std::move(run_by)),
+        rank_of_device_(std::move(rank_of_device)),
         memory_(context_.staged.empty() ? make_memory_transport(context_) : nullptr),
         progress_(std::make_unique<ProgressThread>(world, context_.no_core_to_spare)) {
     measure_staging();
@@ -145,7 +145,7 @@ class RankTransport final : public Transport {
       return false;
     }
     const std::span<const TaskId> list = context_.plan.members(id);
-    const auto rank = [&](TaskId member) { return run_by_[context_.plan[member].device.index()]; };
+    const auto rank = [&](TaskId member) { return rank_of_device_[context_.plan[member].device.index()]; };
     return std::any_of(list.begin(), list.end(), [&](TaskId member) { return rank(member) != rank(list[0]); });
   }
 
@@ -192,7 +192,7 @@ class RankTransport final : public Transport {
     std::vector<Participant> participants;
     for (const TaskId task : tasks) {
       const std::size_t device = plan[task].device.index();
-      Participant one{.rank = run_by_[device]};
+      Participant one{.rank = rank_of_device_[device]};
       if (context_.doorbells[device] != nullptr) {
         one.memory.emplace(plan[task], context_.addresses[task.index()], type);
       }
@@ -220,7 +220,7 @@ class RankTransport final : public Transport {
 
   TransportContext context_;
   ranks::World& world_;
-  std::vector<int> run_by_;  // by device
+  std::vector<int> rank_of_device_;  // by device
   std::unique_ptr<Transport> memory_;
   std::map<LaneOfDevice, threads::MemoryArena> staging_;
   std::vector<std::unique_ptr<RankMeeting>> meetings_;
@@ -230,8 +230,8 @@ class RankTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_rank_transport(TransportContext context, ranks::World& world, std::vector<int> run_by) {
-  return std::make_unique<RankTransport>(std::move(context), world, std::move(run_by));
+std::unique_ptr<Transport> make_rank_transport(TransportContext context, ranks::World& world, std::vector<int> rank_of_device) {
+  return std::make_unique<RankTransport>(std::move(context), world, std::move(rank_of_device));
 }
 
 }  // namespace baton::exec
