@@ -187,7 +187,7 @@ class Watch::HeartbeatThread {
   // The watch itself.
 
   void run() {
-    Nanoseconds last = now();
+    Nanoseconds last = moved_at_;  // since the peers were met: this process may have been stopped before its thread ran
     Nanoseconds next_beat = last;
     while (!at_end()) {
       wait_until(next_beat);
