@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "baton/cluster/machine.h"
 #include "baton/job/keys.h"
 #include "baton/training/training_json.h"
 #include "baton/training/training_record.h"
@@ -34,7 +35,7 @@ TEST(TrainMeasurement, TrainPrintsAllThatARecordHasAndEveryLoss) {
   spec.batch = 4;
   spec.strategy = "ddp";
   spec.devices = "cpu:2";
-  training::Training run(spec, {});
+  training::Training run(spec, cluster::probe());
   run.run(80, 5);
   const Json printed = training::result_json(run, "");
   job::Record record = training::training_record(run);
