@@ -394,7 +394,7 @@ TEST_F(Cli, AStageOfAPipelineIsNotCalledSlow) {
   EXPECT_NE(pipeline.out.find("--balance work"), std::string::npos) << pipeline.out;
   const Outcome even = run("train --model mlp:dim=64,depth=4 --devices cpu:2 --steps 20 -q --strategy layers");
   EXPECT_EQ(even.out.find("--balance work"), std::string::npos) << "its blocks are shared evenly: " << even.out;
-  const Outcome replicas = run(job + "ddp --delay before=backward,device=1,ms=10");
+  const Outcome replicas = run(job + "ddp --delay before=backward,device=1,ms=30");
   EXPECT_NE(replicas.out.find("cpu:1 is slow"), std::string::npos) << replicas.out;
 }
 
