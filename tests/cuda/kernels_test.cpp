@@ -211,7 +211,7 @@ TEST(Updates, ChangeEveryElementOfManyTensorsOfAnySize) {
   }
 }
 
-TEST(CopyChunks, MovesBytesWhateverTheirAddressesAre) {
+TEST(CopyRuns, MovesBytesWhateverTheirAddressesAre) {
   BATON_NEEDS_GPU()
   constexpr std::size_t words = 3000;
   std::vector<float> values(words);
@@ -223,11 +223,11 @@ TEST(CopyChunks, MovesBytesWhateverTheirAddressesAre) {
     for (const std::int64_t target : {0, 4, 2, 3}) {
       constexpr std::int64_t bytes = 9001;
       const DeviceArray to(words);
-      const std::array<CopyChunk, 1> chunks{CopyChunk{.from = reinterpret_cast<const std::byte*>(from.data()) + source,
-                                                      .to = reinterpret_cast<std::byte*>(to.data()) + target,
-                                                      .bytes = bytes}};
-      const Table<CopyChunk> table{chunks};
-      copy_chunks(table.data(), 1, 0, 1, nullptr);
+      const std::array<CopyRun, 1> runs{CopyRun{.from = reinterpret_cast<const std::byte*>(from.data()) + source,
+                                                .to = reinterpret_cast<std::byte*>(to.data()) + target,
+                                                .bytes = bytes}};
+      const Table<CopyRun> table{runs};
+      copy_runs(table.data(), 1, 0, 1, nullptr);
       const auto sent = read<unsigned char>(from, words * 4);
       const auto received = read<unsigned char>(to, words * 4);
       EXPECT_EQ(std::memcmp(sent.data() + source, received.data() + target, bytes), 0) << source << " to " << target;
