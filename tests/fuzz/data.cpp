@@ -12,7 +12,7 @@ using namespace baton;
 namespace {
 
 void take_tokens(const std::filesystem::path& path, std::size_t size) {
-  const data::TokenFile file = data::open_token_file(path, "");
+  const data::TokenFile file = data::open_token_file(path, std::nullopt);
   test::require(file.count() >= 0 && static_cast<std::size_t>(file.count()) * file.width() <= size);
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(file.count()));
   file.read(0, tokens, 50'000);
