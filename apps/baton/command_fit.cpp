@@ -3,6 +3,7 @@
 #include <array>
 
 #include "baton/base/error.h"
+#include "baton/cluster/machine.h"
 #include "baton/job/fit.h"
 #include "baton/lab/json.h"
 #include "baton/op/optimizer.h"
@@ -221,7 +222,7 @@ void fit(FitWords words) {
   using Answer = key::FitAnswer;
   lab::Record answer{key::command(command_line()), key::cluster(words.job.cluster)};
   if (is_split(words.job)) {
-    const job::Fit one = job::fit(words.job);
+    const job::Fit one = job::fit(words.job, cluster::probe().memory);
     const std::vector<job::Fit> smaller = one.fits() ? std::vector<job::Fit>{} : job::smaller_splits(one);
     if (words.json != "-") {
       print_one(one, smaller);

@@ -3,12 +3,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/base/units.h"
 
 namespace baton {
 namespace {
+
+constexpr double most_mean = 1000;
+constexpr double least_deviation = 1e-6;
+constexpr double most_deviation = 1e6;
 
 std::vector<double> numbers_of(std::string_view text, std::string_view what, double low, double high) {
   std::vector<double> numbers;
@@ -42,13 +49,19 @@ PixelScale parse_pixel_scale(std::string_view text) {
     throw usage_error("--normalize is '{}'{}, but must be {}, or MEAN/DEVIATION with a number per channel, such as 0.5/0.25", text,
                       did_you_mean(text, names), either(names));
   }
-  PixelScale made{numbers_of(text.substr(0, slash), "a mean of --normalize", -1000, 1000),
-                  numbers_of(text.substr(slash + 1), "a deviation of --normalize", 1e-6, 1e6)};
+  PixelScale made{numbers_of(text.substr(0, slash), "a mean of --normalize", -most_mean, most_mean),
+                  numbers_of(text.substr(slash + 1), "a deviation of --normalize", least_deviation, most_deviation)};
   if (made.mean.size() != made.deviation.size()) {
     throw usage_error("--normalize has {} means and {} deviations, but must have as many of each", made.mean.size(),
                       made.deviation.size());
   }
   return made;
+}
+
+bool is_in_range(const PixelScale& scale) {
+  return std::all_of(scale.mean.begin(), scale.mean.end(), [](double mean) { return std::abs(mean) <= most_mean; }) &&
+         std::all_of(scale.deviation.begin(), scale.deviation.end(),
+                     [](double deviation) { return deviation >= least_deviation && deviation <= most_deviation; });
 }
 
 std::string to_text(const PixelScale& scale) {

@@ -19,6 +19,8 @@ struct PixelScale {
 /// `none` (pixels stay as they are), `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, `imagenet`, or MEAN/DEVIATION with a number
 /// per channel, as in 0.5/0.25 and 0.49,0.48,0.45/0.25,0.24,0.26. A usage error says so.
 PixelScale parse_pixel_scale(std::string_view text);
+/// True if all means lie between -1000 and 1000, and all deviations between 1e-6 and 1e6, as `parse_pixel_scale` demands.
+bool is_in_range(const PixelScale& scale);
 /// As it is parsed: `mnist`, `0.5/0.25`.
 std::string to_text(const PixelScale& scale);
 

@@ -107,7 +107,7 @@ Bytes Fit::needed() const {
 
 namespace {
 
-Fit laid_out(const JobSpec& given, Unfolded unfolded) {
+Fit laid_out(const JobSpec& given, Unfolded unfolded, std::optional<Bytes> room = {}) {
   if (!is_imagined(given)) {
     throw usage_error("fit needs a machine to fit the job into: give one with --cluster");
   }
@@ -124,7 +124,7 @@ Fit laid_out(const JobSpec& given, Unfolded unfolded) {
         limits.memory.assign(plan.devices().size(), roomy.devices()[0].memory);
         return limits;
       },
-      unfolded);
+      unfolded, room);
   Fit fit{.spec = given, .name = name_of(request), .devices = {}, .limit = imagine(spec).devices()[0].memory};
   const std::vector<MemoryByPurpose> held = memory_at_peak(laid.plan);
   for (std::size_t d = 0; d < held.size(); ++d) {
@@ -136,7 +136,7 @@ Fit laid_out(const JobSpec& given, Unfolded unfolded) {
 
 }  // namespace
 
-Fit fit(const JobSpec& spec) { return laid_out(spec, Unfolded::written_out); }
+Fit fit(const JobSpec& spec, std::optional<Bytes> room) { return laid_out(spec, Unfolded::written_out, room); }
 
 std::vector<Fit> smaller_splits(const Fit& too_large) {
   std::vector<Fit> list;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,9 @@ struct Fit {
 };
 
 /// Compiles and verifies the plan of the job on a cluster, folded where devices are alike unless the job says otherwise, and
-/// lays out its memory. Nothing is simulated. A usage error says why there is no such plan.
-Fit fit(const JobSpec& spec);
+/// lays out its memory. Nothing is simulated. A usage error says why there is no such plan, or that it does not fit in `room`, the
+/// memory of the machine that compiles it.
+Fit fit(const JobSpec& spec, std::optional<Bytes> room = {});
 
 /// Splits of the same job with one thing changed that need less memory, those that fit first, and of these the smallest change of
 /// what the user asked for: recomputation, sequence, micro-batches, ZeRO, then more stages or parts for fewer replicas.

@@ -40,18 +40,6 @@ void check_and_lay_out(LaidOutPlan& laid, const cluster::Cluster* cluster, const
   }
 }
 
-/// Refuses a plan that would fill the memory of the machine that simulates it.
-void require_room(double tasks, std::size_t devices, Bytes room) {
-  constexpr double bytes_per_task = 850;  // of the plan, its checks and the simulation together
-  if (const double needed = bytes_per_task * tasks; needed > static_cast<double>(room.count)) {
-    throw usage_error(
-        "the plan of {} devices, each written out, has about {:.2g} million tasks, and simulating it takes about {} of this "
-        "machine's "
-        "{}: use fewer devices or micro-batches, or let equal replicas be folded (no --fold never)",
-        devices, tasks / 1e6, to_text(Bytes(static_cast<std::int64_t>(std::min(needed, 9e18)))), to_text(room));
-  }
-}
-
 /// Times of a user's own for the computation of devices; times of messages are by the cluster's file.
 class OwnCost final : public cost::CostModel {
  public:
@@ -67,6 +55,17 @@ class OwnCost final : public cost::CostModel {
 
 }  // namespace
 
+void require_room(const strategy::Request& request, const strategy::Strategy& strategy, Bytes room, bool folded) {
+  constexpr double bytes_per_task = 850;  // of the plan, its checks and the simulation together
+  const double tasks = strategy::estimated_tasks(request, strategy, folded);
+  if (const double needed = bytes_per_task * tasks; needed > static_cast<double>(room.count)) {
+    throw usage_error(
+        "a plan of about {:.2g} million tasks would take about {} of this machine's memory, which is {}: use fewer {}micro-batches",
+        tasks / 1e6, to_text(Bytes(static_cast<std::int64_t>(std::min(needed, 9e18)))), to_text(room),
+        folded || request.cluster.size() == 1 ? "" : "devices (or no --fold never) or ");
+  }
+}
+
 LaidOutPlan lay_out(plan::Plan plan, const LimitsOf& limits) {
   LaidOutPlan laid{.plan = std::move(plan)};
   check_and_lay_out(laid, nullptr, {}, limits);
@@ -78,6 +77,9 @@ LaidOutPlan lay_out(const strategy::Request& request, const strategy::Strategy& 
                     const LimitsOf& limits, Unfolded unfolded, std::optional<Bytes> room) {
   std::optional<strategy::Folded> folded;
   if (request.cluster.size() > fold_beyond) {
+    if (room) {
+      require_room(request, strategy, *room, true);
+    }
     folded = strategy::fold(request, strategy);
   }
   if (!folded && unfolded == Unfolded::refused) {
@@ -85,7 +87,7 @@ LaidOutPlan lay_out(const strategy::Request& request, const strategy::Strategy& 
   }
   if (!folded) {
     if (room) {
-      require_room(strategy::estimated_tasks(request, strategy), request.cluster.size(), *room);
+      require_room(request, strategy, *room);
     }
     return lay_out(strategy::compile(request, strategy), limits);
   }

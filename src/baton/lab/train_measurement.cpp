@@ -72,7 +72,7 @@ void TrainMeasurement::round(Nanoseconds time) {
 
 Record TrainMeasurement::record() const {
   Record record = training::training_record(*training_);
-  record.set(key::messages, training::message_records(*training_));
+  record.update(training::plan_record(*training_));
   if (part_slowdown_) {
     record.set(key::beside, to_record(*part_slowdown_));
   }

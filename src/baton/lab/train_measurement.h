@@ -23,8 +23,8 @@ class TrainMeasurement : public Measurement {
   TrainMeasurement(const job::JobSpec& spec, const Settings& settings, Options options);
 
   void round(Nanoseconds time) override;
-  /// `training::training_record` with its messages, and the timeline if it is kept. On parts of a GPU `beside` says how they slow each other down
-  /// (part_slowdown.h).
+  /// `training::training_record` and `training::plan_record`, and the timeline if it is kept. On parts of a GPU `beside` says how
+  /// they slow each other down (part_slowdown.h).
   Record record() const override;
 
  protected:

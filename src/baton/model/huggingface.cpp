@@ -554,6 +554,9 @@ std::optional<PixelScale> read_pixel_scale(const std::filesystem::path& folder) 
       std::transform(list->begin(), list->end(), list->begin(), [&](double value) { return value / rescaled; });
     }
   }
+  if (!is_in_range(scale)) {
+    throw usage_error("{} gives pixels means and deviations of {}, beyond what --normalize takes", config->what(), to_text(scale));
+  }
   if (const std::string lacks = lacks_for_pixels(*config); !lacks.empty()) {
     throw usage_error("{} asks for {}, which Baton does not have: give --normalize {} to prepare images as docs/data.md says",
                       config->what(), lacks, to_text(scale));

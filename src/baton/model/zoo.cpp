@@ -233,7 +233,9 @@ ModelName recipe_of(const ModelName& name) {
 ModelName mlp_name(std::int64_t dim, std::int64_t depth) { return {"mlp", ModelSettings().add("dim", dim).add("depth", depth)}; }
 
 bool lacks_vocabulary(const ModelName& name) {
-  return (name.kind() == "gpt" || name.kind() == "llama") && name.settings().find("vocab") == nullptr;
+  const std::vector<ModelSetting>& settings = name.settings().list();
+  return (name.kind() == "gpt" || name.kind() == "llama") &&
+         std::none_of(settings.begin(), settings.end(), [](const ModelSetting& one) { return one.name() == "vocab"; });
 }
 
 std::optional<ModelPath> path_of(const ModelName& name) {

@@ -576,18 +576,18 @@ bool is_rebalanced_by_work(const Request& request) {
   return resolved.stages() > 1 && blocks_of_stage(request, resolved) != blocks_of_stage(by_work, resolved);
 }
 
-double estimated_tasks(const Request& request, const Strategy& strategy) {
+double estimated_tasks(const Request& request, const Strategy& strategy, bool folded) {
   std::size_t ops = 0;
   for (const model::Block& block : request.model.blocks()) {
     ops += block.nodes.size();
   }
-  double copies = static_cast<double>(request.cluster.size());
-  double micro_batches = 1;
+  double copies = 1;
+  auto micro_batches = static_cast<double>(std::max<std::int64_t>(request.layout.micro_batches, 1));
   if (const NamedLayout* layout = strategy.layout()) {
     Request named = request;
     named.strategy = strategy.name;
     const Resolved resolved = resolve(named, *layout);
-    copies = static_cast<double>(resolved.dp * resolved.parts());
+    copies = folded ? 1 : static_cast<double>(resolved.dp * resolved.parts());
     micro_batches = static_cast<double>(resolved.micro_batches);
   }
   constexpr double per_op = 3;  // its forward, its backward, and its share of updates, conversions and messages

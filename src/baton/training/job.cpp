@@ -10,6 +10,7 @@
 #include "baton/cluster/blueprint.h"
 #include "baton/devices/backends.h"
 #include "baton/devices/devices.h"
+#include "baton/job/scenario.h"
 #include "baton/job/setup.h"
 #include "baton/model/zoo.h"
 
@@ -114,6 +115,11 @@ Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, ranks::
         backend_->name(), to_text(precision));
   }
   open_data();
+}
+
+plan::Plan Job::compile() const {
+  job::require_room(request_, strategy(), machine_.memory);
+  return strategy::compile(request_, strategy());
 }
 
 const strategy::Strategy& Job::strategy() const {

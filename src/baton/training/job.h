@@ -63,7 +63,7 @@ class Job {
   const JobOverrides& overrides() const { return overrides_; }
   /// The strategy: the one that the specification names, or the program's own.
   const strategy::Strategy& strategy() const;
-  plan::Plan compile() const { return strategy::compile(request_, strategy()); }
+  plan::Plan compile() const;
   /// True if the job is simulated and not run: on a machine of a cluster file, or on this machine by tasks that are timed first.
   bool simulated() const { return !spec_.cluster.empty(); }
   /// True if it is simulated on a machine of a cluster file, and not on this one.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -23,14 +22,15 @@ constexpr std::array<std::string_view, 19> settings_of_a_checkpoint{
     "lr-schedule", "precision", "loss-scale",      "loss-scale-growth", "clip", "gradients", "data",         "tokenizer",
     "token-type",  "normalize", "augment"};
 
-/// "0.10" and "1e-1" are the same.
-bool same_value(const std::string& a, const std::string& b) {
-  const auto number = [](const std::string& text) -> std::optional<double> {
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
-  };
-  return canonical(a) == canonical(b) || (number(a) && number(a) == number(b));
+/// True if a field has the value that a checkpoint says it had: "0.10" and "1e-1" are the same.
+bool has_value(const JobField& field, const JobSpec& spec, const std::string& then) {
+  JobSpec before = spec;
+  try {
+    then.empty() ? field.reset(before) : field.set(before, then);
+  } catch (const Error&) {  // a value that this program does not take
+    return false;
+  }
+  return canonical(field.text(before)) == canonical(field.text(spec));
 }
 
 }  // namespace
@@ -143,7 +143,7 @@ std::vector<std::string> Training::restore(const checkpoint::TensorReader& sourc
     const auto then = progress.settings.find(field.name);
     const std::string now = field.text(job_->spec());
     const auto shown = [](const std::string& value) { return value.empty() ? "its default" : value; };
-    if (then != progress.settings.end() && !same_value(then->second, now)) {
+    if (then != progress.settings.end() && !has_value(field, job_->spec(), then->second)) {
       if (field.name == "batch" && job_->data() != nullptr) {
         throw usage_error("the checkpoint's place in the data is counted in batches of {}: keep --batch {}", shown(then->second),
                           shown(then->second));

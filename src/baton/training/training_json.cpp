@@ -121,8 +121,8 @@ Json result_json(const Training& run, const std::string& command) {
              key::gpu(gpu_name(job))};
   all.update(training_record(run));
   all.set(key::losses, run.losses());
-  if (!run.simulated()) {  // a simulated plan may have millions
-    all.set(key::messages, message_records(run));
+  if (!run.simulated()) {  // a simulated plan may have millions of tasks
+    all.update(plan_record(run));
   }
   all.update(evaluations_record(run));
   all.update({key::step_times_ns(times), key::roundings(roundings_json(run)),

@@ -174,6 +174,38 @@ Record scale_record(const Training& run) {
   return record;
 }
 
+/// One entry per transfer and collective of the plan: its size, its time from the arrival of all members (the median over the
+/// traced steps of the last run), and the share of that time in which its devices computed.
+std::vector<Record> message_records(const Training& run) {
+  const plan::Plan& plan = run.plan();
+  std::vector<ComputingTimes> computing;
+  for (const trace::StepTrace& step : run.trace().steps) {
+    computing.emplace_back(plan, step);
+  }
+  std::vector<Record> list;
+  for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
+    const std::span<const TaskId> members = plan.members(MeetingId(m));
+    if (members.empty()) {
+      continue;
+    }
+    const plan::Task& first = plan[members[0]];
+    std::vector<Nanoseconds> times;
+    Nanoseconds taken;
+    Nanoseconds computed;
+    for (std::size_t s = 0; s < computing.size(); ++s) {
+      const trace::StepTrace& step = run.trace().steps[s];
+      const Nanoseconds from = trace::met_at(plan, step, members[0]);
+      const Nanoseconds to = trace::ended_at(plan, step, members[0]);
+      times.push_back(to - from);
+      taken += to - from;
+      computed += computing[s].between(members, from, to);
+    }
+    list.push_back({key::kind(std::string(plan::verb(first))), key::bytes(plan::bytes_of(plan, plan::payload(first))),
+                    key::time_ns(trace::spread(times).median), key::overlapped(trace::share_of(computed, taken))});
+  }
+  return list;
+}
+
 Record measured_record(const Training& run) {
   const Job& job = run.job();
   Record all = job::times_record(run.timed(), job.request().step.global_batch, run.trace().origin);
@@ -208,48 +240,21 @@ Json gpus_json(const Training& run) {
   return list;
 }
 
-std::vector<Record> message_records(const Training& run) {
-  const plan::Plan& plan = run.plan();
-  std::vector<ComputingTimes> computing;
-  for (const trace::StepTrace& step : run.trace().steps) {
-    computing.emplace_back(plan, step);
-  }
-  std::vector<Record> list;
-  for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
-    const std::span<const TaskId> members = plan.members(MeetingId(m));
-    if (members.empty()) {
-      continue;
-    }
-    const plan::Task& first = plan[members[0]];
-    std::vector<Nanoseconds> times;
-    Nanoseconds taken;
-    Nanoseconds computed;
-    for (std::size_t s = 0; s < computing.size(); ++s) {
-      const trace::StepTrace& step = run.trace().steps[s];
-      const Nanoseconds from = trace::met_at(plan, step, members[0]);
-      const Nanoseconds to = trace::ended_at(plan, step, members[0]);
-      times.push_back(to - from);
-      taken += to - from;
-      computed += computing[s].between(members, from, to);
-    }
-    list.push_back({key::kind(std::string(plan::verb(first))), key::bytes(plan::bytes_of(plan, plan::payload(first))),
-                    key::time_ns(trace::spread(times).median), key::overlapped(trace::share_of(computed, taken))});
-  }
-  return list;
-}
-
 Record training_record(const Training& run) {
   Record record = measured_record(run);
   record.update(kept_losses(run.losses()));
   const trace::DeviceTime mean = run.mean_time();
-  const std::vector<Bytes> buffers = run.buffer_bytes();
   record.update({key::compute_ns(mean.busy), key::communication_ns(mean.communication), key::exposed_ns(mean.exposed),
                  key::waiting_ns(mean.waiting), key::delayed_ns(mean.delayed), key::rest_ns(mean.rest()),
-                 key::peak_bytes(*std::max_element(run.peak().begin(), run.peak().end())),
-                 key::buffer_bytes(*std::max_element(buffers.begin(), buffers.end()))});
+                 key::peak_bytes(*std::max_element(run.peak().begin(), run.peak().end()))});
   record.update({key::trained(trained(run)), key::gradients_left(gradients_left(run))});
   record.update(gpu_summary(run));
   return record;
+}
+
+Record plan_record(const Training& run) {
+  const std::vector<Bytes> buffers = run.buffer_bytes();
+  return {key::buffer_bytes(*std::max_element(buffers.begin(), buffers.end())), key::messages(message_records(run))};
 }
 
 }  // namespace baton::training

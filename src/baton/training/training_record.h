@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "baton/job/record.h"
 #include "baton/training/training.h"
 
@@ -21,7 +19,7 @@ job::Json gpus_json(const Training& run);
 ///   step, over all devices; `global_batch`, `origin` and `oversubscribed`.
 /// - Where the step went: `compute_ns`, `communication_ns`, `exposed_ns`, `waiting_ns`, `delayed_ns` and `rest_ns`, the mean over
 ///   devices; `device_list` (for each device of the plan shares of the step, memory and bytes), `arrivals` (when devices arrived
-///   at collectives), `critical_path` (shares of the step, by kind); the largest of the devices' `peak_bytes` and `buffer_bytes`.
+///   at collectives), `critical_path` (shares of the step, by kind); the largest of the devices' `peak_bytes`.
 /// - What was trained, and how well: `trained` (the job, and the kind of its devices), the first `losses`, `loss_final` after
 ///   `loss_steps` and `losses_checksum`.
 /// - Numbers in 16 bits: `emulated`, `emulated_products` (which kinds of products in 16 bits, if any are), `arithmetic` (the unit
@@ -30,8 +28,9 @@ job::Json gpus_json(const Training& run);
 /// - `gpus` (the readings of their drivers), and a summary of these.
 job::Record training_record(const Training& run);
 
-/// One entry per transfer and collective of the plan: its size, its time from the arrival of all members (the median over the
-/// traced steps of the last run), and the share of that time in which its devices computed. The record has them as `messages`.
-std::vector<job::Record> message_records(const Training& run);
+/// Numbers that need the whole plan again, and grow with it: the largest of the devices' `buffer_bytes`, and `messages`, one per
+/// transfer and collective, with its size, its time from the arrival of all members (the median over the traced steps of the last
+/// run), and the share of that time in which its devices computed.
+job::Record plan_record(const Training& run);
 
 }  // namespace baton::training

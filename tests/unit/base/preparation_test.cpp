@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "support/usage_sentence.h"
 
 namespace baton {
@@ -31,6 +33,14 @@ TEST(Augmentation, IsWrittenAsItIsRead) {
 TEST(TokenTypes, AreNamedInTheOrderOfTheirValues) {
   EXPECT_EQ(to_text(TokenType::uint16), "uint16");
   EXPECT_EQ(to_text(TokenType::uint32), "uint32");
+}
+
+TEST(PixelScale, IsInRangeIfNormalizeTakesIt) {
+  EXPECT_TRUE(is_in_range(parse_pixel_scale("imagenet")));
+  EXPECT_TRUE(is_in_range({{-1000}, {1e-6}}));
+  EXPECT_FALSE(is_in_range({{0}, {3.9e-7}}));
+  EXPECT_FALSE(is_in_range({{0, 1001}, {1, 1}}));
+  EXPECT_FALSE(is_in_range({{0}, {std::numeric_limits<double>::quiet_NaN()}}));
 }
 
 }  // namespace

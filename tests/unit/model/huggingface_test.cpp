@@ -252,6 +252,7 @@ TEST_F(HuggingFaceFolder, APreprocessorThatAsksForMoreIsRefusedWithWhatToGive) {
   EXPECT_TRUE(says(refused(R"({"size": {"longest_edge": 512}})"), "longest_edge"));
   EXPECT_TRUE(says(refused(R"({"crop_size": {"height": 8, "width": 8, "depth": 8}})"), "asks for crop_size"));
   EXPECT_TRUE(says(refused(R"({"do_normalize": "yes"})"), "do_normalize"));
+  EXPECT_TRUE(says(refused(R"({"do_rescale": false, "image_std": 0.0001})"), "beyond what --normalize takes"));
   EXPECT_TRUE(says(refused("[]"), "preprocessor_config.json"));
 }
 

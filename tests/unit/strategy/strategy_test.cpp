@@ -506,6 +506,7 @@ TEST(EstimatedTasks, AreThoseOfThePlanToAFactorOfTwo) {
   };
   for (const Case& one : std::vector<Case>{
            {"single", "mlp:dim=8,depth=20", 1, {}},
+           {"single", "mlp:dim=8,depth=20", 1, {.micro_batches = 16}},
            {"ddp", "mlp:dim=8,depth=20", 8, {}},
            {"1f1b", "mlp:dim=8,depth=20", 4, {.micro_batches = 16}},
            {"zero-3", "gpt:depth=4,heads=2,dim=16,vocab=32,context=8", 4, {}},
