@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
       const std::vector<baton::plan::Totals> totals = baton::plan::totals_by_device(run.plan());
       for (std::size_t d = 0; d < totals.size(); ++d) {
         std::printf("  device %zu: busy %4.1f %%, memory %.2f MiB, through it %.2f MiB\n", d,
-                    100 * baton::trace::share(run.device_times()[d].busy, run.traced()),
+                    100 * baton::trace::share_of(run.device_times()[d].busy, run.traced()),
                     static_cast<double>(run.peak()[d].count) / 1048576,
                     static_cast<double>(totals[d].work.sent.count + totals[d].work.received.count) / 1048576);
       }

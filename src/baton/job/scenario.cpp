@@ -58,7 +58,7 @@ class OwnCost final : public cost::CostModel {
 void require_room(const strategy::Request& request, const strategy::Strategy& strategy, Bytes room, bool folded) {
   constexpr double bytes_per_task = 850;  // of the plan, its checks and the simulation together
   const double tasks = strategy::estimated_tasks(request, strategy, folded);
-  if (const double needed = bytes_per_task * tasks; needed > static_cast<double>(room.count)) {
+  if (const double needed = bytes_per_task * tasks; room.count > 0 && needed > static_cast<double>(room.count)) {
     throw usage_error(
         "a plan of about {:.2g} million tasks would take about {} of this machine's memory, which is {}: use fewer {}micro-batches",
         tasks / 1e6, to_text(Bytes(static_cast<std::int64_t>(std::min(needed, 9e18)))), to_text(room),

@@ -40,7 +40,8 @@ using LimitsOf = std::function<plan::Limits(const plan::Plan& plan)>;
 constexpr std::size_t never_fold = std::numeric_limits<std::size_t>::max();
 /// The treatment of a request that cannot be folded: its plan is written out, or refused because it would be very large.
 enum class Unfolded : std::uint8_t { written_out, refused };
-/// Refuses a request whose plan would fill the memory of the machine that compiles it: `folded` if equal devices may be left out.
+/// Refuses a request whose plan would fill the memory of the machine that compiles it (0: it is not known): `folded` if equal
+/// devices may be left out.
 void require_room(const strategy::Request& request, const strategy::Strategy& strategy, Bytes room, bool folded = false);
 /// The plan of a request, folded if there are more devices than `fold_beyond` and replicas are alike; or a plan as it is. A usage
 /// error says why it cannot be run, or that it does not fit in `room`, the memory of the machine that compiles it.
