@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
     spec.strategy = "layers";
     spec.devices = devices(given.kind, 2);
     const training::Training run = train(spec);
-    const auto busy = [&](std::size_t d) { return 100 * baton::trace::share(run.device_times()[d].busy, run.traced()); };
+    const auto busy = [&](std::size_t d) { return 100 * baton::trace::share_of(run.device_times()[d].busy, run.traced()); };
     std::printf("%5d  %14.3f  %4.1f %%  %4.1f %%\n", depth, milliseconds(run), busy(0), busy(1));
   }
 }

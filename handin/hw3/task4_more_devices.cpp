@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
     std::printf("%d devices: %.3f ms per step\n", count, milliseconds(run));
     for (std::size_t d = 0; d < run.peak().size(); ++d) {
       std::printf("  device %zu: %.2f MiB, busy %4.1f %%\n", d, static_cast<double>(run.peak()[d].count) / 1048576,
-                  100 * baton::trace::share(run.device_times()[d].busy, run.traced()));
+                  100 * baton::trace::share_of(run.device_times()[d].busy, run.traced()));
     }
   }
 }
