@@ -173,7 +173,7 @@ TEST_F(Words, OfShellScriptsAreCommentsLiteralsAndDocuments) {
                          "a=${#b} \\\n  'six # seven\neight nine ten'\n";
   const Prose prose = prose_of(file);
   EXPECT_EQ(prose.comments, " first \\\n\n\n\n\n\n\n\n");
-  EXPECT_EQ(prose.literals, "one two $# three 'four' five\n|\nno \"quote and\\\nmore of it\n\n|\nsix # seven\neight nine ten|\n");
+  EXPECT_EQ(prose.literals, "one two $# three 'four' five\n|\nno \"quote and\\\nmore of it\n\n|\nsix # seven\neight nine ten\n|");
 }
 
 TEST_F(Words, OfBuildFilesStylesAndPagesAreRead) {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-/// How training data is prepared, as a job asks for it and the readers of data do it.
+/// The preparation of training data, as a job asks for it and the readers of data do it.
 namespace baton {
 
 /// The rule by which pixels between 0 and 1 become a model's numbers: (pixel - mean) / deviation, per channel; one value may stand

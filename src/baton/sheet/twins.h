@@ -20,8 +20,8 @@ struct TwinRun {
 /// The fields of a job that no twin has.
 const std::vector<std::string>& fields_without_twin();
 
-/// A PyTorch script that trains the same job and prints the same fields as `train --json`. A usage error names a strategy or flag
-/// that has no twin. This machine need not have GPUs.
+/// A PyTorch script that trains the same job and prints the fields of `train --json` but those of the plan. A usage error names a
+/// strategy or flag that has no twin. This machine need not have GPUs.
 std::string training_twin(const job::JobSpec& spec, const TwinRun& run);
 
 /// A PyTorch script that computes Aⁿ + Bⁿ of square matrices, on one GPU and on two.
