@@ -29,7 +29,14 @@ std::string describe_cores(const cluster::Device& device) {
 std::string loss_text(double loss) { return std::isnan(loss) ? "nan" : fmt::format("{:.6g}", loss); }
 
 std::string unused_note(const training::Job& job) {
-  return job.request().strategy != "single" || job.cluster().size() == 1
+  const strategy::Request& request = job.request();
+  if (const strategy::NamedLayout* named = job.strategy().layout(); named != nullptr && request.strategy == "product") {
+    const bool alone = request.layout.schedule.empty() && !request.layout.grid && request.layout.micro_batches > 1;
+    return alone && strategy::axes_of(request, *named).pp > 1
+               ? "note: without --schedule the stages work one at a time; with --schedule 1f1b micro-batches overlap\n"
+               : "";
+  }
+  return request.strategy != "single" || job.cluster().size() == 1
              ? ""
              : fmt::format("note: single uses only {}; choose another --strategy to use all {} devices\n",
                            job.cluster().devices()[0].name, job.cluster().size());

@@ -61,6 +61,14 @@ TEST_F(Simulate, RefusesToWriteOutMoreDevicesThanThisMachineHasMemoryFor) {
   EXPECT_NE(outcome.err.find("use fewer devices or micro-batches"), std::string::npos) << outcome.err;
 }
 
+TEST_F(Simulate, StagesThatWorkOneAtATimeThoughThereAreMicroBatchesGetANote) {
+  const std::string job = "simulate --cluster dgx-a100 --devices 4 --pp 4 --model mlp:dim=64,depth=8 --batch 64 ";
+  const std::string note = "note: without --schedule the stages work one at a time";
+  EXPECT_NE(run(job + "--micro-batches 8").out.find(note), std::string::npos);
+  EXPECT_EQ(run(job + "--micro-batches 8 --schedule 1f1b").out.find(note), std::string::npos);
+  EXPECT_EQ(run(job).out.find(note), std::string::npos);
+}
+
 TEST_F(Simulate, OneReplicaStandsForManyAndSaysTheSame) {
   const std::string command = "simulate --strategy ddp --cluster dgx-h100 --devices 256 --batch 256";
   const json folded = result_of(command);

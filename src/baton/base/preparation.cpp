@@ -78,6 +78,8 @@ Augmentation parse_augmentation(std::string_view text) {
       made.crop = parse_integer(value, "crop of --augment", 1, 1 << 10);
     } else if (setting == "flip") {
       made.flip = true;
+    } else if (key == "none") {
+      throw usage_error("--augment has 'none' beside other changes, but none stands alone");
     } else {
       throw usage_error("--augment has '{}', but takes none, flip or crop=PIXELS, such as crop=4,flip", setting);
     }

@@ -58,12 +58,20 @@ ModelSetting setting_in(std::string_view text) {
 
 }  // namespace
 
+void ModelSetting::require_value(std::string_view what) const {
+  if (const auto* written = std::get_if<std::string>(&value); !key && written != nullptr) {
+    throw usage_error("{} has no value: write {}=NUMBER", what, *written);
+  }
+}
+
 std::int64_t ModelSetting::whole(std::string_view what, std::int64_t low, std::int64_t high) const {
+  require_value(what);
   const auto* given = std::get_if<std::int64_t>(&value);
   return given != nullptr && *given >= low && *given <= high ? *given : parse_integer(value_text(), what, low, high);
 }
 
 double ModelSetting::number(std::string_view what, double low, double high) const {
+  require_value(what);
   const auto* given = std::get_if<double>(&value);
   const auto* whole = std::get_if<std::int64_t>(&value);
   const double number = given != nullptr ? *given : whole != nullptr ? static_cast<double>(*whole) : low - 1;

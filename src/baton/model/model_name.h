@@ -33,6 +33,10 @@ struct ModelSetting {
   /// `dim=64`.
   std::string text() const;
   bool operator==(const ModelSetting&) const = default;
+
+ private:
+  /// Refuses a key that stands alone, as in `gpt:vocab`.
+  void require_value(std::string_view what) const;
 };
 
 /// The settings of a model in the order in which they are given.

@@ -30,6 +30,11 @@ TEST(Augmentation, IsWrittenAsItIsRead) {
   EXPECT_EQ(to_text(parse_augmentation("flip,crop=4")), "crop=4,flip");
 }
 
+TEST(Augmentation, OfNoneHasNothingBesideIt) {
+  EXPECT_EQ(test::usage_sentence([] { parse_augmentation("none,flip"); }),
+            "--augment has 'none' beside other changes, but none stands alone");
+}
+
 TEST(TokenTypes, AreNamedInTheOrderOfTheirValues) {
   EXPECT_EQ(to_text(TokenType::uint16), "uint16");
   EXPECT_EQ(to_text(TokenType::uint32), "uint32");

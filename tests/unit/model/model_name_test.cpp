@@ -49,6 +49,11 @@ TEST(ModelName, TakesSettingsInPlaceOfItsOwn) {
   EXPECT_EQ(recipe_of("resnet50:image=32").text(), "resnet:50,image=32");
 }
 
+TEST(ModelName, AKeyWithoutItsValueIsNamed) {
+  EXPECT_EQ(usage_sentence([] { parse_model("gpt:depth=2,heads=2,dim=8,context=4,vocab"); }),
+            "vocab of the gpt model has no value: write vocab=NUMBER");
+}
+
 TEST(ModelName, ASettingOutOfItsRangeIsRefusedByTheSentenceOfItsNumber) {
   const ModelSettings settings = "dim=0,eps=2,blocks=3-0,list=a-b,depth=2,depth=3";
   EXPECT_EQ(usage_sentence([&] { settings.find("dim")->whole("dim of it", 1, 8); }),
