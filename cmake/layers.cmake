@@ -52,7 +52,8 @@ function(baton_optimize_lightly target)
 endfunction()
 
 # Options that every target of this project is compiled with. Contraction is off: fusing a*b+c must not depend on the
-# machine, or the same seed would not give the same bits. The three warnings are false ones of GCC 12 about strings that are put together.
+# machine, or the same seed would not give the same bits. No code asks for `errno` after a square root, which would keep loops from becoming
+# vector instructions. The three warnings are false ones of GCC 12 about strings that are put together.
 # If the sources of a folder are compiled as one, two of them may use the same name, and a class may be made of names of one source alone.
 function(baton_compile_options target)
   set(alone -Wshadow)
@@ -62,7 +63,7 @@ function(baton_compile_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic ${alone} -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers
                                            $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds$<SEMICOLON>-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow>
                                            $<$<PLATFORM_ID:Emscripten>:-Wno-shorten-64-to-32>
-                                           -ffp-contract=off $<$<BOOL:${BATON_WERROR}>:-Werror>)
+                                           -ffp-contract=off -fno-math-errno $<$<BOOL:${BATON_WERROR}>:-Werror>)
   if(BATON_MARCH)
     target_compile_options(${target} PRIVATE -march=${BATON_MARCH})
   endif()

@@ -8,9 +8,10 @@
 
 #include "baton/base/stop.h"
 #include "baton/exec/backend/cpu/exponential.h"
+#include "baton/exec/backend/cpu/lane_sums.h"
 #include "baton/exec/backend/cpu/transpose.h"
 
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
 #include <immintrin.h>
 #endif
 
@@ -20,8 +21,16 @@ namespace {
 constexpr std::int64_t side = 64;  // positions of q, and of k
 constexpr std::int64_t lanes = 16;
 
-/// A cache line of floats; the compiler splits it into the vectors of the machine.
+/// The least number of whole lanes that has `count` elements.
+std::int64_t in_lanes(std::int64_t count) { return (count + lanes - 1) / lanes * lanes; }
+
+/// As many floats as a register holds. Where there are no wide registers the compiler splits it.
+#if defined(__AVX512F__)
 using Vector = float __attribute__((vector_size(64), aligned(4), may_alias));
+#else
+using Vector = float __attribute__((vector_size(32), aligned(4), may_alias));
+#endif
+constexpr std::int64_t vector_floats = sizeof(Vector) / sizeof(float);
 
 const Vector& vector_at(const float* place) { return *reinterpret_cast<const Vector*>(place); }
 Vector& vector_at(float* place) { return *reinterpret_cast<Vector*>(place); }
@@ -30,6 +39,8 @@ Vector& vector_at(float* place) { return *reinterpret_cast<Vector*>(place); }
 void add_product(Vector& sum, float factor, const Vector& line) {
 #if defined(__AVX512F__)
   sum = _mm512_fmadd_ps(_mm512_set1_ps(factor), line, sum);
+#elif defined(__AVX2__) && defined(__FMA__)
+  sum = _mm256_fmadd_ps(_mm256_set1_ps(factor), line, sum);
 #else
   sum += factor * line;
 #endif
@@ -43,20 +54,20 @@ struct Elements {
   float operator()(std::int64_t r, std::int64_t c) const { return first[r * row + c * column]; }
 };
 
-/// c = [c +] a b for `rows` rows of c and `vectors` vectors of columns from `first` on, all of them in registers.
+/// c = [c +] a b for `rows` rows of c and `vectors` vectors of columns, all of them in registers.
 template <std::int64_t rows, std::int64_t vectors>
 void multiply_block(std::int64_t inner, const Elements& a, const float* b, std::int64_t b_row, float* c, std::int64_t c_row,
                     bool add) {
   Vector sums[rows][vectors];
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t v = 0; v < vectors; ++v) {
-      sums[r][v] = add ? vector_at(c + r * c_row + v * lanes) : Vector{};
+      sums[r][v] = add ? vector_at(c + r * c_row + v * vector_floats) : Vector{};
     }
   }
   for (std::int64_t i = 0; i < inner; ++i) {
     Vector line[vectors];
     for (std::int64_t v = 0; v < vectors; ++v) {
-      line[v] = vector_at(b + i * b_row + v * lanes);
+      line[v] = vector_at(b + i * b_row + v * vector_floats);
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       const float factor = a(r, i);
@@ -67,34 +78,83 @@ void multiply_block(std::int64_t inner, const Elements& a, const float* b, std::
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t v = 0; v < vectors; ++v) {
-      vector_at(c + r * c_row + v * lanes) = sums[r][v];
+      vector_at(c + r * c_row + v * vector_floats) = sums[r][v];
     }
   }
 }
 
-template <std::int64_t rows>
-void multiply_rows(std::int64_t inner, std::int64_t columns, const Elements& a, const float* b, std::int64_t b_row, float* c,
-                   std::int64_t c_row, bool add) {
-  std::int64_t first = 0;
-  for (; first + 4 * lanes <= columns; first += 4 * lanes) {
-    multiply_block<rows, 4>(inner, a, b + first, b_row, c + first, c_row, add);
+/// What is known of a product on the diagonal of a causal attention, where a position sees none after its own. What is left out would
+/// only add zeros.
+enum class Triangle : std::uint8_t {
+  none,
+  wanted,  // elements of the result right of the diagonal are not wanted
+  lower,   // a is zero right of its diagonal
+  upper,   // a is zero left of its diagonal
+};
+
+/// One product c = [c +] a b. Columns come in whole vectors. Each element is one sum in ascending order.
+struct Product {
+  std::int64_t rows;
+  std::int64_t inner;
+  std::int64_t columns;
+  Elements a;
+  const float* b;
+  std::int64_t b_row;
+  float* c;
+  std::int64_t c_row;
+  bool add;
+  Triangle triangle;
+};
+
+/// `count` rows of a product from `row` on, for `vectors` vectors of columns from `column` on.
+template <std::int64_t count, std::int64_t vectors>
+void multiply_strip(const Product& product, std::int64_t row, std::int64_t column) {
+  const std::int64_t first = product.triangle == Triangle::upper ? std::min(row, product.inner) : 0;
+  const std::int64_t end = product.triangle == Triangle::lower ? std::min(row + count, product.inner) : product.inner;
+  const Elements a{&product.a.first[row * product.a.row + first * product.a.column], product.a.row, product.a.column};
+  multiply_block<count, vectors>(end - first, a, product.b + first * product.b_row + column, product.b_row,
+                                 product.c + row * product.c_row + column, product.c_row, product.add);
+}
+
+/// All rows of a strip of columns, `count` at a time.
+template <std::int64_t count, std::int64_t vectors>
+void multiply_columns(const Product& product, std::int64_t column) {
+  const auto skipped = [&](std::int64_t row, std::int64_t rows) {
+    return product.triangle == Triangle::wanted && column >= row + rows;
+  };
+  std::int64_t row = 0;
+  for (; row + count <= product.rows; row += count) {
+    if (!skipped(row, count)) {
+      multiply_strip<count, vectors>(product, row, column);
+    }
   }
-  for (; first < columns; first += lanes) {
-    multiply_block<rows, 1>(inner, a, b + first, b_row, c + first, c_row, add);
+  for (; row < product.rows; ++row) {
+    if (!skipped(row, 1)) {
+      multiply_strip<1, vectors>(product, row, column);
+    }
   }
 }
 
-/// c = [c +] a b. Columns come in whole vectors. Each element is one sum in ascending order.
-void multiply(std::int64_t rows, std::int64_t inner, std::int64_t columns, const Elements& a, const float* b, std::int64_t b_row,
-              float* c, std::int64_t c_row, bool add) {
-  std::int64_t r = 0;
-  const auto from = [&](std::int64_t row) { return Elements{a.first + row * a.row, a.row, a.column}; };
-  for (; r + 4 <= rows; r += 4) {
-    multiply_rows<4>(inner, columns, from(r), b, b_row, c + r * c_row, c_row, add);
+/// In strips of columns, and as many rows at once as leave enough sums in registers to hide the latency of each.
+void multiply(const Product& product) {
+  std::int64_t column = 0;
+#if defined(__AVX512F__)
+  if (product.triangle != Triangle::wanted) {  // narrow strips leave out more
+    for (; column + 4 * lanes <= product.columns; column += 4 * lanes) {
+      multiply_columns<4, 4>(product, column);
+    }
+    for (; column + 2 * lanes <= product.columns; column += 2 * lanes) {
+      multiply_columns<8, 2>(product, column);
+    }
   }
-  for (; r < rows; ++r) {
-    multiply_rows<1>(inner, columns, from(r), b, b_row, c + r * c_row, c_row, add);
+  for (; column < product.columns; column += lanes) {
+    multiply_columns<8, 1>(product, column);
   }
+#else
+  for (; column < product.columns; column += lanes) {
+    multiply_columns<4, lanes / vector_floats>(product, column);
+  }
+#endif
 }
 
 /// Copies rows of `size` elements, `step` apart, to rows of `width`, zeros after them.
@@ -140,27 +200,15 @@ float sum_of_products(const float* a, const float* b, std::int64_t count) {
   return sum(parts);
 }
 
-/// The largest of a row of scores and of the largest before.
-float largest_of(const float* row, float before) {
-  Lanes parts;
-  parts.fill(before);
-  for (std::int64_t c = 0; c < side; c += lanes) {
-    for (std::int64_t lane = 0; lane < lanes; ++lane) {
-      float& part = parts[static_cast<std::size_t>(lane)];
-      part = row[c + lane] > part ? row[c + lane] : part;
-    }
-  }
-  return *std::max_element(parts.begin(), parts.end());
-}
-
-/// Makes a row of scores their exponentials, those after the first `held` zero, and returns their sum.
+/// Makes the first `held` of a row of scores their exponentials, those after them zero, and returns their sum.
 float exponentials(float* row, float largest, std::int64_t held) {
-  for (std::int64_t c = 0; c < side; ++c) {
+  const std::int64_t end = in_lanes(held);
+  for (std::int64_t c = 0; c < end; ++c) {
     row[c] = exponential(row[c] - largest);
   }
   std::fill(row + held, row + side, 0.0F);
   Lanes parts{};
-  for (std::int64_t c = 0; c < side; c += lanes) {
+  for (std::int64_t c = 0; c < end; c += lanes) {
     for (std::int64_t lane = 0; lane < lanes; ++lane) {
       parts[static_cast<std::size_t>(lane)] += row[c + lane];
     }
@@ -190,7 +238,7 @@ struct Attention::Scratch {
 };
 
 std::int64_t Attention::tiles() const { return (at_.positions + side - 1) / side; }
-std::int64_t Attention::width() const { return (at_.size + lanes - 1) / lanes * lanes; }
+std::int64_t Attention::width() const { return in_lanes(at_.size); }
 
 std::int64_t Attention::seen(std::int64_t t, std::int64_t key, std::int64_t columns) const {
   return at_.causal ? std::clamp<std::int64_t>(t - key + 1, 0, columns) : columns;
@@ -235,12 +283,13 @@ void Attention::forward_tile(const float* q, const float* k, const float* v, flo
     const std::int64_t columns = std::min(side, at_.positions - key);
     pack_turned(columns, at_.size, k + key * k_step(), k_step(), keys);
     pack(columns, at_.size, v + key * k_step(), k_step(), 1, wide, values);
-    multiply(rows, at_.size, side, {own_q, wide, 1}, keys, side, scores, side, false);
+    const bool diagonal = at_.causal && key == first;
+    multiply({rows, at_.size, side, {own_q, wide, 1}, keys, side, scores, side, false, diagonal ? Triangle::wanted : Triangle::none});
     for (std::int64_t r = 0; r < rows; ++r) {
       float* row = scores + r * side;
       const std::int64_t held = seen(first + r, key, columns);  // one at least: tiles of q and k begin at the same positions
-      std::fill(row + held, row + side, -std::numeric_limits<float>::infinity());
-      const float largest = largest_of(row, scratch.largest()[r]);
+      std::fill(row + held, row + in_lanes(held), -std::numeric_limits<float>::infinity());
+      const float largest = largest_of(row, in_lanes(held), scratch.largest()[r]);
       const float keep = key == 0 ? 0 : exponential(scratch.largest()[r] - largest);
       scratch.largest()[r] = largest;
       scratch.total()[r] = scratch.total()[r] * keep + exponentials(row, largest, held);
@@ -248,7 +297,7 @@ void Attention::forward_tile(const float* q, const float* k, const float* v, flo
         mixed[r * wide + i] *= keep;
       }
     }
-    multiply(rows, columns, wide, {scores, side, 1}, values, wide, mixed, wide, true);
+    multiply({rows, columns, wide, {scores, side, 1}, values, wide, mixed, wide, true, diagonal ? Triangle::lower : Triangle::none});
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     const float factor = 1 / scratch.total()[r];
@@ -290,21 +339,27 @@ void Attention::backward(const float* dout, const float* q, const float* k, cons
           const std::int64_t from = first * q_step() + head * at_.size;
           pack(rows, at_.size, q + from, q_step(), scale, wide, own_q);
           pack(rows, at_.size, dout + from, q_step(), 1, wide, own_dout);
-          multiply(rows, at_.size, side, {own_q, wide, 1}, turned_keys, side, shares, side, false);
-          multiply(rows, at_.size, side, {own_dout, wide, 1}, turned_values, side, slopes, side, false);
+          const bool diagonal = at_.causal && key == first;
+          const auto on_diagonal = [&](Triangle triangle) { return diagonal ? triangle : Triangle::none; };
+          const Triangle wanted = on_diagonal(Triangle::wanted);
+          const Triangle lower = on_diagonal(Triangle::lower);
+          const Triangle upper = on_diagonal(Triangle::upper);
+          multiply({rows, at_.size, side, {own_q, wide, 1}, turned_keys, side, shares, side, false, wanted});
+          multiply({rows, at_.size, side, {own_dout, wide, 1}, turned_values, side, slopes, side, false, wanted});
           for (std::int64_t r = 0; r < rows; ++r) {
             const std::int64_t held = seen(first + r, key, columns);
             const float mean = sum_of_products(own_dout + r * wide, o + from + r * q_step(), at_.size);
             float* share = shares + r * side;
             float* slope = slopes + r * side;
             exponentials(share, sums[(first + r) * (q_step() / at_.size) + head], held);
-            for (std::int64_t c = 0; c < side; ++c) {
+            for (std::int64_t c = 0; c < in_lanes(held); ++c) {
               slope[c] = share[c] * (slope[c] - mean);
             }
+            std::fill(slope + in_lanes(held), slope + side, 0.0F);
           }
-          multiply(columns, rows, wide, {shares, 1, side}, own_dout, wide, own_dv, wide, true);
-          multiply(columns, rows, wide, {slopes, 1, side}, own_q, wide, own_dk, wide, true);  // q is scaled already
-          multiply(rows, columns, wide, {slopes, side, 1}, keys, wide, own_dq, wide, false);
+          multiply({columns, rows, wide, {shares, 1, side}, own_dout, wide, own_dv, wide, true, upper});
+          multiply({columns, rows, wide, {slopes, 1, side}, own_q, wide, own_dk, wide, true, upper});  // q is scaled already
+          multiply({rows, columns, wide, {slopes, side, 1}, keys, wide, own_dq, wide, false, lower});
           for (std::int64_t r = 0; r < rows; ++r) {
             float* to = dq + from + r * q_step();
             for (std::int64_t i = 0; i < at_.size; ++i) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "baton/exec/backend/cpu/exponential.h"
@@ -287,7 +288,7 @@ void rotate(const Rotation& rotation, const float* x, float* y, std::int64_t beg
 
 namespace {
 
-float normal_share(float x) { return 0.5F * (1 + std::erf(x * 0.70710678F)); }
+float normal_share(float x) { return 0.5F * (1 + error_function(x * 0.70710678F)); }
 
 }  // namespace
 
@@ -299,7 +300,7 @@ void gelu(const float* __restrict x, float* __restrict y, std::int64_t count) {
 
 void gelu_backward(const float* __restrict dy, const float* __restrict x, float* __restrict dx, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const float density = std::exp(-x[i] * x[i] / 2) * 0.39894228F;
+    const float density = exponential(-0.5F * x[i] * x[i]) * 0.39894228F;
     dx[i] = dy[i] * (normal_share(x[i]) + x[i] * density);
   }
 }
@@ -412,11 +413,7 @@ void mean_squared_error(const float* __restrict y, const float* __restrict targe
 namespace {
 
 double sum_of(const float* scores, std::int64_t count) {
-  double sum = 0;
-  for (std::int64_t c = 0; c < count; ++c) {
-    sum += static_cast<double>(scores[c]);
-  }
-  return sum;
+  return lane_sum(count, [&](std::int64_t c) { return static_cast<double>(scores[c]); });
 }
 
 }  // namespace
@@ -429,18 +426,17 @@ void cross_entropy(const float* y, const std::int32_t* labels, double* loss, flo
     const std::int64_t label = labels[r] - part.first;
     const bool held = label >= 0 && label < classes;
     const auto terms = [&](std::int64_t p) { return part.terms + 3 * (p * part.all_rows + r); };
-    float largest = *std::max_element(scores, scores + classes);
+    float largest = largest_of(scores, classes, -std::numeric_limits<float>::infinity());
     for (std::int64_t p = 0; p < part.parts; ++p) {
       largest = std::max(largest, static_cast<float>(terms(p)[0]));
     }
     // The gradient may lie where the scores do, so they are read first.
     double score = held ? (1 - part.smoothing) * static_cast<double>(scores[label]) : 0;
     score += part.each > 0 ? part.each * sum_of(scores, classes) : 0;
-    double sum = 0;
     for (std::int64_t c = 0; c < classes; ++c) {
-      gradient[c] = std::exp(scores[c] - largest);
-      sum += static_cast<double>(gradient[c]);
+      gradient[c] = exponential(scores[c] - largest);
     }
+    double sum = sum_of(gradient, classes);
     if (part.parts > 0) {
       sum = 0;
       score = 0;
@@ -466,13 +462,10 @@ void cross_entropy_terms(const float* y, const std::int32_t* labels, double* ter
   for (std::int64_t r = begin; r < end; ++r) {
     const float* scores = y + r * classes;
     const std::int64_t label = labels[r] - part.first;
-    const float largest = *std::max_element(scores, scores + classes);
-    double sum = 0;
-    for (std::int64_t c = 0; c < classes; ++c) {
-      sum += static_cast<double>(std::exp(scores[c] - largest));
-    }
+    const float largest = largest_of(scores, classes, -std::numeric_limits<float>::infinity());
     terms[3 * r] = static_cast<double>(largest);
-    terms[3 * r + 1] = sum;
+    terms[3 * r + 1] =
+        lane_sum(classes, [&](std::int64_t c) { return static_cast<double>(exponential(scores[c] - largest)); });
     terms[3 * r + 2] = (label >= 0 && label < classes ? (1 - part.smoothing) * static_cast<double>(scores[label]) : 0) +
                        (part.each > 0 ? part.each * sum_of(scores, classes) : 0);
   }

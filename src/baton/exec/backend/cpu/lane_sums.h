@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -51,6 +52,24 @@ double lane_sum(std::int64_t count, const Term& term) {
   LaneSums sums;
   sums.add(count, term);
   return sums.total();
+}
+
+/// The largest of `count` values and of `before`.
+inline float largest_of(const float* values, std::int64_t count, float before) {
+  constexpr std::int64_t width = 16;
+  std::array<float, width> lanes;
+  lanes.fill(before);
+  std::int64_t i = 0;
+  for (; i + width <= count; i += width) {
+    for (std::int64_t lane = 0; lane < width; ++lane) {
+      float& largest = lanes[static_cast<std::size_t>(lane)];
+      largest = values[i + lane] > largest ? values[i + lane] : largest;
+    }
+  }
+  for (; i < count; ++i) {
+    lanes[0] = std::max(lanes[0], values[i]);
+  }
+  return *std::max_element(lanes.begin(), lanes.end());
 }
 
 }  // namespace baton::exec::cpu

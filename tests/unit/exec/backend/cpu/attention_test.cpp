@@ -149,6 +149,8 @@ std::vector<Extents> all_extents() {
     list.push_back({64, 2, 1, 3, 20, causal});
     list.push_back({65, 1, 2, 1, 64, causal});
     list.push_back({130, 2, 1, 2, 80, causal});
+    list.push_back({128, 1, 2, 1, 32, causal});
+    list.push_back({192, 1, 1, 2, 128, causal});
     list.push_back({200, 1, 1, 1, 33, causal});
   }
   return list;
