@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <tuple>
 
 namespace baton::cuda {
 namespace {
@@ -322,11 +323,15 @@ class Shares {
 
 std::vector<bool> channels_last(const Plan& plan) {
   Agreements orders(plan);
-  std::map<BufferId, BufferId> gain_of;  // by x: the gain of the first norm that reads it
+  using Norm = std::tuple<std::vector<BufferId>, std::int64_t, double>;  // its gain and bias, group and epsilon
+  std::map<BufferId, Norm> norm_of;                                      // by x: the first norm that reads it
   for (const Task& task : plan.tasks()) {
     agree(plan, task, orders);
-    if (op_of<op::BatchNorm>(task) != nullptr && gain_of.try_emplace(task.reads[0], task.reads[1]).first->second != task.reads[1]) {
-      orders.fix(task.reads[0]);  // the sums and gains that a norm keeps have one place per x
+    if (const auto* norm = op_of<op::BatchNorm>(task)) {
+      Norm one{{task.reads.begin() + 1, task.reads.end()}, norm->group, norm->epsilon};
+      if (norm_of.try_emplace(task.reads[0], one).first->second != one) {
+        orders.fix(task.reads[0]);  // the sums, gains and biases that a norm keeps have one place per x
+      }
     }
   }
   return orders.result();

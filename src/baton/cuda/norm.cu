@@ -637,6 +637,9 @@ void norm_backward_input(DType type, DType stream_type, const void* dy, const vo
                         dx, term, copy, result.sums, rows, width, epsilon);
         }
       }
+      if (result.sums != nullptr) {
+        throw std::runtime_error("no kernel for rows of this width that also sums the gradients of the weights");
+      }
       launch(norm_backward_input_kernel<Element, Stream, I::Threads, I::Width, I::Held, Centred>, shape, stream, slopes, values,
              gains, dx, term, copy, rows, width, epsilon);
     });

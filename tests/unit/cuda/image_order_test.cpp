@@ -115,6 +115,31 @@ TEST(ImageOrder, ImagesThatTwoNormsReadKeepTheUsualOrderSinceTheirSumsHaveOnePla
   EXPECT_EQ(last_of_norms(true), (std::vector<bool>{false, false}));
 }
 
+TEST(ImageOrder, ImagesThatNormsOfOneGainButOtherSettingsReadKeepTheUsualOrder) {
+  const plan::Plan plan = plan_of(small_resnet, "single", 1, strategy::Precision::bf16);
+  const auto norm = std::find_if(plan.tasks().begin(), plan.tasks().end(),
+                                 [](const plan::Task& task) { return op_of<op::BatchNorm>(task) != nullptr; });
+  ASSERT_NE(norm, plan.tasks().end());
+  const op::BatchNorm of_plan = *op_of<op::BatchNorm>(*norm);
+  const auto is_last_beside = [&](const op::BatchNorm& settings, BufferId bias) {
+    std::vector<plan::Task> tasks = plan.tasks();
+    plan::Task other = *norm;
+    std::get<plan::Compute>(other.action).op = settings;
+    other.reads[2] = bias;
+    tasks.push_back(other);
+    const plan::Plan with_other(plan.title(), plan.devices(), plan.buffers(), tasks);
+    return static_cast<bool>(channels_last(with_other)[norm->reads[0].index()]);
+  };
+  op::BatchNorm in_groups = of_plan;
+  in_groups.group = 2;
+  op::BatchNorm coarser = of_plan;
+  coarser.epsilon = 1e-3;
+  EXPECT_TRUE(is_last_beside(of_plan, norm->reads[2])) << "the same norm again";
+  EXPECT_FALSE(is_last_beside(in_groups, norm->reads[2]));
+  EXPECT_FALSE(is_last_beside(coarser, norm->reads[2]));
+  EXPECT_FALSE(is_last_beside(of_plan, norm->reads[1])) << "another bias";
+}
+
 bool is_read_after(const plan::Plan& plan, const plan::Ordering& ordering, TaskId task, BufferId id) {
   const auto from = std::find(ordering.sequence.begin(), ordering.sequence.end(), task);
   return std::any_of(from + 1, ordering.sequence.end(), [&](TaskId later) {

@@ -464,8 +464,7 @@ void cross_entropy_terms(const float* y, const std::int32_t* labels, double* ter
     const std::int64_t label = labels[r] - part.first;
     const float largest = largest_of(scores, classes, -std::numeric_limits<float>::infinity());
     terms[3 * r] = static_cast<double>(largest);
-    terms[3 * r + 1] =
-        lane_sum(classes, [&](std::int64_t c) { return static_cast<double>(exponential(scores[c] - largest)); });
+    terms[3 * r + 1] = lane_sum(classes, [&](std::int64_t c) { return static_cast<double>(exponential(scores[c] - largest)); });
     terms[3 * r + 2] = (label >= 0 && label < classes ? (1 - part.smoothing) * static_cast<double>(scores[label]) : 0) +
                        (part.each > 0 ? part.each * sum_of(scores, classes) : 0);
   }

@@ -24,8 +24,8 @@ inline float exponential(float x) {
   return (series * r * r + r + 1) * std::bit_cast<float>(exponent);
 }
 
-/// The error function to within 2e-7, without branches: near zero an odd series, elsewhere 1 − e^q with q a series for ln erfc. Both are
-/// least-squares fits towards the smallest largest error, 1.5e-8 and 1.5e-9 of erf.
+/// The error function to within 2e-7, without branches: near zero an odd series, elsewhere 1 − e^q with q a series for ln erfc.
+/// Both are least-squares fits towards the smallest largest error, 1.5e-8 and 1.5e-9 of erf.
 inline float error_function(float x) {
   const float u = x * x;
   float small = -6.02180662e-4F;
