@@ -59,10 +59,11 @@ void require_room(const strategy::Request& request, const strategy::Strategy& st
   constexpr double bytes_per_task = 850;  // of the plan, its checks and the simulation together
   const double tasks = strategy::estimated_tasks(request, strategy, folded);
   if (const double needed = bytes_per_task * tasks; room.count > 0 && needed > static_cast<double>(room.count)) {
-    throw usage_error(
-        "a plan of about {:.2g} million tasks would take about {} of this machine's memory, which is {}: use fewer {}micro-batches",
-        tasks / 1e6, to_text(Bytes(static_cast<std::int64_t>(std::min(needed, 9e18)))), to_text(room),
-        folded || request.cluster.size() == 1 ? "" : "devices (or no --fold never) or ");
+    const bool whole = folded || request.cluster.size() == 1;
+    throw usage_error("a plan of about {:.1f} {} tasks would take about {} of this machine's memory, which is {}: use fewer {}",
+                      tasks < 1e9 ? tasks / 1e6 : tasks / 1e9, tasks < 1e9 ? "million" : "billion",
+                      to_text(Bytes(static_cast<std::int64_t>(std::min(needed, 9e18)))), to_text(room),
+                      whole ? "micro-batches" : "devices or micro-batches (or leave out --fold never)");
   }
 }
 

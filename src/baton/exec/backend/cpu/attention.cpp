@@ -93,7 +93,7 @@ enum class Triangle : std::uint8_t {
 };
 
 /// One product c = [c +] a b. Columns come in whole vectors. Each element is one sum in ascending order.
-struct Product {
+struct Multiplication {
   std::int64_t rows;
   std::int64_t inner;
   std::int64_t columns;
@@ -108,7 +108,7 @@ struct Product {
 
 /// `count` rows of a product from `row` on, for `vectors` vectors of columns from `column` on.
 template <std::int64_t count, std::int64_t vectors>
-void multiply_strip(const Product& product, std::int64_t row, std::int64_t column) {
+void multiply_strip(const Multiplication& product, std::int64_t row, std::int64_t column) {
   const std::int64_t first = product.triangle == Triangle::upper ? std::min(row, product.inner) : 0;
   const std::int64_t end = product.triangle == Triangle::lower ? std::min(row + count, product.inner) : product.inner;
   const Elements a{&product.a.first[row * product.a.row + first * product.a.column], product.a.row, product.a.column};
@@ -118,7 +118,7 @@ void multiply_strip(const Product& product, std::int64_t row, std::int64_t colum
 
 /// All rows of a strip of columns, `count` at a time.
 template <std::int64_t count, std::int64_t vectors>
-void multiply_columns(const Product& product, std::int64_t column) {
+void multiply_all_rows(const Multiplication& product, std::int64_t column) {
   const auto skipped = [&](std::int64_t row, std::int64_t rows) {
     return product.triangle == Triangle::wanted && column >= row + rows;
   };
@@ -136,23 +136,23 @@ void multiply_columns(const Product& product, std::int64_t column) {
 }
 
 /// In strips of columns, and as many rows at once as leave enough sums in registers to hide the latency of each.
-void multiply(const Product& product) {
+void multiply(const Multiplication& product) {
   std::int64_t column = 0;
 #if defined(__AVX512F__)
   if (product.triangle != Triangle::wanted) {  // narrow strips leave out more
     for (; column + 4 * lanes <= product.columns; column += 4 * lanes) {
-      multiply_columns<4, 4>(product, column);
+      multiply_all_rows<4, 4>(product, column);
     }
     for (; column + 2 * lanes <= product.columns; column += 2 * lanes) {
-      multiply_columns<8, 2>(product, column);
+      multiply_all_rows<8, 2>(product, column);
     }
   }
   for (; column < product.columns; column += lanes) {
-    multiply_columns<8, 1>(product, column);
+    multiply_all_rows<8, 1>(product, column);
   }
 #else
   for (; column < product.columns; column += lanes) {
-    multiply_columns<4, lanes / vector_floats>(product, column);
+    multiply_all_rows<4, lanes / vector_floats>(product, column);
   }
 #endif
 }
