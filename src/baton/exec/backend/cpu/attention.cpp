@@ -30,7 +30,7 @@ using Vector = float __attribute__((vector_size(64), aligned(4), may_alias));
 #else
 using Vector = float __attribute__((vector_size(32), aligned(4), may_alias));
 #endif
-constexpr std::int64_t vector_floats = sizeof(Vector) / sizeof(float);
+constexpr std::int64_t in_register = sizeof(Vector) / sizeof(float);
 
 const Vector& vector_at(const float* place) { return *reinterpret_cast<const Vector*>(place); }
 Vector& vector_at(float* place) { return *reinterpret_cast<Vector*>(place); }
@@ -61,13 +61,13 @@ void multiply_block(std::int64_t inner, const Elements& a, const float* b, std::
   Vector sums[rows][vectors];
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t v = 0; v < vectors; ++v) {
-      sums[r][v] = add ? vector_at(c + r * c_row + v * vector_floats) : Vector{};
+      sums[r][v] = add ? vector_at(c + r * c_row + v * in_register) : Vector{};
     }
   }
   for (std::int64_t i = 0; i < inner; ++i) {
     Vector line[vectors];
     for (std::int64_t v = 0; v < vectors; ++v) {
-      line[v] = vector_at(b + i * b_row + v * vector_floats);
+      line[v] = vector_at(b + i * b_row + v * in_register);
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       const float factor = a(r, i);
@@ -78,7 +78,7 @@ void multiply_block(std::int64_t inner, const Elements& a, const float* b, std::
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t v = 0; v < vectors; ++v) {
-      vector_at(c + r * c_row + v * vector_floats) = sums[r][v];
+      vector_at(c + r * c_row + v * in_register) = sums[r][v];
     }
   }
 }
@@ -152,7 +152,7 @@ void multiply(const Multiplication& product) {
   }
 #else
   for (; column < product.columns; column += lanes) {
-    multiply_all_rows<4, lanes / vector_floats>(product, column);
+    multiply_all_rows<4, lanes / in_register>(product, column);
   }
 #endif
 }
