@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "baton/op/traits.h"
 #include "baton/schedule/schedule.h"
 
 namespace baton::job {
@@ -80,8 +81,14 @@ std::vector<std::int64_t> chunk_counts(const schedule::Schedule& schedule, const
 }
 
 /// Recomputations that are different plans for stages of at most this many blocks.
-std::vector<Recompute> recomputations(std::int64_t blocks_of_stage) {
+std::vector<Recompute> recomputations(const model::Model& model, std::int64_t blocks_of_stage) {
   std::vector<Recompute> list{Recompute::none};
+  const auto has_light = [](const model::Block& block) {
+    return std::any_of(block.nodes.begin(), block.nodes.end(), [](const model::Node& node) { return op::is_light(node.op); });
+  };
+  if (std::any_of(model.blocks().begin(), model.blocks().end(), has_light)) {
+    list.push_back(Recompute::light);
+  }
   if (blocks_of_stage > 4) {  // otherwise `all` keeps every second input too
     list.push_back(Recompute::alternate);
   }
@@ -140,7 +147,7 @@ void for_each_choice(const Group& group, const model::Model& model, std::int64_t
   const auto blocks = static_cast<std::int64_t>(model.blocks().size());
   const std::int64_t rows = batch / group.dp;
   const auto visit_all = [&](Choice choice) {
-    for (const Recompute recompute : recomputations(ceil_of(blocks, choice.pp * choice.chunks))) {
+    for (const Recompute recompute : recomputations(model, ceil_of(blocks, choice.pp * choice.chunks))) {
       choice.recompute = recompute;
       for (choice.zero = 0; choice.zero <= (choice.dp > 1 ? 3 : 0); ++choice.zero) {
         visit(choice);

@@ -99,7 +99,7 @@ std::optional<std::string> Pricer::refused(std::int64_t tp, bool sp) {
   const auto [found, added] = refused_.try_emplace({tp, sp});
   if (added) {
     try {
-      unit({tp, sp, 1});
+      unit({tp, sp, 1, false});
     } catch (const Error& error) {
       found->second = error.what();
     }
@@ -111,14 +111,14 @@ const Pricer::Unit& Pricer::unit(const UnitKey& key) {
   if (const auto found = units_.find(key); found != units_.end()) {
     return found->second;
   }
-  const auto& [tp, sp, rows] = key;
+  const auto& [tp, sp, rows, light] = key;
   const std::int64_t below = std::int64_t{1} << (std::bit_width(static_cast<std::uint64_t>(rows)) - 1);
   if (below == rows) {
     return units_.emplace(key, make_unit(key)).first->second;
   }
   // Between two powers of two in proportion.
-  const Unit& less = unit({tp, sp, below});
-  const Unit& more = unit({tp, sp, 2 * below});
+  const Unit& less = unit({tp, sp, below, light});
+  const Unit& more = unit({tp, sp, 2 * below, light});
   const double share = static_cast<double>(rows - below) / static_cast<double>(below);
   Unit between = less;
   for (std::size_t b = 0; b < between.blocks.size(); ++b) {
@@ -243,7 +243,7 @@ class Pricer::UnitSums {
 };
 
 Pricer::Unit Pricer::make_unit(const UnitKey& key) const {
-  const auto& [tp, sp, rows] = key;
+  const auto& [tp, sp, rows, light] = key;
   const cluster::Cluster some = roomy(request_.cluster, tp);
   strategy::Request request{.model = reduced_.model,
                             .cluster = some,
@@ -256,7 +256,7 @@ Pricer::Unit Pricer::make_unit(const UnitKey& key) const {
   request.layout.tp = tp;
   request.layout.sp = sp;
   request.layout.micro_batches = 1;
-  request.layout.recompute = Recompute::none;
+  request.layout.recompute = light ? Recompute::light : Recompute::none;
   request.layout.balance = strategy::Balance::even;
   const LaidOutPlan laid = lay_out(request, strategy::strategy_by_name("product"), 2, [&](const plan::Plan& plan) {
     plan::Limits limits;
@@ -519,7 +519,8 @@ Price Pricer::price(const Choice& choice) {
   const double samples = static_cast<double>(request_.step.global_batch) / static_cast<double>(choice.dp);
   const auto pieces = static_cast<double>(choice.micro_batches);
   const auto rows = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(samples / pieces)));
-  const Pipe& pipe = this->pipe({{choice.tp, choice.sp, rows}, choice.pp, choice.chunks, choice.recompute});
+  const Pipe& pipe = this->pipe(
+      {{choice.tp, choice.sp, rows, choice.recompute == Recompute::light}, choice.pp, choice.chunks, choice.recompute});
   const auto dp = static_cast<double>(choice.dp);
   const auto pp = static_cast<double>(choice.pp);
   const auto value = static_cast<double>(size_of(strategy::dtype_of(request_.step.precision)));

@@ -71,7 +71,7 @@ class Pricer {
     double message = 0;   // bytes between two stages
     double backward = 0;  // nanoseconds of the slowest device's backward
   };
-  using UnitKey = std::tuple<std::int64_t, bool, std::int64_t>;  // tp, sp, rows
+  using UnitKey = std::tuple<std::int64_t, bool, std::int64_t, bool>;  // tp, sp, rows, Recompute::light
   using PipeKey = std::tuple<UnitKey, std::int64_t, std::int64_t, strategy::Recompute>;
 
   class UnitSums;

@@ -38,6 +38,11 @@ std::optional<MergedLoss> merged(const Op& loss, std::int64_t parts) {
   return std::nullopt;
 }
 
+bool is_light(const Op& op) {
+  return std::holds_alternative<LayerNorm>(op) || std::holds_alternative<RmsNorm>(op) || std::holds_alternative<Gelu>(op) ||
+         std::holds_alternative<SiluGate>(op);
+}
+
 Op for_part(Op op, std::int64_t first, std::int64_t of) {
   if (std::int64_t* held = attribute<std::int64_t>(op, "first")) {
     *held = first;

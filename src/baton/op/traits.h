@@ -68,6 +68,10 @@ struct EvaluationForm {
 /// nullopt for an op that is the same in both.
 std::optional<EvaluationForm> evaluation_form(const Op& op);
 
+/// True if recomputing its result from its operands takes one pass over memory, and its gradient reads these operands but not the
+/// result.
+bool is_light(const Op& op);
+
 /// Returns the op so that what it writes may lie where one of its operands does. nullopt if there is no such form.
 std::optional<Op> overwriting(const Op& op);
 /// An operand that an op reads, and one that it writes which may lie in the same place if nothing reads the first one later.

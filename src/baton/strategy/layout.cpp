@@ -5,7 +5,7 @@
 namespace baton::strategy {
 
 const std::vector<std::string>& recompute_names() {
-  static const std::vector<std::string> names{"none", "alternate", "all", "full"};
+  static const std::vector<std::string> names{"none", "light", "alternate", "all", "full"};
   return names;
 }
 

@@ -11,11 +11,15 @@
 
 namespace baton::strategy {
 
-/// The activations that are freed after the forward and recomputed in the backward: none, the input of every second block
-/// of a stage, or all but about the root of a stage's block count; or, as other programs do it (`full`), all that is
-/// computed within every block, from its input, whether the backward reads it or not; except in the first and the last
-/// block of the model.
-enum class Recompute : std::uint8_t { none, alternate, all, full };
+/// The activations that are freed after the forward and recomputed in the backward.
+enum class Recompute : std::uint8_t {
+  none,
+  light,      // the results of norms, GELUs and gates, whose inputs the backward reads anyway; each where it is read
+  alternate,  // the input of every second block of a stage, and what is computed from it
+  all,        // the inputs of all but about the root of a stage's block count
+  full        // as other programs do it: all that is computed within a block, from its input, whether the backward reads it or
+              // not; except in the first and the last block of the model
+};
 
 const std::vector<std::string>& recompute_names();
 Recompute recompute_by_name(std::string_view name);

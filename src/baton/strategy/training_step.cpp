@@ -6,6 +6,8 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "baton/base/divide.h"
 #include "baton/base/error.h"
@@ -31,6 +33,7 @@ class Writer : private StepTensors {
     find_trained();
     for (std::size_t b = 0; b < model_.blocks().size(); ++b) {
       terms_.push_back(terms_of(b));
+      light_.push_back(light_nodes(b));
     }
     reserve();
   }
@@ -198,6 +201,38 @@ class Writer : private StepTensors {
   /// share.
   using Gathered = std::vector<std::pair<std::vector<BufferId>, std::vector<BufferId>>>;
 
+  /// By value of a block: the node that makes it, if it is freed after the forward and made again where the backward reads it.
+  std::vector<std::optional<std::size_t>> light_nodes(std::size_t b) const {
+    const model::Block& block = model_.blocks()[b];
+    std::vector<std::optional<std::size_t>> nodes(block.values.size());
+    for (std::size_t n = 0; n < block.nodes.size() && placement_.recompute == Recompute::light; ++n) {
+      const model::Node& node = block.nodes[n];
+      if (op::is_light(node.op) && node.writes[0] != block.out) {
+        nodes[node.writes[0]] = n;
+      }
+    }
+    return nodes;
+  }
+
+  /// Before a call of the backward: makes those values again that it reads and that were freed.
+  void remake_light(std::size_t r, std::size_t m, std::size_t b, const model::Node& node, const Call& call, Gathered& gathered,
+                    std::vector<std::optional<std::size_t>>& freed) {
+    for (const op::Ref& ref : call.reads) {
+      if (ref.kind == op::Ref::Tensor::input || ref.kind == op::Ref::Tensor::output) {
+        remake_light(r, m, b, value_number(node, ref), gathered, freed);
+      }
+    }
+  }
+  void remake_light(std::size_t r, std::size_t m, std::size_t b, std::size_t v, Gathered& gathered,
+                    std::vector<std::optional<std::size_t>>& freed) {
+    if (const auto node = std::exchange(freed[v], std::nullopt)) {
+      for (const std::size_t input : model_.blocks()[b].nodes[*node].reads) {
+        remake_light(r, m, b, input, gathered, freed);
+      }
+      forward_node(r, m, b, *node, Phase::backward, gathered);
+    }
+  }
+
   /// The number of the value in its block that a reference means.
   std::size_t value_number(const model::Node& node, const op::Ref& ref) const {
     const bool input = ref.kind == op::Ref::Tensor::input || ref.kind == op::Ref::Tensor::input_gradient;
@@ -270,39 +305,44 @@ class Writer : private StepTensors {
     }
     Gathered gathered;
     for (std::size_t n = 0; n < block.nodes.size(); ++n) {
-      const model::Node& node = block.nodes[n];
-      if (op::tracks(node.op) && phase == Phase::forward) {  // a recomputed value was counted before
-        track(r, m, b, node);
+      if (op::tracks(block.nodes[n].op) && phase == Phase::forward) {  // a recomputed value was counted before
+        track(r, m, b, block.nodes[n]);
       }
-      for (const Call& call : layouts_.node(b, n).forward) {
-        std::vector<std::vector<BufferId>> reads = reads_of(r, m, b, node, call, phase, gathered);
-        begin_call(call);
-        for (Shard& shard : group(r)) {
-          std::vector<BufferId> writes;
-          writes.reserve(call.writes.size());
-          for (std::size_t i = 0; i < call.writes.size(); ++i) {
-            const std::size_t v = value_number(node, call.writes[i]);
-            const bool again = &call != &layouts_.node(b, n).forward.front();
-            plan::ValuePart content = part(b, v, call, i, shard, m, Role::activation);
-            content.unfinished = &call != &layouts_.node(b, n).forward.back();
-            writes.push_back(add(device_of(shard, b), Role::activation, std::move(content),
-                                 again ? fmt::format("{}.{}", block.name, op::name(call.op)) : value_of(b, v).name,
-                                 value_of(b, v).statistics));
-            made_[i].push_back(writes.back());
-            shard.micro[m].values[b][v] = writes.back();
-          }
-          task(plan::Compute{part_op(call, shard)}, device_of(shard, b), phase, b, m, std::move(reads[shard.index]),
-               std::move(writes));
-        }
+      forward_node(r, m, b, n, phase, gathered);
+    }
+  }
+
+  void forward_node(std::size_t r, std::size_t m, std::size_t b, std::size_t n, Phase phase, Gathered& gathered) {
+    const model::Block& block = model_.blocks()[b];
+    const model::Node& node = block.nodes[n];
+    for (const Call& call : layouts_.node(b, n).forward) {
+      std::vector<std::vector<BufferId>> reads = reads_of(r, m, b, node, call, phase, gathered);
+      begin_call(call);
+      for (Shard& shard : group(r)) {
+        std::vector<BufferId> writes;
+        writes.reserve(call.writes.size());
         for (std::size_t i = 0; i < call.writes.size(); ++i) {
-          if (call.after[i] == Conversion::none) {
-            continue;
-          }
           const std::size_t v = value_number(node, call.writes[i]);
-          const std::vector<BufferId> kept = converted(call.after[i], r, m, b, v, phase, Role::activation, made_[i]);
-          for (Shard& shard : group(r)) {
-            shard.micro[m].values[b][v] = kept[shard.index];
-          }
+          const bool again = &call != &layouts_.node(b, n).forward.front();
+          plan::ValuePart content = part(b, v, call, i, shard, m, Role::activation);
+          content.unfinished = &call != &layouts_.node(b, n).forward.back();
+          writes.push_back(add(device_of(shard, b), Role::activation, std::move(content),
+                               again ? fmt::format("{}.{}", block.name, op::name(call.op)) : value_of(b, v).name,
+                               value_of(b, v).statistics));
+          made_[i].push_back(writes.back());
+          shard.micro[m].values[b][v] = writes.back();
+        }
+        task(plan::Compute{part_op(call, shard)}, device_of(shard, b), phase, b, m, std::move(reads[shard.index]),
+             std::move(writes));
+      }
+      for (std::size_t i = 0; i < call.writes.size(); ++i) {
+        if (call.after[i] == Conversion::none) {
+          continue;
+        }
+        const std::size_t v = value_number(node, call.writes[i]);
+        const std::vector<BufferId> kept = converted(call.after[i], r, m, b, v, phase, Role::activation, made_[i]);
+        for (Shard& shard : group(r)) {
+          shard.micro[m].values[b][v] = kept[shard.index];
         }
       }
     }
@@ -399,11 +439,9 @@ class Writer : private StepTensors {
   /// True if a block of a stage keeps its input from the forward; the inputs of the others are recomputed.
   bool keeps_input(std::size_t b, std::size_t begin, std::size_t end) const {
     const auto count = static_cast<double>(end - begin);
-    const bool all_kept = placement_.recompute == Recompute::none || placement_.recompute == Recompute::full;
-    const std::size_t stride = all_kept ? 1
-                               : placement_.recompute == Recompute::alternate
-                                   ? 2
-                                   : static_cast<std::size_t>(std::ceil(std::sqrt(count)));
+    const std::size_t stride = placement_.recompute == Recompute::alternate ? 2
+                               : placement_.recompute == Recompute::all     ? static_cast<std::size_t>(std::ceil(std::sqrt(count)))
+                                                                            : 1;
     return (b - begin) % stride == 0;
   }
 
@@ -474,6 +512,7 @@ class Writer : private StepTensors {
     const model::Block& block = model_.blocks()[b];
     Gathered gathered;
     std::map<std::size_t, Terms> terms = terms_[b];
+    std::vector<std::optional<std::size_t>> freed = light_[b];
     for (std::size_t n = block.nodes.size(); n-- > 0;) {
       const model::Node& node = block.nodes[n];
       for (const Call& call : layouts_.node(b, n).backward) {
@@ -481,6 +520,7 @@ class Writer : private StepTensors {
                               return wants_gradient(b, value_number(node, ref));
                             });
         if (wanted) {
+          remake_light(r, m, b, node, call, gathered, freed);
           backward_call(r, m, b, node, call, postponed, gathered, terms);
         }
       }
@@ -589,10 +629,11 @@ class Writer : private StepTensors {
                "d " + draft_[value].label);
   }
 
-  std::vector<std::vector<bool>> trained_;           // by block and value
-  std::vector<std::map<std::size_t, Terms>> terms_;  // by block: before anything is added to them
-  std::vector<std::vector<BufferId>> made_;          // by operand and shard: what a call writes
-  std::vector<bool> written_;                        // by buffer: gradients of parameters, to which further ones are added
+  std::vector<std::vector<bool>> trained_;                      // by block and value
+  std::vector<std::map<std::size_t, Terms>> terms_;             // by block: before anything is added to them
+  std::vector<std::vector<std::optional<std::size_t>>> light_;  // by block and value
+  std::vector<std::vector<BufferId>> made_;                     // by operand and shard: what a call writes
+  std::vector<bool> written_;  // by buffer: gradients of parameters, to which further ones are added
 };
 
 /// A micro-batch may hold no part of a group of samples that an op takes together.

@@ -112,8 +112,9 @@ class Drawing {
     layout.chunks = one_in(8) ? between(1, 3) : 0;
     layout.balance = of<strategy::Balance>(
         {strategy::Balance::even, strategy::Balance::even, strategy::Balance::work, strategy::Balance::memory});
-    layout.recompute = of<strategy::Recompute>(
-        {strategy::Recompute::none, strategy::Recompute::none, strategy::Recompute::alternate, strategy::Recompute::all});
+    layout.recompute = of<strategy::Recompute>({strategy::Recompute::none, strategy::Recompute::none, strategy::Recompute::light,
+                                                strategy::Recompute::alternate, strategy::Recompute::all,
+                                                strategy::Recompute::full});
     layout.micro_batches = one_in(2) ? 0 : between(1, 5);
     layout.bucket = Bytes(of<std::int64_t>({1, 64, 200, 25 << 20}));
     layout.first_bucket = Bytes(of<std::int64_t>({1, 40, 1 << 20}));

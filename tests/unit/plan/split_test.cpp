@@ -68,6 +68,7 @@ const std::vector<Case>& cases() {
     std::vector<Way> ways{
         {"single", 1},
         {"single", 1, {.recompute = strategy::Recompute::alternate, .micro_batches = 2}},
+        {"single", 1, {.recompute = strategy::Recompute::light}},
         {"dp", 3},
         {"dp", 2, {.micro_batches = 2}},
         {"ddp", 2, {.bucket = Bytes(100), .first_bucket = Bytes(40)}},
@@ -89,6 +90,8 @@ const std::vector<Case>& cases() {
         {"product", 4, {.pp = 2, .tp = 2, .schedule = "gpipe", .micro_batches = 2}},
         {"product", 8, {.dp = 2, .pp = 2, .tp = 2, .zero = 3, .schedule = "1f1b", .micro_batches = 2}},
         {"tensor", 2, {.sp = true}},
+        {"product", 4, {.dp = 2, .tp = 2, .sp = true, .zero = 3, .recompute = strategy::Recompute::light}},
+        {"zb-h1", 2, {.recompute = strategy::Recompute::light, .micro_batches = 3}},
         {"product", 4, {.dp = 2, .tp = 2, .sp = true}},
         {"product", 6, {.dp = 3, .tp = 2, .sp = true, .zero = 1}},  // some have no piece of a small parameter
     };

@@ -50,6 +50,43 @@ TEST(Recomputation, LeavesOutWhatNothingReads) {
   }));
 }
 
+TEST(Recomputation, OfWhatIsLightMakesNormsAndGelusAgainWhereTheyAreReadAndNoProduct) {
+  const auto plan_with = [](Recompute recompute, const std::string& strategy, std::size_t devices) {
+    return plan_of(strategy, devices, {.recompute = recompute, .micro_batches = 2},
+                   "gpt:depth=3,heads=2,dim=32,context=16,vocab=40", 8);
+  };
+  for (const auto& [strategy, devices] :
+       {std::pair("single", std::size_t{1}), std::pair("1f1b", std::size_t{2}), std::pair("zb-h1", std::size_t{2}),
+        std::pair("tensor", std::size_t{2}), std::pair("zero-3", std::size_t{2})}) {
+    SCOPED_TRACE(strategy);
+    const plan::Plan kept = plan_with(Recompute::none, strategy, devices);
+    const plan::Plan light = plan_with(Recompute::light, strategy, devices);
+    const plan::Verdict verdict = plan::verify(light);
+    ASSERT_TRUE(verdict.holds()) << (verdict.holds() ? "" : verdict.violations[0].text);
+    std::map<std::string, std::int64_t> again;
+    for (const plan::Task& task : light.tasks()) {
+      const auto* compute = std::get_if<plan::Compute>(&task.action);
+      if (compute != nullptr && task.labels.phase == plan::Phase::backward && op::is_light(compute->op)) {
+        ++again[std::string(op::name(compute->op))];
+      }
+    }
+    // Per micro-batch and replica or part: a norm in each half layer and in the head, a GELU in each second half.
+    const std::int64_t times = 2 * (std::string(strategy) == "tensor" || std::string(strategy) == "zero-3" ? 2 : 1);
+    EXPECT_EQ(again, (std::map<std::string, std::int64_t>{{"layer_norm", 7 * times}, {"gelu", 3 * times}}));
+    const auto computed = [](const plan::Plan& plan) {
+      std::int64_t flops = 0;
+      for (const plan::Totals& totals : plan::totals_by_device(plan)) {
+        flops += totals.work.flops.count;
+      }
+      return flops;
+    };
+    EXPECT_LT(static_cast<double>(computed(light)), 1.05 * static_cast<double>(computed(kept)));
+    for (std::size_t d = 0; d < devices; ++d) {
+      EXPECT_LT(verdict.memory.peak[d].count, plan::verify(kept).memory.peak[d].count);
+    }
+  }
+}
+
 /// Bytes that leave a device in a step, over all devices.
 std::int64_t sent(const plan::Plan& plan) {
   Bytes sum;
