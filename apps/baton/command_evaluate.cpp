@@ -188,7 +188,8 @@ void add_evaluate_command(CLI::App& program, int& exit_code) {
                  "pp",        "tp",     "sp",        "schedule",   "chunks",    "split",    "balance", "micro-batches", "loss",
                  "precision", "memory", "backend"});
   command->get_option("--model")
-      ->description("the model (default: that of the checkpoint); a folder with a config.json or an ONNX file brings its weights")
+      ->description(
+          "the model (default: that of the checkpoint); a folder with a config.json or an ONNX file is used with its weights")
       ->default_str("");
   command->get_option("--data")->description(
       "evaluate on this: a file or folder of tokens, text, images or arrays, as docs/data.md lists them; its validation or test "

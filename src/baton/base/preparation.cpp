@@ -79,7 +79,7 @@ Augmentation parse_augmentation(std::string_view text) {
     } else if (setting == "flip") {
       made.flip = true;
     } else if (key == "none") {
-      throw usage_error("--augment has 'none' beside other changes, but none stands alone");
+      throw usage_error("--augment has 'none' and other changes: leave out one or the others");
     } else {
       throw usage_error("--augment has '{}', but takes none, flip or crop=PIXELS, such as crop=4,flip", setting);
     }

@@ -81,11 +81,11 @@ inline __device__ void finish_first(const Sums& sums) {
     BATON_MULTIPLY("bf16.bf16", operands, __VA_ARGS__) \
   }
 
-/// `Add`: adds to the old sums, otherwise replaces them. `Turned`: the right operand is `over_rows`.
-template <typename Element, bool Add, bool Turned>
+/// `Add`: adds to the old sums, otherwise replaces them. `Transposed`: the right operand is `over_rows`.
+template <typename Element, bool Add, bool Transposed>
 __device__ void multiply_group(Sums& s, const std::uint32_t (&left)[4], std::uint64_t right) {
   BATON_MULTIPLY_TYPED("{%32,%33,%34,%35}, %36, %37, 1, 1, %38", "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right),
-                       "n"(Add ? 1 : 0), "n"(Turned ? 1 : 0))
+                       "n"(Add ? 1 : 0), "n"(Transposed ? 1 : 0))
 }
 
 /// The left operand too in shared memory, both `over_head`.
@@ -193,7 +193,7 @@ struct Tensors {
 };
 
 /// The order in which blocks of rows are taken: of some heads at a time first all blocks with one number, then all with the next.
-struct Order {
+struct TileOrder {
   int heads;
   int heads_at_once;
   int row_blocks;
@@ -209,7 +209,7 @@ struct Order {
 };
 /// As many heads at a time as leave the tensors that go by in the second-level cache. If blocks differ in length and are few, all
 /// heads, so that the last ones are the shortest of all. `sharing` heads use the same tensors.
-inline Order order_of(const AttentionShape& shape, std::int64_t heads, std::int64_t sharing, int processors) {
+inline TileOrder order_of(const AttentionShape& shape, std::int64_t heads, std::int64_t sharing, int processors) {
   constexpr std::int64_t few_turns = 32;                                    // of blocks on a processor
   constexpr std::int64_t cached_bytes = std::int64_t{16} << 20;             // a third of an H200's cache
   const std::int64_t passing_bytes = shape.positions * shape.size * 2 * 2;  // of two tensors of 16 bits

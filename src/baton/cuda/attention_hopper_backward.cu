@@ -53,7 +53,7 @@ struct Item {
 template <bool OverKeys>
 struct Items {
   const AttentionShape& shape;
-  const Order& order;
+  const TileOrder& order;
   int turn = 0;
 
   __device__ bool next(Item& item) {
@@ -80,7 +80,7 @@ struct Items {
 
 template <int Halves, bool OverKeys>
 __device__ void copy_all(const Tensors& tensors, const float2* row_sums, const AttentionShape& shape, const Strides& strides,
-                         const Order& order, Memory<Halves, OverKeys> memory) {
+                         const TileOrder& order, Memory<Halves, OverKeys> memory) {
   using M = Memory<Halves, OverKeys>;
   const int heads = OverKeys ? static_cast<int>(shape.heads) : 1;
   Items<OverKeys> items{shape, order};
@@ -197,7 +197,7 @@ __device__ void add_product(float2 (&of_rows)[2], const GroupRows<Element, Halve
 
 template <typename Element, int Halves, bool OverKeys>
 __device__ void multiply_all(const AttentionGradients& given, float2* row_sums, const AttentionShape& shape, const Strides& strides,
-                             const Order& order, Memory<Halves, OverKeys> memory, const unsigned char* shared) {
+                             const TileOrder& order, Memory<Halves, OverKeys> memory, const unsigned char* shared) {
   using M = Memory<Halves, OverKeys>;
   const int positions = static_cast<int>(shape.positions);
   const int size = static_cast<int>(shape.size);
@@ -400,7 +400,7 @@ __device__ void multiply_all(const AttentionGradients& given, float2* row_sums, 
 template <typename Element, int Halves, bool OverKeys>
 __global__ void __launch_bounds__(threads, 1)
     hopper_backward_kernel(const __grid_constant__ Tensors tensors, const AttentionGradients given, float2* row_sums,
-                           const AttentionShape shape, const Strides strides, const Order order) {
+                           const AttentionShape shape, const Strides strides, const TileOrder order) {
   using M = Memory<Halves, OverKeys>;
   extern __shared__ unsigned char shared[];
   const M memory{(shared_address_of(shared) + alignment - 1) / alignment * alignment};
@@ -439,7 +439,7 @@ void attention_backward_by_groups(const AttentionShape& shape, const AttentionGr
   const CUtensorMap o = boxes.of_queries(operands.o);
   const CUtensorMap k = boxes.of_keys(operands.k);
   const CUtensorMap v = boxes.of_keys(operands.v);
-  const auto pass = [&](auto halves, auto over_keys, const Order& order, const Tensors& tensors) {
+  const auto pass = [&](auto halves, auto over_keys, const TileOrder& order, const Tensors& tensors) {
     const auto blocks = static_cast<unsigned>(std::min(order.items(), multiprocessors()));
     launch(hopper_backward_kernel<Element, halves.value, over_keys.value>,
            {dim3(blocks), dim3(threads), Memory<halves.value, over_keys.value>::bytes}, stream, tensors, operands, row_sums, shape,

@@ -114,7 +114,7 @@ using Sums = float[16][4];  // 64 × 128 of a warp group
 
 #define BATON_SUMS(i) "+f"(s[i][0]), "+f"(s[i][1]), "+f"(s[i][2]), "+f"(s[i][3])
 
-template <typename Element, bool Turned>
+template <typename Element, bool Transposed>
 __device__ void multiply_tiles(Sums& s, std::uint64_t left, std::uint64_t right) {
 #define BATON_MULTIPLY(types)                                                                                                 \
   asm volatile("{\n.reg .pred add;\nsetp.eq.b32 add, 0, 0;\nwgmma.mma_async.sync.aligned.m64n128k16." types                   \
@@ -124,7 +124,7 @@ __device__ void multiply_tiles(Sums& s, std::uint64_t left, std::uint64_t right)
                : BATON_SUMS(0), BATON_SUMS(1), BATON_SUMS(2), BATON_SUMS(3), BATON_SUMS(4), BATON_SUMS(5), BATON_SUMS(6),     \
                  BATON_SUMS(7), BATON_SUMS(8), BATON_SUMS(9), BATON_SUMS(10), BATON_SUMS(11), BATON_SUMS(12), BATON_SUMS(13), \
                  BATON_SUMS(14), BATON_SUMS(15)                                                                               \
-               : "l"(left), "l"(right), "n"(Turned ? 1 : 0)                                                                   \
+               : "l"(left), "l"(right), "n"(Transposed ? 1 : 0)                                                               \
                : "memory")
   if constexpr (std::is_same_v<Element, __half>) {
     BATON_MULTIPLY("f32.f16.f16");

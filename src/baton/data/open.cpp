@@ -160,7 +160,7 @@ fs::path labels_of(const fs::path& images) {
       return images.parent_path() / candidate;
     }
   }
-  throw unusable(images, fmt::format("its labels ({}) are not beside it", name));
+  throw unusable(images, fmt::format("its labels ({}) are not next to it", name));
 }
 
 std::shared_ptr<const Source> open_idx_images(const Paths& images) {

@@ -229,7 +229,7 @@ std::vector<std::pair<std::string, std::string>> read_merges(const fs::path& pat
 fs::path beside(const fs::path& path, const char* name) {
   fs::path other = path.parent_path() / name;
   if (!is_file(other)) {
-    throw unusable_tokenizer(path, fmt::format("there is no {} beside it", name));
+    throw unusable_tokenizer(path, fmt::format("there is no {} next to it", name));
   }
   return other;
 }

@@ -463,7 +463,7 @@ void add_machine_and_data_fields(std::vector<JobField>& list) {
           "drawn from the seed)"),
       Topic::data);
   add(text("tokenizer", &JobSpec::tokenizer, "NAME",
-           "with a text as --data: bytes, chars, or the file or folder of a tokenizer (default: what lies beside the data, or "
+           "with a text as --data: bytes, chars, or the file or folder of a tokenizer (default: what lies next to the data, or "
            "bytes)"),
       Topic::data);
   add(choice("token-type", &JobSpec::token_type, "with token files that have no header: ", token_type_names), Topic::data);

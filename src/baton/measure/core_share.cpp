@@ -53,7 +53,7 @@ plan::Plan products_beside_messages(std::int64_t product_count, std::int64_t gat
   const auto count = static_cast<std::uint32_t>(cluster.size());
   const std::int64_t elements = bytes / size_of(DType::f32);
   plan::Draft draft;
-  draft.title = fmt::format("{} products on each of {} devices beside {} all_gathers of {} bytes", product_count, count, gathers,
+  draft.title = fmt::format("{} products on each of {} devices during {} all_gathers of {} bytes", product_count, count, gathers,
                             elements * size_of(DType::f32));
   draft.meetings = static_cast<std::uint32_t>(gathers);
   for (const cluster::Device& device : cluster.devices()) {

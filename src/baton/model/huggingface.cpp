@@ -574,7 +574,7 @@ std::map<std::string, std::string> read_weight_map(const std::filesystem::path& 
   for (const auto& [tensor, file] : list->items()) {
     if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos ||
         !file.get<std::string>().ends_with(".safetensors")) {
-      throw usage_error("{} has {} in {}, which is not a safetensors file beside it", path.string(), tensor, shown(file));
+      throw usage_error("{} has {} in {}, which is not a safetensors file next to it", path.string(), tensor, shown(file));
     }
     files[tensor] = file.get<std::string>();
   }

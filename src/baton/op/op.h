@@ -269,7 +269,7 @@ struct Cast {
   bool operator==(const Cast&) const = default;
 };
 
-/// Reads any number of tensors, none included, each of any floating type; writes one float: how many of them hold an infinity or
+/// Reads any number of tensors (also 0), each of any floating type; writes one float: how many of them hold an infinity or
 /// a NaN.
 struct CheckFinite {
   bool operator==(const CheckFinite&) const = default;
@@ -281,7 +281,7 @@ struct AdjustScale {
   bool operator==(const AdjustScale&) const = default;
 };
 
-/// Reads any number of tensors, none included, each of any floating type; writes one double: the sum of the squares of all their
+/// Reads any number of tensors (also 0), each of any floating type; writes one double: the sum of the squares of all their
 /// elements, added up in double precision and in a fixed order.
 struct SquaredSum {
   bool operator==(const SquaredSum&) const = default;

@@ -159,7 +159,7 @@ Json noise_json(std::vector<double> rates) {
   const double spread = (rates[rates.size() * 9 / 10] - rates[rates.size() / 10]) / findings::median(rates);
   return {{key::core_peak_gflops.name, rates},
           {"spread", spread},
-          {"sentence", fmt::format("{}: the same computation, timed beside every point, varied by {:.1f} % (10th to 90th "
+          {"sentence", fmt::format("{}: the same computation, timed at every point, varied by {:.1f} % (10th to 90th "
                                    "percentile){}.",
                                    spread < 0.05   ? "The machine was quiet"
                                    : spread < 0.15 ? "There was some noise"

@@ -828,7 +828,7 @@ Document compose(const Sheet& sheet, const std::vector<SheetTask>& tasks, const 
   }
   const std::string beside = evidence.beside.results.empty()
                                  ? ""
-                                 : fmt::format(" {} shown beside them, simulated on {}.",
+                                 : fmt::format(" {} shown next to them, simulated on {}.",
                                                larger_beside ? "The sheet's own sizes are" : "The same experiments are",
                                                evidence.beside.summary);
   const std::string more_than_cores =
@@ -865,7 +865,7 @@ Document compose(const Sheet& sheet, const std::vector<SheetTask>& tasks, const 
     document.notes.push_back(
         {fmt::format("Sizes are reduced: {}. The sheet's own: `{}`{}.", reduced, cover.full_command,
                      larger_beside && !shared && !evidence.first.parts_of_gpu
-                         ? fmt::format("; simulated on {}, they are shown beside the measured ones", evidence.beside.summary)
+                         ? fmt::format("; simulated on {}, they are shown next to the measured ones", evidence.beside.summary)
                          : "")});
   }
   for (const SheetTask& task : tasks) {

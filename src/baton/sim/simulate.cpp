@@ -135,7 +135,7 @@ struct Engine {
   std::vector<double> messages{};  // under way: the share of a core that those of each meeting take
 
   bool busy = false;
-  bool noted = false;         // among those to look at
+  bool queued = false;        // among those to look at
   MeetingId meeting;          // whose copying it is at
   std::uint32_t version = 0;  // of its part of it
   std::size_t turn = 0;       // the device it looks at first
@@ -551,7 +551,7 @@ class Simulator::Walk {
       meeting.left = meeting.copying;
     }
     for (Engine& engine : engines_) {
-      engine.busy = engine.noted = false;
+      engine.busy = engine.queued = false;
       engine.task = {};
       engine.meeting = {};
       engine.messages.clear();
@@ -716,8 +716,8 @@ class Simulator::Walk {
 
   void note(EngineId id) {
     Engine& engine = engines_[id.index()];
-    if (!engine.busy && !engine.noted) {
-      engine.noted = true;
+    if (!engine.busy && !engine.queued) {
+      engine.queued = true;
       to_look_at_.push_back(id);
     }
   }
@@ -728,14 +728,14 @@ class Simulator::Walk {
       }
     }
   }
-  /// In the order in which they were noted.
+  /// In the order in which they were queued.
   EngineId take_engine() {
     const EngineId id = to_look_at_[looked_at_++];
     if (looked_at_ == to_look_at_.size()) {
       to_look_at_.clear();
       looked_at_ = 0;
     }
-    engines_[id.index()].noted = false;
+    engines_[id.index()].queued = false;
     return id;
   }
 

@@ -21,8 +21,9 @@ data::Preparation preparation_of(const JobSpec& spec, std::uint64_t seed, Sample
   return preparation;
 }
 
-data::Order order_of(std::int64_t samples, std::int64_t batch, std::uint64_t seed, SampleFeed::Use use) {
-  return use == SampleFeed::Use::training ? data::Order::training(samples, batch, seed) : data::Order::evaluation(samples, batch);
+data::SampleOrder order_of(std::int64_t samples, std::int64_t batch, std::uint64_t seed, SampleFeed::Use use) {
+  return use == SampleFeed::Use::training ? data::SampleOrder::training(samples, batch, seed)
+                                          : data::SampleOrder::evaluation(samples, batch);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ class SampleFeed final : public exec::Feed {
              std::uint64_t seed, Use use);
 
   const data::Source& source() const { return *source_; }
-  const data::Order& order() const { return order_; }
+  const data::SampleOrder& order() const { return order_; }
 
   std::int64_t input_elements() const override { return form_.input.elements(); }
   std::int64_t target_elements() const override { return form_.target.elements(); }
@@ -52,7 +52,7 @@ class SampleFeed final : public exec::Feed {
   data::Form form_;
   Use use_;
   std::unique_ptr<data::Samples> samples_;
-  data::Order order_;
+  data::SampleOrder order_;
 };
 
 /// The data that --data and the flags beside it name, opened.

@@ -801,7 +801,7 @@ TEST(Delay, AFractionAbove100PercentIsNotUsedAsAShare) {
            "Without the delay the serial fraction s₀ = 1225.0 % is outside 0 to 100 %: the formula does not apply (splitting "
            "costs more than it gains)."));
   EXPECT_TRUE(says(said,
-                   "A delay d is serial beside c = 1.00 ms: its share d/(c + d), 83.3 %, 90.9 % and 95.2 % for d = 5 to 20 ms, "
+                   "A delay d is serial: its share d/(c + d) with c = 1.00 ms, 83.3 %, 90.9 % and 95.2 % for d = 5 to 20 ms, "
                    "limits the speedup to 1.20, 1.10 and 1.05 times; 5 devices reach 0.40, 0.55 and 0.70 (simulated)."));
   EXPECT_TRUE(silent_on(said, "Fits give"));
   const std::string noise = answer("delay", "hw1/5A/Q3", noisy(delayed({20, 25, 30, 40}, {21, 26, 31, 41}), 2));

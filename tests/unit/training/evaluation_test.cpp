@@ -220,7 +220,7 @@ TEST_F(TrainingOnData, GoesOnWithTheNextSampleUnderAnotherStrategy) {
 TEST_F(TrainingOnData, EpochsHaveEverySampleInAnotherOrder) {
   const JobSpec spec = on_images();
   const Job job(spec, two_cores());
-  const data::Order& order = job.data()->training()->order();
+  const data::SampleOrder& order = job.data()->training()->order();
   EXPECT_EQ(order.steps_per_epoch(), 5);
   std::vector<std::int64_t> first;
   std::vector<std::int64_t> second;

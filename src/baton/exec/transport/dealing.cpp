@@ -43,7 +43,7 @@ std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t 
   std::int64_t total = 0;
   for (const BufferId id : buffers) {
     total += plan[id].shape.elements();
-    check(plan[id].dtype == type, "buffer {} of a collective is of another type", id.value);
+    check(plan[id].dtype == type, "buffer {} of a collective has another type than its first buffer", id.value);
   }
   std::vector<Share> shares(members);
   for (std::size_t rank = 0; rank < members; ++rank) {

@@ -271,7 +271,7 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
     // Then s is not a fraction; that of the delay by itself still is.
     const bool below = std::all_of(all.more.begin(), all.more.end(), [](const auto& one) { return one.speedup * one.own <= 1; });
     return fmt::format(
-        "A delay d{} is serial beside c = {}: its share d/(c + d), {} for d = {} to {} ms, limits the speedup to {} times; {} "
+        "A delay d{} is serial: its share d/(c + d) with c = {}, {} for d = {} to {} ms, limits the speedup to {} times; {} "
         "reach "
         "{}{}{}. {} the serial fraction s₀ = {} is outside 0 to 100 %: the formula does not apply ({}).",
         beyond_least(all), duration_text(all.c), of_each(all, [](const Fractions::One& one) { return percent(one.own); }),
