@@ -33,7 +33,7 @@ namespace {
 namespace fs = std::filesystem;
 using lab::Json;
 
-/// The cluster that is simulated beside rows whose devices shared cores: the course's own kind of machine.
+/// The cluster that is simulated in addition to rows whose devices shared cores: the course's own kind of machine.
 constexpr const char* cluster_beside = "pcie-5";
 /// From this many pages on a document has contents.
 constexpr int pages_with_contents = 4;
@@ -449,7 +449,7 @@ bool needs_second_place(const ResultSource& first, const std::string& id, const 
   const bool refused = std::any_of(result.rows.begin(), result.rows.end(),
                                    [](const lab::Record& row) { return row.has(lab::key::reason); });
   const bool told_by_others = unanswered || refused || first.source.parts_of_gpu || sheet::oversubscribed(result);
-  // A table of smaller sizes than the sheet names has one of those beside it.
+  // A table of smaller sizes than the sheet names has one of those next to it.
   const bool too_small = sheet::is_reduced(result) && std::any_of(tasks.begin(), tasks.end(), [&](const sheet::SheetTask& task) {
                            return task.names_size &&
                                   std::find(task.experiments.begin(), task.experiments.end(), id) != task.experiments.end();

@@ -84,7 +84,7 @@ std::string keep_simulated(std::vector<std::shared_ptr<const lab::Experiment>>& 
   return notes;
 }
 
-/// The experiments with axes for the fields of a job that are set beside those they have.
+/// The experiments with axes for the fields of a job that are set in addition to those they have.
 void extend(std::vector<std::shared_ptr<const lab::Experiment>>& chosen, const lab::AxisValues& sets) {
   std::vector<std::string> names;
   for (const auto& [name, values] : sets) {
@@ -439,7 +439,7 @@ class LabRun {
                : fmt::format("{} and {} more experiment{}", first, planned_.size() - 1, planned_.size() == 2 ? "" : "s");
   }
 
-  /// Keeps the facts that a report of the experiment needs beside its records.
+  /// Keeps the facts that a report of the experiment needs in addition to its records.
   void keep_spec(const Planned& one) const {
     const lab::Experiment& experiment = *one.experiment;
     const std::optional<lab::RunSpec> before = words_.resume ? store_->spec(experiment.id) : std::nullopt;

@@ -1,4 +1,4 @@
-/// Our kernels on a GPU, each beside its bound: its flops, or the bytes that it must move at least.
+/// Our kernels on a GPU, each compared with its bound: its flops, or the bytes that it must move at least.
 ///   build/release/bench/kernels [--only attention]
 
 #include "baton/cuda/kernels.h"

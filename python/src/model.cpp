@@ -100,7 +100,7 @@ class Blocks {
     }
     return number;
   }
-  /// Notes that a value was made. Statistics beside it have a number too.
+  /// Notes that a value was made. Statistics that are made with it have a number too.
   Index made(Index number, Index beside = 0) {
     count_ = number + 1 + beside;
     return number;

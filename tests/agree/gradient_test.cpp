@@ -153,7 +153,7 @@ TEST(Gradient, OfGraphsAndSharedParametersEqualsTheCentralDifference) {
             ++asked;
             if (std::abs(wide - narrow) <= 1e-6 * scale) {  // no kink of a ReLU lies between
               ++answered;
-              // A difference of losses is off by some of their last places; the bias of keys has no gradient beside that.
+              // A difference of losses is off by some of their last places; the bias of keys has no other gradient.
               EXPECT_NEAR(gradient[at], narrow, 3e-6 * scale + 2e-11) << name << '[' << at << ']';
             }
           }

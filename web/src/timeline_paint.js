@@ -10,7 +10,7 @@ const nameHeight = 17;
 const shortLanes = {compute: 'comp.', communication: 'comm.', host: 'host'};
 
 /**
- * Where each row stands: {gutter, height, tops[], headings, laneNames}. Names of devices are beside the rows as wide as they are; where
+ * Where each row stands: {gutter, height, tops[], headings, laneNames}. Names of devices are next to the rows as wide as they are; where
  * they would take more than a third of the width, above them (`headings`).
  */
 export function layoutOf(rows, width, context, font) {

@@ -114,9 +114,9 @@ struct Wiring {
   double half_message = 0;  // bytes: pieces of a ring that are as small as this reach half of the bandwidth
   double switch_sums = 0;   // bytes per second: the payload over the time of an all_reduce that a switch sums; 0: none does
   std::int64_t switch_from = 2;  // the least members of such an all_reduce
-  /// A second protocol of rings, for small messages: its start beside `start`, its latency per message, the share of the bandwidth
-  /// that it reaches (0: there is none), and the largest piece of a ring, in bytes, for which it is taken (0: whenever it is
-  /// faster).
+  /// A second protocol of rings, for small messages: its start in addition to `start`, its latency per message, the share of the
+  /// bandwidth that it reaches (0: there is none), and the largest piece of a ring, in bytes, for which it is taken (0: whenever it
+  /// is faster).
   Nanoseconds quick_start = {};
   Nanoseconds quick_latency = {};
   double quick_share = 0;

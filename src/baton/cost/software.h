@@ -61,7 +61,7 @@ struct Software {
   Nanoseconds host_collective;     // per collective
   Nanoseconds host_message;        // per message of a pipeline
   Nanoseconds host_update;         // per update, and per task that is done once for a step
-  Nanoseconds host_micro_batch;    // per micro-batch and stage, beside its ops
+  Nanoseconds host_micro_batch;    // per micro-batch and stage, in addition to its ops
   bool waits = false;              // for messages of a pipeline
   bool waits_for_batches = false;  // then for the device too, before the first and the last stage read a batch
   bool streams = false;            // each process group communicates on a stream of its own

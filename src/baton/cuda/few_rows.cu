@@ -348,7 +348,7 @@ int at_a_time(const Cut& cut, bool tf32, int bytes, int multiprocessors) {
 }
 
 /// The cut that fills the multiprocessors with as little traffic as possible: a block reads its part of the weights and all rows of
-/// the batch beside it.
+/// the batch next to it.
 Cut choose_cut(bool forward, bool tf32, int columns, int depth_total, int multiprocessors) {
   Cut best;
   double least = 0;

@@ -122,7 +122,7 @@ void copy_front(DType type, const void* x, void* y, std::int64_t copied, std::in
 void mean_squared_error(DType type, const void* y, const void* target, const float* scale, double* loss, void* dy,
                         std::int64_t rows, std::int64_t width, double elements, cudaStream_t stream);
 /// With `parts`, scores are those from `first` on, and `terms` are what all parts made of theirs. The label's share is 1 −
-/// smoothing, and `each` score's beside it is as given.
+/// smoothing, and `each` score's own share is as given.
 struct ScorePart {
   std::int64_t first = 0;
   std::int64_t parts = 0;
@@ -150,8 +150,8 @@ void embed_backward(DType type, const std::int32_t* ids, const void* dy, DType g
 void bias_gradient(DType type, const void* dy, DType result, void* db, std::int64_t rows, std::int64_t width, float keep,
                    float factor, cudaStream_t stream);
 
-/// A float32 parameter and what an optimizer needs beside it; the states are null if it keeps none, and so is the 16-bit copy that
-/// is written beside it.
+/// A float32 parameter and what an optimizer needs in addition; the states are null if it keeps none, and so is the 16-bit copy
+/// that is written too.
 struct UpdatedTensor {
   const void* gradient;
   float* weight;

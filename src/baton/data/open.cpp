@@ -185,7 +185,7 @@ bool is_cifar100_file(const fs::path& path) {
   return (name == "train.bin" || name == "test.bin") && is_cifar(path.string(), cifar100);
 }
 
-/// The lines of a small file beside the images, if it is there.
+/// The lines of a small file next to the images, if it is there.
 std::vector<std::string> class_names_in(const fs::path& file) {
   std::vector<std::string> names;
   if (is_file(file)) {
@@ -314,7 +314,7 @@ Parts open_safetensors_files(const fs::path& path, const Paths& files, const Ope
   return open_arrays(path, list, options);
 }
 
-/// A single .npy file: tokens, or inputs whose targets lie beside them under their name: x_train.npy and y_train.npy.
+/// A single .npy file: tokens, or inputs whose targets lie next to them under their name: x_train.npy and y_train.npy.
 Parts open_npy_file(const fs::path& path, const OpenOptions& options) {
   Array inputs = open_npy(path);
   const std::string stem = path.stem().string();

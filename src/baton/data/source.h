@@ -73,7 +73,7 @@ class Source {
   virtual ~Source() = default;
 
   const Description& description() const { return description_; }
-  /// Set for a text, and for tokens with a tokenizer beside them.
+  /// Set for a text, and for tokens with a tokenizer next to them.
   const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
   /// A usage error says why the source does not fit the form. Tokens become windows of `context` tokens that do not overlap, each
   /// with the token after as label; images are resized to the form if they have another size (see docs/data.md).

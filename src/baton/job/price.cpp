@@ -537,7 +537,7 @@ Price Pricer::price(const Choice& choice) {
       time = std::max(time, 2 * static_cast<double>(choice.chunks) * pieces * message);
     }
   }
-  // Gradients travel beside the last backward; pieces of parameters beside every forward and backward.
+  // Gradients travel during the last backward; pieces of parameters during every forward and backward.
   if (choice.dp > 1) {
     const double spread = spread_time(pipe.elements * value, choice.dp, choice.tp);
     const double once = choice.zero < 2 ? 2 * spread : choice.zero == 2 ? spread : 0;

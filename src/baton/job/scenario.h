@@ -67,7 +67,7 @@ trace::StepTrace imagined_step(const plan::Plan& plan, const cluster::Cluster& c
 std::string imagined_origin(const cluster::Cluster& cluster, const JobSpec& spec, const cost::Software& software);
 std::string changed_origin(const std::string& origin, const JobSpec& spec);
 
-/// The effect that a change of one thing would have on the step, beside what the job's own --what-if asks for.
+/// The effect that a change of one thing would have on the step, in addition to what the job's own --what-if asks for.
 struct Sensitivity {
   std::string knob;  // "compute twice as fast"
   Nanoseconds step;

@@ -298,7 +298,7 @@ JobField with(JobField field, Topic topic, std::vector<std::string> also = {},
   return field;
 }
 
-/// An experiment may be given it beside its axes, though its topic is another than the step; or may not.
+/// An experiment may be given it in addition to its axes, though its topic is another than the step; or may not.
 JobField beside_axes(JobField field, bool taken = true) {
   field.beside_axes = taken;
   return field;
@@ -438,7 +438,7 @@ void add_step_fields(std::vector<JobField>& list) {
   list.push_back(beside_axes(with(delay_field(), Topic::step), false));
 }
 
-/// Adds the fields of the machine beside its devices, and of the data.
+/// Adds the fields of the machine in addition to its devices, and of the data.
 void add_machine_and_data_fields(std::vector<JobField>& list) {
   const auto add = [&](JobField field, Topic topic = Topic::machine) { list.push_back(with(std::move(field), topic)); };
   add(beside_axes(parsed(

@@ -144,9 +144,9 @@ struct JobField {
   std::function<void(JobSpec& spec, const std::vector<std::int64_t>& values)> set_list = nullptr;
   /// Refuses a value that can be set but with which no job can be made.
   std::function<void(const FieldValue& value)> require = nullptr;
-  /// True for a text that is allowed beside `values`, as the path of a file.
+  /// True for a text that is allowed in addition to `values`, as the path of a file.
   std::function<bool(const std::string& text)> takes_beside = nullptr;
-  /// True if an experiment may be given it beside its axes: it says neither how work is split nor where it runs.
+  /// True if an experiment may be given it in addition to its axes: it says neither how work is split nor where it runs.
   bool beside_axes = false;
   /// Adds one more value, if the field may be given several times.
   std::function<void(JobSpec& spec, std::string_view value)> add = nullptr;

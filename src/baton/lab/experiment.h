@@ -165,9 +165,9 @@ struct Experiment {
   std::function<std::vector<std::string>(const std::vector<Record>& rows)> details;
   /// True if it needs losses, which only training gives: then it cannot be simulated.
   bool by_losses = false;
-  /// Fields of a job that it sets itself: they cannot be set beside its axes.
+  /// Fields of a job that it sets itself: they cannot be set in addition to its axes.
   std::vector<std::string> own_fields = {};
-  /// True if it trains models: then fields of a job can be set beside its axes.
+  /// True if it trains models: then fields of a job can be set in addition to its axes.
   bool trains = true;
 };
 

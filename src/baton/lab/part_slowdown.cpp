@@ -73,7 +73,7 @@ std::optional<PartSlowdown> part_slowdown(const plan::Plan& plan, const training
     }
     return found;
   } catch (const Error&) {
-    return std::nullopt;  // there is no room for it beside what is measured
+    return std::nullopt;  // there is no room for it in addition to what is measured
   }
 }
 

@@ -56,7 +56,7 @@ std::int64_t copies_for(Bytes one, std::span<const Bytes> distances) {
   return std::clamp<std::int64_t>(farthest.count / std::max<std::int64_t>(1, one.count) + 1, 2, most_copies);
 }
 
-/// The times in a plan of nothing but copies: of one copy, and of the step beside its tasks.
+/// The times in a plan of nothing but copies: of one copy, and of the step in addition to its tasks.
 struct Timing {
   Nanoseconds one;
   Nanoseconds step;

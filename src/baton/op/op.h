@@ -257,7 +257,7 @@ struct Attention {
   bool operator==(const Attention&) const = default;
 };
 
-/// Reads do, q, k, v, o and what the forward wrote beside o; writes dq, dk, dv.
+/// Reads do, q, k, v, o and what the forward wrote in addition to o; writes dq, dk, dv.
 struct AttentionBackward {
   bool causal = false;
   bool tf32 = false;

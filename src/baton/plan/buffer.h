@@ -122,7 +122,7 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 };
 
-/// True if it is a 16-bit copy of a parameter that lives on beside it from step to step: whatever changes the parameter writes the
+/// True if it is a 16-bit copy of a parameter that lives on with it from step to step: whatever changes the parameter writes the
 /// copy too.
 inline bool is_kept_copy(const Buffer& buffer) {
   return buffer.persistent && buffer.role == Role::parameter && is_narrow(buffer.dtype);

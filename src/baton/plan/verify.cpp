@@ -330,8 +330,8 @@ class Judge {
     report(Rule::waiting, circle, text);
   }
 
-  /// True if an op writes this output for its backward alone, beside its result. Nobody reads it if the op is run again before
-  /// that, or if the plan has no backward: then it may also be the gradient that a loss writes.
+  /// True if an op writes this output for its backward alone, in addition to its result. Nobody reads it if the op is run again
+  /// before that, or if the plan has no backward: then it may also be the gradient that a loss writes.
   bool is_statistics(const Task& task, std::size_t operand) const {
     const auto* compute = std::get_if<Compute>(&task.action);
     return compute != nullptr && operand > 0 &&

@@ -150,7 +150,7 @@ Json headline(const std::vector<lab::Result>& results) {
   return list;
 }
 
-/// The spread of the machine's speed, from the rates at which the same computation ran beside every point.
+/// The spread of the machine's speed, from the rates at which the same computation ran at every point.
 Json noise_json(std::vector<double> rates) {
   if (rates.size() < 3) {
     return {};

@@ -216,7 +216,7 @@ std::string split_constructor(const std::string& name) {
   return "";
 }
 
-/// The result's plots, at most this many; `origin` says where they come from if there are others beside them.
+/// The result's plots, at most this many; `origin` says where they come from if there are others next to them.
 void add_pictures(Pictures& pictures, const lab::Result& result, const std::vector<lab::Plot>& plots, std::size_t most,
                   const std::string& origin) {
   const std::size_t before = pictures.row.size();
@@ -812,9 +812,9 @@ Document compose(const Sheet& sheet, const std::vector<SheetTask>& tasks, const 
   std::string note = fmt::format("Made with Baton by `{}`. {} on {}.", cover.command,
                                  evidence.first.simulated ? "Simulated" : "Measured", evidence.first.summary);
   bool shared = false;
-  bool starred = false;                           // also by what was measured beside a simulation
+  bool starred = false;                           // also by what was measured in addition to a simulation
   std::map<std::string, std::string> reduced_by;  // the experiments that have it
-  bool larger_beside = false;                     // whether reduced experiments are simulated beside, at the sheet's sizes
+  bool larger_beside = false;                     // whether reduced experiments are simulated too, at the sheet's sizes
   for (const auto& [id, result] : evidence.first.results) {
     shared = shared || oversubscribed(result);
     for (const std::string& one : reductions(result)) {

@@ -378,7 +378,7 @@ class HtmlSection {
 
   void add(const Grids& grids) {
     tall_ = !grids.row.empty() && grids.row.size() == 1 && grids.row[0].rows.size() > 8;
-    // No picture fits beside a wide table, so a page may end between the two.
+    // No picture fits next to a wide table, so a page may end between the two.
     const bool wide = grids.row.size() == 1 && grids.row[0].heading.size() > most_columns_beside_a_picture;
     figures_ = next_ != nullptr && !wide && (tall_ || next_->row.size() == 1);
     // Chromium tears a picture of such a row over two pages unless all of it stays on one.
@@ -410,7 +410,7 @@ class HtmlSection {
   bool together_;                   // a heading stays with all that comes before the first table or picture, and with that
   bool ahead_ = false;              // of several tables in a row
   bool tall_ = false;               // of a table, so that two pictures lie beside it one above the other
-  bool figures_ = false;            // tables, and the pictures that follow them, lie beside each other where there is room
+  bool figures_ = false;            // tables, and the pictures that follow them, lie next to each other where there is room
   const Pictures* next_ = nullptr;  // the block after this one, if it is pictures
   std::string out_;
 };

@@ -127,7 +127,7 @@ class Frame {
   }
   void x_label(double x, const std::string& words) { text(x, bottom_ + 11, words, Anchor::middle); }
 
-  /// Names in lines above the plot, as many beside each other as fit.
+  /// Names in lines above the plot, as many next to each other as fit.
   static std::size_t legend_lines(const std::vector<std::string>& names) {
     std::size_t lines = names.empty() ? 0 : 1;
     double at = left_margin;

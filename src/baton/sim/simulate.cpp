@@ -376,7 +376,7 @@ class Simulator::Walk {
   bool is_transfer(TaskId id) const { return std::holds_alternative<plan::Transfer>(plan_[id].action); }
 
   /// The stream on which a task communicates: messages with one device in one direction; collectives of one group of devices, those
-  /// of parameters and their gradients apart from those of other values, because programs issue them beside or after the backward.
+  /// of parameters and their gradients apart from those of other values, because programs issue them during or after the backward.
   using StreamKey = std::tuple<DeviceId, int, Reach, std::vector<DeviceId>>;
   StreamKey stream_of(TaskId id, const StandsFor& stands_for) const {
     const plan::Task& task = plan_[id];

@@ -9,7 +9,7 @@
 
 namespace baton::strategy {
 
-/// The devices that a collective of a folded plan brings together, beside the members that are written out.
+/// The devices that a collective of a folded plan brings together, in addition to the members that are written out.
 enum class Spans : std::uint8_t { nothing, replicas, parts, both };
 
 /// A step of which identical devices are written out once: one replica of many that are alike, and one part of divided tensors

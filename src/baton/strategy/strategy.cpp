@@ -320,8 +320,8 @@ DeviceGroups replica_groups(const Resolved& resolved) {
   return groups;
 }
 
-/// By parameter: the devices of each replica whose gradients of it are terms of a sum, beside those of other replicas. They are
-/// parts that share an op along a dimension that the parameter does not have, or stages that share the parameter.
+/// By parameter: the devices of each replica whose gradients of it are terms of a sum, together with those of other replicas. They
+/// are parts that share an op along a dimension that the parameter does not have, or stages that share the parameter.
 std::map<std::uint32_t, DeviceGroups> sums_of_gradients(const Request& request, const Resolved& resolved,
                                                         const Placement& placement, const Layouts& layouts) {
   const model::Model& model = request.model;

@@ -55,7 +55,7 @@ class SampleFeed final : public exec::Feed {
   data::SampleOrder order_;
 };
 
-/// The data that --data and the flags beside it name, opened.
+/// The data that --data and the other flags of data name, opened.
 class JobData {
  public:
   /// Opens what the specification names. If `own` is given, takes its data and opens nothing.

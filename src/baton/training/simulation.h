@@ -38,7 +38,7 @@ class Simulation {
     std::shared_ptr<const cost::CostModel> alone;   // while other devices rest
     std::shared_ptr<const cost::CostModel> beside;  // while all work
     Nanoseconds waking_up;                          // of a device that has rested
-    Nanoseconds rest_of_step;                       // beside its tasks
+    Nanoseconds rest_of_step;                       // the time of a step in addition to its tasks
     std::string where;
   };
   Timed timed(const measure::Calibration::Progress& progress) const;

@@ -16,7 +16,7 @@
 namespace baton::training {
 namespace {
 
-/// The settings that change the course of a training, beside model, seed and optimizer. How it is split does not.
+/// The settings that change the course of a training, in addition to model, seed and optimizer. How it is split does not.
 constexpr std::array<std::string_view, 19> settings_of_a_checkpoint{
     "batch",       "loss",      "label-smoothing", "samples",           "lr",   "momentum",  "weight-decay", "decay",
     "lr-schedule", "precision", "loss-scale",      "loss-scale-growth", "clip", "gradients", "data",         "tokenizer",

@@ -710,7 +710,7 @@ TEST(Profile, TheBottleneckIsWhatTheCriticalPathSpendsMostIn) {
 }
 
 TEST(Profile, WhatOverlapsIsNotCountedTwice) {
-  // The all-reduce takes 40 % of the step beside products of 77 %, but only 21 % of it is on the critical path.
+  // The all-reduce takes 40 % of the step while products take 77 %, but only 21 % of it is on the critical path.
   const Json row = profiled(0.77, 0.40, 0.77, 0.21);
   EXPECT_TRUE(says(findings("profile", {row}), "Then all_reduce 21.0 % and time between tasks 2.0 %."));
   EXPECT_TRUE(says(answer("profile", profile_question, {row}), "at most 4.35 times as fast"));  // 1 / 0.23

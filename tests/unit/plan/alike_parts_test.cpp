@@ -22,7 +22,7 @@ struct TwoOfMore {
   Plan plan;
 };
 
-/// Every model that can be divided into 4 and 8 equal parts, alone and beside replicas, stages and a divided sequence.
+/// Every model that can be divided into 4 and 8 equal parts, alone and together with replicas, stages and a divided sequence.
 const std::vector<TwoOfMore>& plans() {
   static const std::vector<TwoOfMore> list = [] {
     std::vector<TwoOfMore> all;

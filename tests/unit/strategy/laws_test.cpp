@@ -220,7 +220,7 @@ TEST(Memory, OfZeroFallsAsItsPaperSays) {
       EXPECT_NEAR(static_cast<double>(persistent(plan_of(strategy, count, layout, "mlp:dim=64,depth=96"))), 12 * psi / n, 2400)
           << strategy;
     }
-    // A piece of a parameter lies beside the whole one, which the paper's mixed precision has as its master copy; a block or
+    // A piece of a parameter lies next to the whole one, which the paper's mixed precision has as its master copy; a block or
     // two may be on their way.
     const double way = 6 * static_cast<double>(block_bytes);
     EXPECT_NEAR(at("ddp"), 16 * psi, way);

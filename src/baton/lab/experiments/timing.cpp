@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t all_steps = 30;
 constexpr std::int64_t dropped = 5;
 
-/// One run of 30 steps, the first 5 dropped. Keeps the time of each step beside the values of every training measurement.
+/// One run of 30 steps, the first 5 dropped. Keeps the time of each step in addition to the values of every training measurement.
 class EveryStep final : public TrainMeasurement {
  public:
   using TrainMeasurement::TrainMeasurement;

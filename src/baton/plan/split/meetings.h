@@ -36,7 +36,7 @@ class MeetingRules {
   Ledger& ledger_;
   std::int64_t alike_parts_;     // Limits::alike_parts
   std::vector<TaskId> members_;  // of the meeting that is judged, by rank
-  /// If the meeting is between parts of which the plan has two of more: the ranks of a first part and of the second beside it.
+  /// If the meeting is between parts of which the plan has two of more: the ranks of a first part and of the second next to it.
   std::vector<std::pair<std::size_t, std::size_t>> parts_;
   std::vector<std::pair<std::size_t, std::size_t>> on_device_;  // device and rank of the members
   std::vector<BufferId> summands_;                              // by rank

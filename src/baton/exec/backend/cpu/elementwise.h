@@ -97,7 +97,7 @@ void dropout(const op::DropoutMask& mask, const op::ElementPlaces& places, float
 void mean_squared_error(const float* y, const float* target, double* loss, float* dy, std::int64_t begin, std::int64_t end,
                         std::int64_t width, double elements, double scale);
 /// `all_rows` of the whole operand. With `parts`, scores are those from `first` on, and `terms` are what all parts made of theirs.
-/// The label's share is 1 − smoothing, and `each` score's beside it is as given.
+/// The label's share is 1 − smoothing, and `each` score's own share is as given.
 struct ScorePart {
   std::int64_t first = 0;
   std::int64_t parts = 0;
