@@ -54,7 +54,8 @@ struct LabWords {
 /// Timelines are kept of at most this many points of an experiment: a page with more of them could not be read.
 constexpr std::size_t most_timelines = 100;
 
-/// Of more points the limit on records is said before they are measured: of fewer, each may have more than any record needs.
+/// With more points than this, the limit on records is said before they are measured; with fewer, each may have more than any
+/// record needs.
 constexpr std::int64_t many_points = 2000;
 
 /// The file's name without its ending; it must not be taken by an experiment of the course.

@@ -6,7 +6,7 @@
 
 /// A model to train and the machine to train it on. Training is in bf16 with Adam.
 struct Job {
-  std::string model;    // as the command line has it
+  std::string model;    // as on the command line
   std::string cluster;  // likewise
   int devices = 1;
   int devices_per_node = 1;

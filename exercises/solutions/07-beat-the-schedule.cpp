@@ -147,7 +147,7 @@ class Best {
   double time_ = 0;
 };
 
-// Simulates `ahead` and `behind` as Baton's schedules have them: the naive one, 1F1B, zb-h1 and zb-h2 are among them.
+// Simulates `ahead` and `behind` in the order of Baton's schedules: the naive one, 1F1B, zb-h1 and zb-h2 are among them.
 void simulate_known(const Pipeline& pipeline, Best& best) {
   const int p = pipeline.devices;
   for (const int slope : {0, 1, 2}) {

@@ -131,7 +131,7 @@ class Run(_Result):
                 if not name.startswith("optimizer.") and name != "loss_scale"}
 
     def state(self) -> dict[str, "numpy.ndarray"]:
-        """Weights and the optimizer's state as a checkpoint has them, by name."""
+        """Weights and the optimizer's state by the names of a checkpoint."""
         return self._core.weights()
 
     def more(self, steps: int, progress: Optional[Callable[[int, Optional[float]], Any]] = None) -> "Run":

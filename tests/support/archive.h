@@ -72,7 +72,7 @@ inline std::vector<std::byte> room_for(const plan::Plan& plan) {
   return std::vector<std::byte>(static_cast<std::size_t>(checkpoint::room_for(checkpoint::tensors_of(plan)).count));
 }
 
-/// Of a run as it is now.
+/// A checkpoint of a run as it is now.
 inline Archive snapshot(const plan::Plan& plan, const exec::Executor& executor, const checkpoint::TrainingState& progress) {
   Archive archive;
   archive.metadata = checkpoint::to_metadata(progress);

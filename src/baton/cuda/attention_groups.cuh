@@ -105,7 +105,7 @@ struct GroupRows {
   Fragments fragments[InRegisters ? Halves : 1];
   std::uint32_t tile;
 
-  /// Of a block's tile, after it was copied.
+  /// Takes the rows of this warp group from the tile of its block, after the tile was copied.
   __device__ void take(std::uint32_t block_tile) {
     const int warp = static_cast<int>(threadIdx.x) / 32;
     tile = block_tile + static_cast<std::uint32_t>(warp / 4 * group_rows * row_bytes);
@@ -234,7 +234,7 @@ class Boxes {
   DType type_;
 };
 
-/// Of the GPU that is selected.
+/// The number of multiprocessors of the GPU that is selected.
 int multiprocessors();
 
 }  // namespace baton::cuda

@@ -164,7 +164,8 @@ __global__ void __launch_bounds__(threads, LeftGroups == 2 ? 2 : 1) hopper_convo
   const int first_step = static_cast<int>(static_cast<std::int64_t>(all_steps) * blockIdx.z / gridDim.z);
   const int last_step = static_cast<int>(static_cast<std::int64_t>(all_steps) * (blockIdx.z + 1) / gridDim.z);
 
-  // Of operands with the depth along lines a thread has chunk thread % 8 of every 32nd line; of turned ones one column of chunks.
+  // If the depth lies along lines, a thread has chunk thread % 8 of every 32nd line; if the operand is transposed, one column of
+  // chunks.
   constexpr int lines = Task::turned ? 1 : T::right / 32;
   WindowPosition places[lines];
   int window_row = 0;

@@ -215,7 +215,7 @@ struct ScoreSum {
   double all;  // of the scores, if it is asked for
 };
 
-/// Of a row of scores, read once.
+/// The sums of a row of scores, which is read once.
 template <typename Element, int Threads>
 __device__ ScoreSum sum_of_scores(const Element* y, std::int64_t first, std::int64_t classes, bool with_all) {
   float most = -INFINITY;

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 /// Products of Hopper's warp groups: four warps multiply 64 rows by a tile in shared memory, while they do other work. Tiles have
-/// rows of 128 bytes, of which the chunks of 16 are permuted by the row's number, as HeadTile has them.
+/// rows of 128 bytes, of which the chunks of 16 are permuted by the row's number, as in HeadTile.
 namespace baton::cuda {
 
 constexpr int group_threads = 128;

@@ -39,8 +39,8 @@ struct Form {
 
 /// The steps that make samples of the contents of a source.
 struct Preparation {
-  /// Of the values / 255. nullopt: the source's default, which is 0.5 and 0.5 for images (so that pixels lie in [-1, 1]) and
-  /// nothing for arrays.
+  /// The scale of the values / 255. nullopt: the source's default, which is 0.5 and 0.5 for images (so that pixels lie in [-1, 1])
+  /// and nothing for arrays.
   std::optional<PixelScale> scale = {};
   Augmentation augmentation = {};
 };

@@ -203,7 +203,7 @@ Difference difference(const Sample& a, const Sample& b, const Test& test) {
   const double needed = std::max(reach, least) + shift;
   result.differ = std::abs(apart) > needed;
   result.tested = {std::exp(apart - needed), std::exp(apart + needed)};
-  // Of few instances the scatter comes out too small more often than too large: by so much in the median.
+  // With few instances the scatter comes out too small more often than too large: by this much in the median.
   const double usually = std::isinf(degrees) ? 1 : std::pow(1 - 2 / (9 * degrees), 1.5);
   result.smallest = both_exact
                         ? 0

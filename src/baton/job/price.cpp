@@ -349,7 +349,7 @@ Pricer::Pipe Pricer::make_pipe(const PipeKey& key) {
   return pipe;
 }
 
-/// Of a reduce_scatter or an all_gather over the replicas: rings within the nodes, and between them.
+/// The time of a reduce_scatter or an all_gather over the replicas: rings within the nodes, and between them.
 double Pricer::spread_time(double bytes, std::int64_t dp, std::int64_t tp) const {
   if (dp == 1 || !cluster_.wiring()) {
     return 0;
@@ -365,7 +365,7 @@ double Pricer::spread_time(double bytes, std::int64_t dp, std::int64_t tp) const
   return messages * latency + over((inside - 1) / inside * bytes, port) + over((nodes - 1) / nodes * bytes / inside, network);
 }
 
-/// Of a message from a stage to the next.
+/// The time of a message from a stage to the next.
 double Pricer::message_time(double bytes, std::int64_t dp, std::int64_t tp) const {
   if (!cluster_.wiring()) {
     return 0;

@@ -228,7 +228,7 @@ auto found_by(Find find) {
   return [find](const std::string& name, const std::string& /*flag*/) { return static_cast<std::size_t>(find(name)); };
 }
 
-/// A field that stays text. `check` may refuse it, and gives it as the table has it that it names something of.
+/// A field that stays text. `check` may refuse it; otherwise it returns the name in the spelling of its table.
 JobField text(std::string name, std::string JobSpec::*member, std::string type, std::string help,
               std::function<std::string(const std::string& text)> check = nullptr) {
   return field_of(

@@ -113,7 +113,7 @@ struct JobSpec {
   bool operator==(const JobSpec&) const = default;
 };
 
-/// A value for a field, as its source has it: text from a command line, numbers from TOML, JSON and Python.
+/// A value for a field, as in its source: text from a command line, numbers from TOML, JSON and Python.
 using FieldValue = std::variant<std::string, std::int64_t, double>;
 
 /// The topic of a field.
@@ -131,7 +131,7 @@ struct JobField {
   std::function<void(JobSpec& spec)> reset;
   /// The value as text for the command line; empty if the field was left out.
   std::function<std::string(const JobSpec& spec)> text;
-  /// The value as JSON and Python have it: a number if it is one, otherwise its text. Setting it gives the member again, to the
+  /// The value for JSON and Python: a number if it is one, otherwise its text. Setting it gives the member again, to the
   /// bit.
   std::function<FieldValue(const JobSpec& spec)> value;
   /// True if two specifications have the same value.

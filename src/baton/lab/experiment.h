@@ -22,7 +22,7 @@ Preset preset_by_name(std::string_view name);
 
 /// A quantity that an experiment varies: the values of the quick preset and of the full one, which has the courses' sizes.
 struct Axis {
-  /// Of the values: `counts` are whole numbers above 0, since nothing below one can be measured; `numbers` are at least 0.
+  /// The type of the values: `counts` are whole numbers above 0, since nothing below one can be measured; `numbers` are at least 0.
   enum class Type : std::uint8_t { any, counts, numbers };
   using Check = std::function<void(const job::FieldValue& value)>;
 

@@ -27,7 +27,7 @@ struct ModelSetting {
   /// The index of its value among the names; a usage error lists them.
   std::size_t choice(const std::vector<std::string>& names, std::string_view what) const;
 
-  /// The key as `canonical` has it; without a key, the text.
+  /// The key in its `canonical` form; without a key, the text.
   std::string name() const;
   std::string value_text() const;
   /// `dim=64`.

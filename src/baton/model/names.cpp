@@ -11,7 +11,7 @@ namespace baton::model {
 namespace {
 
 /// The axes of a parameter's tensor.
-///   same    as the parameter has them
+///   same    those of the parameter
 ///   matrix  outputs and inputs, those of heads together
 ///   joined  the same for one of several parts of it, by their order
 enum class Axes { same, matrix, joined };

@@ -235,7 +235,7 @@ struct AddPositionsBackward {
   bool operator==(const AddPositionsBackward&) const = default;
 };
 
-/// Rotary positions, as LLaMA has them. The last axis holds one head of `head` features or several after each other; of each, the
+/// Rotary positions, as in LLaMA. The last axis holds one head of `head` features or several after each other; of each, the
 /// pair (i, i + head/2) is rotated by the angle position · base^(−2i/head), where the position is `first` + t. Reads x; writes y.
 /// With `backward` it rotates the other way. `of` as in AddPositions. Angles are float64.
 struct Rotary {

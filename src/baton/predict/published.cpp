@@ -691,7 +691,7 @@ class TrainingReader {
     spec_.split = split_of(layers_, pp_ * chunks);
   }
 
-  /// Of the job, or of several if the table does not say how large a micro-batch is.
+  /// The job of the row, or several if the table does not say how large a micro-batch is.
   PublishedJobs jobs() const {
     const std::int64_t of_replica = batch_ / dp_;
     const auto with_micro_batches = [&](std::int64_t count) {

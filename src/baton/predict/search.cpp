@@ -215,7 +215,7 @@ T extended(T at_few, T at_more, double factor) {
   return T(at_more.count + static_cast<std::int64_t>(static_cast<double>(at_more.count - at_few.count) * factor));
 }
 
-/// Of a step of very many micro-batches two with fewer are simulated: from one full pipeline on each further one adds the same.
+/// For a step of very many micro-batches, simulates two with fewer: from one full pipeline on each further one adds the same.
 RankedSplit simulate(const Candidate& candidate, const job::JobSpec& shared, const cluster::Machine& machine,
                      const training::JobOverrides& overrides) {
   const Choice& choice = candidate.choice;
@@ -374,7 +374,7 @@ void try_the_best(Candidates& candidates, Trials& trials, SearchResult& result) 
   }
 }
 
-/// Of few and small plans all that could be faster than the fastest.
+/// If plans are few and small, simulates all that could be faster than the fastest.
 void try_the_rest(Candidates& candidates, Trials& trials, SearchResult& result) {
   constexpr double most_tasks = 6e6;
   std::vector<Candidate*> rest;

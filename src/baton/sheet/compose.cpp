@@ -36,7 +36,7 @@ double largest(const std::vector<Record>& rows, const std::string& column) {
   return most;
 }
 
-/// Of those that are not 0; 0 if there are none.
+/// The least of the numbers that are not 0; 0 if there are none.
 double smallest(const std::vector<Record>& rows, const std::string& column) {
   double least = 0;
   for (const Record& row : rows) {
@@ -49,7 +49,7 @@ double smallest(const std::vector<Record>& rows, const std::string& column) {
 
 /// A column of times or bytes in one unit.
 struct ColumnUnit {
-  double scale = 0;  // 0: each cell as the report has it
+  double scale = 0;  // 0: each cell as in the report
   std::string name;
 };
 

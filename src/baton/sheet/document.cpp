@@ -66,7 +66,7 @@ std::string markdown_grid(const DataTable& grid) {
 
 /// The indentation of the rest of a line of code that is too long.
 constexpr std::size_t wrapped_by = 4;
-/// Of a page's width.
+/// The columns of a table next to which a picture still fits on a page.
 constexpr std::size_t most_columns_beside_a_picture = 6;
 
 // ---------------------------------------------------------------------------------------------- LaTeX
@@ -77,7 +77,7 @@ std::string latex_words(std::string_view text) {
       [](std::string_view plain) { return latex_text(unbroken(plain)); });
 }
 
-/// Code whose lines fit on the page, as `html_code` has them.
+/// Code whose lines fit on the page, broken where `html_code` breaks them.
 std::string latex_code(std::string_view code) {
   constexpr std::size_t columns = 98;  // of a small typewriter in 170 mm
   std::string out;
@@ -315,8 +315,8 @@ std::string to_latex(const Document& document) {
 
 namespace {
 
-/// Of each section where it begins. Without numbers of pages they are links that nobody sees: they make Chromium write where the
-/// sections are.
+/// The table of contents: the page on which each section begins. Without numbers of pages it has invisible links: they make
+/// Chromium write where the sections are.
 std::string html_contents(const Document& document, const std::vector<int>& pages) {
   std::string out;
   if (pages.size() != document.sections.size() || pages.empty()) {
@@ -345,7 +345,7 @@ class HtmlSection {
 
   std::string text() {
     for (std::size_t b = 0; b < section_.blocks.size(); ++b) {
-      // Of several tables it stays with the first: all of them and their pictures would leave too much of a page empty.
+      // If there are several tables it stays with the first: all of them and their pictures would leave too much of a page empty.
       if (b == first_figure_ && ahead_) {
         end_together();
       }

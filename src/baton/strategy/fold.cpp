@@ -219,8 +219,8 @@ class Folder {
     });
   }
 
-  /// True if both replicas have the same tasks in the same order. Of a parameter of one element only one replica has a piece, so
-  /// updates are left out.
+  /// True if both replicas have the same tasks in the same order. Updates are left out: only one replica has a piece of a parameter
+  /// of one element.
   bool replicas_alike() const {
     const auto counts = [](const Task& task) { return !std::holds_alternative<plan::Update>(task.action); };
     const auto alike = [](const Task& a, const Task& b) {
@@ -336,7 +336,7 @@ class Folder {
     }
     return {collective.rank, collective.size};
   }
-  /// Of a collective between parts: the number of stages that have members in it, and the number of this one among them.
+  /// The number of stages that have members in a collective between parts, and the number of this one among them.
   std::uint32_t stages_of(const Collective& collective) const {
     const std::size_t of_each = spans_[collective.meeting.index()] == Spans::both ? 4 : 2;
     return static_cast<std::uint32_t>(two_.members(collective.meeting).size() / of_each);
@@ -346,7 +346,7 @@ class Folder {
     return stages_of(collective) == 1 ? 0 : collective.rank / of_each;
   }
 
-  /// Of an all-reduce each rank sums a share. Shares differ by an element if they are uneven; the plan has those of one rank.
+  /// Each rank of an all-reduce sums a share. Shares differ by an element if they are uneven; the plan has those of one rank.
   void count_shares(const Plan& plan, const std::vector<std::uint32_t>& ranks, Folded& folded) const {
     for (const Task& task : plan.tasks()) {
       const auto* collective = std::get_if<Collective>(&task.action);

@@ -33,7 +33,7 @@ std::vector<Gradients> gradients_of_parameters(const plan::Draft& draft) {
     std::vector<Gradients::Copy>& copies = one.copies;
     one.first_writer = copies.empty() ? 0 : copies.front().end_of_writes - 1;
     std::stable_sort(copies.begin(), copies.end(), [](const auto& a, const auto& b) { return a.device < b.device; });
-    // Of each device's the last stays.
+    // The last copy of each device stays.
     const auto kept = std::unique(copies.rbegin(), copies.rend(),
                                   [](const auto& a, const auto& b) { return a.device == b.device; });
     copies.erase(copies.begin(), kept.base());

@@ -31,7 +31,7 @@ class Forward {
   Forward(const Job& job, std::shared_ptr<const exec::Feed> feed);
 
   const plan::Plan& plan() const { return plan_; }
-  /// Takes the weights as a training has them, or as a checkpoint does. A usage error if one is missing or of another shape.
+  /// Takes the weights of a training, or those of a checkpoint. A usage error if one is missing or of another shape.
   void take_weights(const plan::Plan& plan, const exec::Executor& executor);
   void take_weights(const checkpoint::TensorReader& source);
 

@@ -51,7 +51,7 @@ class Training {
   /// The contents of a checkpoint of the current state.
   checkpoint::Tensors tensors() const;
   checkpoint::Metadata metadata() const;
-  /// Weights and optimizer state as they are now, tensor by tensor, as `checkpoint::for_each_tensor` has it.
+  /// Weights and optimizer state as they are now, tensor by tensor, in the order of `checkpoint::for_each_tensor`.
   std::string save(const std::function<void(std::span<const std::byte> tensor)>& visit) const;
   /// Continues from a checkpoint, whatever strategy it was saved under; a usage error says why it cannot. Returns in words which
   /// settings differ from those of the checkpoint's run.

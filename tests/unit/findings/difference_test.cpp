@@ -62,7 +62,7 @@ TEST(Quotient, ScattersWithBoth) {
   EXPECT_NEAR(ratio.variance, sample_of(a).variance + sample_of(b).variance, 1e-15);
   EXPECT_GT(ratio.degrees, 3);
   EXPECT_LE(ratio.degrees, 7);
-  // Of an exact time it is the other one; of one instance nothing is known.
+  // With an exact time it is the other one; one instance says nothing.
   const Sample half = quotient(sample_of(a), exact(2));
   EXPECT_NEAR(half.variance, sample_of(a).variance, 1e-15);
   EXPECT_NEAR(half.degrees, 4, 1e-9);

@@ -36,7 +36,7 @@ std::set<std::string> every_key() {
 TEST(Keys, StandNowhereElseAsText) {
   const std::set<std::string> names = every_key();
   ASSERT_GT(names.size(), 150U);
-  // Of one word, a name may also be a heading; as an index, or asked for, it is a key. These are in other files too.
+  // A name of one word may also be a heading; as an index, or asked for, it is a key. These are in other files too.
   const std::set<std::string> elsewhere{"command", "cores", "environment", "host", "run", "split"};
   const std::regex literal(R"re((\[|contains\(|has\(|value\(|erase\()?"(\w+)")re");
   std::size_t files = 0;

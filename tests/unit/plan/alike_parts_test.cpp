@@ -90,7 +90,7 @@ TEST(AlikeParts, ThatWereSpoiltAreCaughtByName) {
   std::mt19937 random(23);
   std::map<SplitMutation, int> caught;
   for (const TwoOfMore& one : plans()) {
-    // Of these kinds every mutant changes what is computed.
+    // Every mutant of these kinds changes what is computed.
     for (const SplitMutation mutation :
          {SplitMutation::missing_sum, SplitMutation::doubled_sum, SplitMutation::bias_twice, SplitMutation::missing_update,
           SplitMutation::wrong_number, SplitMutation::missing_merge, SplitMutation::missing_addition}) {

@@ -188,7 +188,7 @@ TEST(Memory, RecomputationLetsActivationsGo) {
   const auto flops = [](Recompute recompute) {
     return plan::totals_by_device(plan_of("single", 1, {.recompute = recompute}, "mlp:dim=8,depth=16", 512))[0].work.flops.count;
   };
-  // Of a forward, which is about a third of a step, every second block but the last of each pair; or three of four.
+  // Recomputed are every second block of the forward, which is about a third of a step, or three of four.
   const auto forward = static_cast<double>(flops(Recompute::none)) / 3;
   EXPECT_NEAR(static_cast<double>(flops(Recompute::alternate) - flops(Recompute::none)), forward / 2, forward / 10);
   EXPECT_NEAR(static_cast<double>(flops(Recompute::all) - flops(Recompute::none)), forward * 3 / 4, forward / 10);

@@ -100,7 +100,7 @@ Both most_devices(const std::vector<Both>& all) {
                            [](const Both& a, const Both& b) { return number(a.dp, key::devices) < number(b.dp, key::devices); });
 }
 
-/// Of devices that share cores: busy shares that point the other way than those of devices with a core each.
+/// Names the rows of devices that share cores whose busy shares point the other way than those of devices with a core each.
 std::string shares_that_differ(const std::vector<Both>& all) {
   for (const Both& both : all) {
     if (both.dp.value(key::oversubscribed, false) && &both != &all.front() &&
