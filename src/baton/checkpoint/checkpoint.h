@@ -39,7 +39,7 @@ TrainingState training_state_of(const TensorReader& source);
 
 /// The tensors of a checkpoint of the plan: `block0.weight`, and for slot k of its optimizer state
 /// `optimizer.k.block0.weight`. Names and layouts are those of model::stored_tensors, of states too. The state of a loss
-/// scaler is `loss_scale`. Of statistics, which each replica keeps of its own batches, it holds the first replica's.
+/// scaler is `loss_scale`. Each replica keeps statistics of its own batches; the checkpoint holds those of the first replica.
 Tensors tensors_of(const plan::Plan& plan);
 /// The memory that saving or restoring takes: that of the largest tensor, and a little for copying.
 Bytes room_for(const Tensors& tensors);

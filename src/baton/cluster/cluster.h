@@ -105,11 +105,11 @@ struct Mesh {
 /// The connections between devices: each device has a port to its node, and each node has ports to the network. A port has
 /// its bandwidth in each direction. A bandwidth of zero means no limit.
 struct Wiring {
-  Link port;                // of each device
-  Link network;             // of each of a node's ports; its latency is that from device to device
+  Link port;                // the port of each device
+  Link network;             // the link of each network port of a node; its latency is that from device to device
   int network_ports = 1;    // per node; device k of a node uses port k modulo this
   double bus = 0;           // bytes per second, shared by all messages within a node
-  Nanoseconds start = {};   // of each collective, beside the latency of its messages
+  Nanoseconds start = {};   // the start of each collective, in addition to the latency of its messages
   double own_pass = 0;      // in a ring each member also passes its own piece through its memory: the share of a round that takes
   double half_message = 0;  // bytes: pieces of a ring that are as small as this reach half of the bandwidth
   double switch_sums = 0;   // bytes per second: the payload over the time of an all_reduce that a switch sums; 0: none does

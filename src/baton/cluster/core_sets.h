@@ -22,7 +22,7 @@ struct CoreRange {
 
 /// Devices of cores as a user names them. Only a machine can tell whether it has these cores.
 struct CpuNames {
-  std::size_t count = 1;                            // of devices that share all cores, if there are no ranges
+  std::size_t count = 1;                            // the number of devices that share all cores, if there are no ranges
   std::vector<std::vector<CoreRange>> ranges = {};  // by device
   std::size_t devices() const { return ranges.empty() ? count : ranges.size(); }
   bool operator==(const CpuNames&) const = default;

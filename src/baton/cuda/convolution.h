@@ -17,7 +17,7 @@ struct ConvolutionShape {
   std::int64_t height = 0;
   std::int64_t width = 0;
   std::int64_t out = 0;   // channels
-  std::int64_t rows = 1;  // of the window
+  std::int64_t rows = 1;  // rows of the window
   std::int64_t columns = 1;
   std::int64_t stride = 1;
   std::int64_t padding = 0;

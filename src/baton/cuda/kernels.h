@@ -102,7 +102,7 @@ void transpose(DType from, DType to, const void* x, void* y, std::int64_t matric
 struct SequenceShape {
   std::int64_t samples = 0;
   std::int64_t channels = 0;
-  std::int64_t places = 0;  // of an image
+  std::int64_t places = 0;  // places of an image
   std::int64_t first = 0;
   std::int64_t positions = 0;
 };

@@ -21,7 +21,7 @@ enum class ContentType : std::uint8_t { tokens, images, arrays };
 struct Description {
   ContentType kind = ContentType::arrays;
   std::string format;                         // for people: "60000 images of 1x28x28 in 10 classes (IDX)"
-  std::int64_t count = 0;                     // of tokens, of images, of samples
+  std::int64_t count = 0;                     // number of tokens, images or samples
   std::int64_t vocabulary = 0;                // tokens are below this; 0: the source does not say
   Shape sample;                               // images: channels, height, width; rank 0 if they differ. Arrays: one sample
   std::int64_t classes = 0;                   // labels are below this; 0: there are no labels, or they are numbers

@@ -44,7 +44,7 @@ class PlaceInParameter {
   const MemoryLayout* layout_;
   std::int64_t run_;          // elements of the part that lie side by side in the whole
   std::int64_t distance_;     // from one run to the next
-  std::int64_t first_;        // of the part, in the whole
+  std::int64_t first_;        // the first element of the part in the whole
   std::int64_t piece_begin_;  // a piece is a run of elements as they lie
 };
 

@@ -27,7 +27,7 @@ struct StepData {
   /// The order in which the rows of those buffers are summed: by sample and position, however they are split and laid out, so that
   /// the sum has the same bits.
   std::vector<std::size_t> loss_order;
-  std::vector<MemoryLayout> layouts = {};  // of the backend
+  std::vector<MemoryLayout> layouts = {};  // the memory layouts of the backend
 
   /// The first sample of a step; steps are numbered from 0.
   std::int64_t first_sample(std::int64_t step) const { return source.samples > 0 ? step * batch % source.samples : 0; }

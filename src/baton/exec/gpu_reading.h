@@ -16,7 +16,7 @@ struct GpuReading {
   double utilization = 0;    // the largest share of time in which a kernel ran, as the driver counts it; 0: it has not counted yet
   Bytes memory_used;         // by all programs, at most
   Bytes memory;
-  int clock_mhz = 0;  // of the multiprocessors, the lowest seen
+  int clock_mhz = 0;  // lowest clock of the multiprocessors that was seen
   int highest_clock_mhz = 0;
   int memory_clock_mhz = 0;
   double watts = 0;                    // at most

@@ -10,15 +10,15 @@ double student_quantile(double p, double degrees);
 /// A time that was measured in several fresh instances, as the mean of its logarithms with the variance of that mean.
 struct Sample {
   double log_mean = 0;
-  double variance = 0;  // of that mean
-  double degrees = 0;   // of freedom with which the variance is known; 0: it is not known
+  double variance = 0;  // the variance of that mean
+  double degrees = 0;   // degrees of freedom with which the variance is known; 0: it is not known
 };
 /// The sample of the instances' medians, all positive. The variance of a single one is not known.
 Sample sample_of(std::span<const double> instance_times);
 /// The usual scatter of an instance among several samples: the median of their variances, for samples whose few instances happen
 /// to agree. It has the degrees of freedom of all of them together.
 struct Scatter {
-  double variance = 0;  // of one instance
+  double variance = 0;  // the variance of one instance
   double degrees = 0;
 };
 Scatter usual_scatter(std::span<const Sample> samples);
@@ -49,7 +49,7 @@ struct Test {
 
 /// The ratio of two times, and how sure it is.
 struct Difference {
-  double ratio = 1;   // of the second to the first
+  double ratio = 1;   // the second over the first
   Interval of_ratio;  // with 95 % confidence
   Interval tested;    // with the confidence of the test: the two differ if it does not hold 1
   bool differ = false;

@@ -276,7 +276,7 @@ inline constexpr Real of_peak{"of_peak"};
 // Points of plots that are not rows.
 inline constexpr Whole step{"step"};
 inline constexpr Real step_ns{"step_ns"};
-inline constexpr Real y{"y"};  // of several columns
+inline constexpr Real y{"y"};  // the values of several columns
 
 // A published measurement and its prediction.
 inline constexpr Text source{"source"};

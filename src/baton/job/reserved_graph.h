@@ -28,7 +28,7 @@ struct LayerGraph {
     std::vector<std::size_t> reads;
     std::vector<std::size_t> writes;
     std::vector<std::size_t> backward_reads;  // values that its gradient is computed from
-    std::vector<std::size_t> passed_on;       // of `reads`, those whose gradient is that of the output itself
+    std::vector<std::size_t> passed_on;       // those of `reads` whose gradient is that of the output itself
     std::vector<std::size_t> parameters;
     bool product = false;
     bool attention = false;

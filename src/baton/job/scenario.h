@@ -26,7 +26,7 @@ struct LaidOutPlan {
   plan::Plan plan;
   sim::StandsFor stands_for = {};  // empty, unless equal replicas are folded
   plan::Totals totals = {};        // what a step does and moves on all devices, those that were folded away among them
-  double flops = 0;                // of `totals`, also where they are more than 64 bits hold
+  double flops = 0;                // the flops in `totals`, also if they are more than 64 bits hold
   std::vector<Bytes> peak = {};    // by device: what the plan lays out; of folded replicas, the largest
 
   /// The number of devices that each one of the plan stands for.
@@ -101,7 +101,7 @@ class Scenario {
   cost::Software software_;
   strategy::Request request_;
   LaidOutPlan laid_;
-  std::shared_ptr<cost::KeptTimes> kept_ = std::make_shared<cost::KeptTimes>();  // of the plan's tasks
+  std::shared_ptr<cost::KeptTimes> kept_ = std::make_shared<cost::KeptTimes>();  // the times of the plan's tasks
   trace::StepTrace step_;
   Study study_;
 };

@@ -105,7 +105,7 @@ struct JobSpec {
   std::optional<PixelScale> normalize;
   Augmentation augment;
   std::string cluster;   // empty: run on this machine, not simulated
-  std::string software;  // of the simulated machine; empty: Baton's own
+  std::string software;  // training program of the simulated machine; empty: Baton's own
   WhatIf what_if;
   Fold fold = Fold::automatic;
 

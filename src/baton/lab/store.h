@@ -14,15 +14,15 @@ namespace baton::lab {
 /// The settings of one experiment of a run.
 struct RunSpec {
   std::string experiment;
-  std::string title;        // of the run's report
-  std::string run_command;  // of the whole run
+  std::string title;        // title of the run's report
+  std::string run_command;  // the command that repeats the whole run
   std::string created;      // in the form of `time_text`
   Preset preset = Preset::quick;
   std::string command;  // measures this one again
   std::vector<Point> points;
   Json environment = Json::object();
   Json conditions = Json::object();  // what its numbers depend on (conditions.h); empty in files of version 0.1.0
-  std::optional<std::string> toml;   // of an experiment that a user wrote
+  std::optional<std::string> toml;   // the TOML of an experiment that a user wrote
 
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };

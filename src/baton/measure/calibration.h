@@ -50,7 +50,7 @@ class Calibration {
   const std::string& unkept() const { return unkept_; }
 
  private:
-  struct Pass;  // of one call of `measure`
+  struct Pass;  // one call of `measure`
   void keep();
 
   std::filesystem::path file_;

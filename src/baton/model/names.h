@@ -15,7 +15,7 @@ namespace baton::model {
 struct StoredTensor {
   struct JoinedParameter {
     std::string parameter;
-    std::int64_t first;  // of the outputs
+    std::int64_t first;  // the first of its outputs
   };
 
   std::string name;

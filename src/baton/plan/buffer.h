@@ -27,7 +27,7 @@ struct BatchRows {
   std::int64_t end = 0;
   std::uint32_t axis = 0;
   std::int64_t first = 0;
-  ValueId value = {};  // of the plan's graph, if there is one
+  ValueId value = {};  // the value of the plan's graph that it holds, if there is a graph
   bool operator==(const BatchRows&) const = default;
 };
 

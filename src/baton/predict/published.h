@@ -47,7 +47,7 @@ struct PublishedKernel {
   std::int64_t positions = 1;
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
-  std::int64_t features = 1;  // of a head, or of a row that is normed
+  std::int64_t features = 1;  // features of a head, or of a row that is normed
 };
 
 /// Jobs of which the published one is the fastest: the table leaves something open, as the micro-batch.
@@ -67,7 +67,7 @@ struct PublishedCase {
 };
 
 struct PublishedDefaults {
-  std::string cluster;   // of tables that name no device
+  std::string cluster;   // for tables that name no device
   std::string software;  // instead of the one that a table's columns suggest
 };
 

@@ -28,7 +28,7 @@ ClockReading read_clock(std::span<const Echo> echoes);
 struct ClockFit {
   ClockReading first;
   double drift = 0;   // nanoseconds per nanosecond
-  Nanoseconds error;  // of the offset at the first and at the last reading, the larger
+  Nanoseconds error;  // the larger of the errors of the offset at the first and at the last reading
 
   /// Converts a time of the other clock to rank 0's clock.
   Nanoseconds on_rank_0(Nanoseconds there) const;

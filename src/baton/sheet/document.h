@@ -53,7 +53,7 @@ struct Section {
 
 struct Document {
   std::string title;
-  std::string name;  // of the student; may be empty
+  std::string name;  // the student's name; may be empty
   std::string date;
   std::vector<Paragraph> notes;  // before the first section
   std::vector<Section> sections;

@@ -19,7 +19,7 @@ struct Mark {
   double y2 = 0;
   std::string text = {};
   Anchor anchor = Anchor::left;
-  int color = 0;  // of a small palette that is told apart in grey as well; 0 is black
+  int color = 0;  // index into a small palette that is told apart in grey as well; 0 is black
   bool dashed = false;
 };
 

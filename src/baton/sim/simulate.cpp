@@ -34,14 +34,14 @@ enum class TaskType : std::uint8_t { work, delay, member };
 
 /// A task as the walk sees it.
 struct Node {
-  Nanoseconds duration;     // of a member: its part of the copying
-  std::uint32_t waits = 0;  // for how many tasks it waits
+  Nanoseconds duration;     // time of the task; for a member of a meeting, of its part of the copying
+  std::uint32_t waits = 0;  // the number of tasks that it waits for
   SlotId slot;
   MeetingId meeting;
   EngineId engine;  // the engine that serves it; none if lanes are separate
   TaskType kind = TaskType::work;
-  Nanoseconds issued;  // by its host, after its cell has begun
-  CellId cell;         // of the schedule, where hosts wait for messages
+  Nanoseconds issued;  // when its host issues it, counted from the begin of its cell
+  CellId cell;         // its cell of the schedule, if hosts wait for messages
 };
 
 /// The tasks that a device computes for one micro-batch of one stage, in a row. If hosts wait for messages, it begins when the
@@ -50,10 +50,10 @@ struct Cell {
   plan::Labels labels;
   TaskId first;
   TaskId last;
-  bool waits = false;   // for messages
+  bool waits = false;   // true if it waits for messages
   CellId before;        // the cell of the device before it
-  Nanoseconds issuing;  // of all its tasks
-  Nanoseconds begun;    // of the step under way: when its host issues the first
+  Nanoseconds issuing;  // time to issue all its tasks
+  Nanoseconds begun;    // when its host issues the first task, in the current step
 };
 
 /// The kind of an event. Events of one time are handled in the order of their kinds and then of numbers.
@@ -69,7 +69,7 @@ enum class ClockEventKind : std::uint8_t {
 struct ClockEvent {
   Nanoseconds time;
   ClockEventKind kind = ClockEventKind::task_ends;
-  std::uint32_t number = 0;   // of the task, the meeting or the engine
+  std::uint32_t number = 0;   // number of the task, the meeting or the engine
   std::uint32_t version = 0;  // the latest counts
 
   auto operator<=>(const ClockEvent&) const = default;
@@ -79,22 +79,22 @@ struct Meeting {
   // The same for every step.
   std::span<const TaskId> members;
   std::span<const Leg> legs;
-  Nanoseconds copying;       // of all members together
-  Nanoseconds min_duration;  // if lanes copy by themselves, and on an emulated link
+  Nanoseconds copying;       // copying time of all members together
+  Nanoseconds min_duration;  // 0, unless lanes copy by themselves or a link is emulated
   double core_share = 0;     // the share of a core that its messages take while they are under way
 
-  // Of the step under way.
+  // The state in the current step.
   std::uint32_t arrived = 0;
   std::uint32_t leg = 0;
-  std::uint32_t parts = 0;  // still under way: copying, links, the minimum duration
-  std::uint32_t wires = 0;  // of those, all but copying
+  std::uint32_t parts = 0;  // parts still under way: copying, links, the minimum duration
+  std::uint32_t wires = 0;  // the number of those that are not copying
   bool begun = false;
   bool over = false;
   Nanoseconds met;
-  Nanoseconds left;  // of the copying, at `since`
+  Nanoseconds left;  // copying that is left at `since`
   Nanoseconds since;
-  std::uint32_t workers = 0;  // engines at it
-  std::uint32_t version = 0;  // of its end
+  std::uint32_t workers = 0;  // engines that copy for it
+  std::uint32_t version = 0;  // version of its end
 };
 
 struct MeetingKind {
@@ -131,13 +131,13 @@ struct Engine {
   TaskId task;
   double left = 0;
   Nanoseconds since;
-  std::uint32_t pace_version = 0;  // of the task's end
-  std::vector<double> messages{};  // under way: the share of a core that those of each meeting take
+  std::uint32_t pace_version = 0;  // version of the task's end
+  std::vector<double> messages{};  // the share of a core that the messages of each meeting under way take
 
   bool busy = false;
-  bool queued = false;        // among those to look at
-  MeetingId meeting;          // whose copying it is at
-  std::uint32_t version = 0;  // of its part of it
+  bool queued = false;        // in the queue of engines to look at
+  MeetingId meeting;          // the meeting for which it copies
+  std::uint32_t version = 0;  // version of the end of its part of that copying
   std::size_t turn = 0;       // the device it looks at first
 };
 

@@ -18,7 +18,7 @@ class Traffic {
   /// A flow whose end was computed again.
   struct Change {
     std::uint32_t flow;
-    std::uint32_t version;  // of the flow: ends of earlier versions are outdated
+    std::uint32_t version;  // version of the flow: ends of earlier versions are outdated
     Nanoseconds end;
   };
   /// Starts `flow` with these loads, which must outlive it. Returns the flows whose ends change, including itself.
@@ -32,7 +32,7 @@ class Traffic {
  private:
   struct Flow {
     const std::vector<Load>* loads = nullptr;
-    double left = 0;    // of the whole
+    double left = 0;    // nanoseconds that are left of `whole`
     double whole = 0;   // nanoseconds for the whole flow at the current rate
     Nanoseconds since;  // when `left` was computed
     std::uint32_t version = 0;

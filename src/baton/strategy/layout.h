@@ -37,7 +37,7 @@ struct Layout {
   /// The stage of ZeRO. 1: optimizer states are divided over the replicas, 2: gradients too, 3: parameters too; nullopt: the
   /// strategy's stage.
   std::optional<std::int64_t> zero;
-  std::string schedule;                // of the pipeline; empty: the strategy's
+  std::string schedule;                // the schedule of the pipeline; empty: the strategy's
   std::optional<schedule::Grid> grid;  // a schedule of the user's own
   std::int64_t chunks = 0;             // stages per device; 0: the schedule's
   std::vector<std::int64_t> split;     // blocks per stage; empty: by `balance`

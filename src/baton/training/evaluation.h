@@ -13,7 +13,7 @@ namespace baton::training {
 
 /// The result of a model on data.
 struct Evaluation {
-  std::int64_t step = 0;  // of the training, at which it was made
+  std::int64_t step = 0;  // the step of the training at which it was made
   std::int64_t samples = 0;
   double loss = 0;                   // the mean over the samples
   std::optional<double> accuracy;    // the share of samples whose label has the highest score; where each has one label

@@ -69,7 +69,7 @@ void sum_products(std::int64_t inner, std::int64_t columns, const A& a, const B&
 /// The contribution of some of a row's scores to a cross entropy.
 struct ScoreTerms {
   double largest;
-  double sum;  // of exp(score − largest)
+  double sum;  // the sum of exp(score − largest)
   double label;
 
   void add(const ScoreTerms& other) {
