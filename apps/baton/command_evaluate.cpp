@@ -114,7 +114,7 @@ struct Evaluated {
   std::string plan;
   std::string model;
   std::string data;                  // its format
-  std::optional<std::int64_t> step;  // of the checkpoint; nullopt if it does not say it
+  std::optional<std::int64_t> step;  // the step of the checkpoint; nullopt if it does not say it
   training::Evaluation result;
 };
 

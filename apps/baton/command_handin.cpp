@@ -204,7 +204,7 @@ class Runs {
         store.keep(asking[i].id, asking[i].point, record, final, asking[i].conditions_name);
       }
     };
-    for (const lab::Point& point : points) {  // of those that share a record, some may not have it yet
+    for (const lab::Point& point : points) {  // some points that share the record may not have it yet
       if (const auto record = known.find(point); record != known.end()) {
         keep(point, record->second, true);
       }
@@ -226,7 +226,7 @@ class Runs {
     std::string id;
     lab::Point point;
     std::string conditions_name;
-    lab::Record known = {};  // of a run before, if it goes on
+    lab::Record known = {};  // the record of an earlier run, if that is continued
   };
 
   /// The axis that names the experiment, before the axes of its own.
@@ -346,7 +346,7 @@ Printed write_handin_pdf(const fs::path& folder, const sheet::Document& document
   const fs::path page = folder / "handin.html";
   const fs::path pdf = folder / "handin.pdf";
   std::error_code error;
-  fs::remove(pdf, error);  // of a run before
+  fs::remove(pdf, error);  // left by an earlier run
   const std::optional<std::string> browser = find_browser();
   if (!browser) {
     return {0, "Chromium, which prints it, is not here; install the package chromium"};

@@ -266,7 +266,7 @@ class Keeper {
 /// An experiment of a run.
 struct Planned {
   std::shared_ptr<const lab::Experiment> experiment;
-  std::optional<std::string> toml = {};  // of an experiment that a user wrote
+  std::optional<std::string> toml = {};  // the TOML of an experiment that a user wrote
   std::vector<lab::Point> points = {};
   Json conditions = {};                          // the conditions of its numbers
   std::map<lab::Point, lab::Record> known = {};  // records of an earlier run that are taken over

@@ -32,7 +32,7 @@ constexpr Nanoseconds longest_exit_with_gpus(30'000'000'000);
 
 watch::Watch* watch = nullptr;                        // leaked on purpose: its socket closes at process exit, which rank 0 detects
 std::atomic<watch::Watch*> told_watch{nullptr};       // for the thread that hears signals
-const std::vector<ranks::RankHost>* hosts = nullptr;  // of all ranks; leaked as the watch is
+const std::vector<ranks::RankHost>* hosts = nullptr;  // the hosts of all ranks; leaked like the watch
 std::mutex naming;
 std::string checkpoint;
 

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(threads, Halves == 1 ? 2 : 1)
   const int first_query = (order.row_blocks - 1 - row_block) * own_rows;
   const int key_head = query_head / static_cast<int>(shape.heads);
   const int group_row = first_query + group * group_rows;
-  const int first_row = first_query + 16 * warp;  // of the warp
+  const int first_row = first_query + 16 * warp;  // the first row of the warp
   const auto tiles_before = [&](int key) { return (min(positions, key) + tile_rows - 1) / tile_rows; };
   const int tiles = tiles_before(shape.causal ? first_query + own_rows : positions);
   const int group_tiles = tiles_before(shape.causal ? group_row + group_rows : positions);

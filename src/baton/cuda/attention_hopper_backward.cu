@@ -19,19 +19,20 @@ struct Memory {
   static constexpr int own_bytes = Halves * half_own_bytes;
   static constexpr int tile_bytes = Halves * half_tile_bytes;
   static constexpr int stage_bytes = 2 * tile_bytes;
-  static constexpr int pair_bytes = OverKeys ? tile_rows * static_cast<int>(sizeof(float2)) : 0;  // of the sums of a tile's rows
+  static constexpr int pair_bytes = OverKeys ? tile_rows * static_cast<int>(sizeof(float2))
+                                             : 0;  // bytes of the sums of a tile's rows
   static constexpr int barriers = 2 * stages + 2;
   static constexpr int bytes = own_tiles * own_bytes + stages * (stage_bytes + pair_bytes) + barriers * barrier_bytes + alignment;
 
   std::uint32_t base;
 
-  __device__ std::uint32_t own() const { return base; }                     // of k, or q
-  __device__ std::uint32_t other_own() const { return base + own_bytes; }   // of v, or dy
-  __device__ std::uint32_t result() const { return base + 2 * own_bytes; }  // of o, in the pass over queries
-  __device__ std::uint32_t passing(int stage) const {                       // of q, or k
+  __device__ std::uint32_t own() const { return base; }                     // k, or q
+  __device__ std::uint32_t other_own() const { return base + own_bytes; }   // v, or dy
+  __device__ std::uint32_t result() const { return base + 2 * own_bytes; }  // o, in the pass over queries
+  __device__ std::uint32_t passing(int stage) const {                       // q, or k
     return base + static_cast<std::uint32_t>(own_tiles * own_bytes + stage * stage_bytes);
   }
-  __device__ std::uint32_t other_passing(int stage) const { return passing(stage) + tile_bytes; }  // of dy, or v
+  __device__ std::uint32_t other_passing(int stage) const { return passing(stage) + tile_bytes; }  // dy, or v
   __device__ std::uint32_t pairs(int stage) const { return passing(stages) + static_cast<std::uint32_t>(stage * pair_bytes); }
   __device__ std::uint32_t barrier(int i) const { return pairs(stages) + static_cast<std::uint32_t>(i * barrier_bytes); }
   __device__ std::uint32_t filled(int stage) const { return barrier(stage); }
@@ -43,8 +44,8 @@ struct Memory {
 /// The work of a block on one tile of rows.
 struct Item {
   int row;         // the first one
-  int head;        // of keys in the pass over keys, otherwise of queries
-  int first_tile;  // of those that go by
+  int head;        // a head of keys in the pass over keys, otherwise of queries
+  int first_tile;  // the first of the tiles that go by
   int tiles;       // per head of queries
 };
 
@@ -142,7 +143,7 @@ struct Passing {
   using M = Memory<Halves, OverKeys>;
   M memory;
   RingPlace<M::stages> place;
-  int tile = 0;  // of the head
+  int tile = 0;  // the number of the tile in the head
   int head = 0;
   int needed_first = 0;
   int needed_last = 0;

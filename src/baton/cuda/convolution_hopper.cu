@@ -14,7 +14,7 @@ namespace {
 
 constexpr int chunk = channel_multiple;  // elements of 16 bytes
 constexpr int threads = 2 * group_threads;
-constexpr int depth_step = 64;  // of a tile: a line's elements
+constexpr int depth_step = 64;  // elements of a line of a tile
 constexpr int half_bytes = depth_step * line_bytes;
 
 int padded(std::int64_t channels) { return static_cast<int>(padded_channels(channels)); }
@@ -27,7 +27,7 @@ constexpr DType type_of() {
 // Products. Both operands of the first two have the depth along their lines; of the third, dW, along their rows.
 
 struct WindowPosition {
-  int offset;  // of the first element under the window, in chunks
+  int offset;  // where the first element under the window is, in chunks
   int y;
   int x;
   bool valid;
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(threads, LeftGroups == 2 ? 2 : 1) hopper_convo
         }
       }
     }
-    end_of_copies();  // of none after the last, so that the count holds
+    end_of_copies();  // an empty group after the last, so that the count holds
   };
 
   allow_next();
@@ -268,7 +268,8 @@ __global__ void __launch_bounds__(threads, LeftGroups == 2 ? 2 : 1) hopper_convo
   }
 
   const int lane = thread % 32;
-  const int row = 64 * group_left + thread % group_threads / 32 * 16 + lane / 4;  // of the tile, and that row + 8
+  const int row = 64 * group_left + thread % group_threads / 32 * 16 +
+                  lane / 4;  // the row in the tile; the thread also has that row + 8
   const int column = 128 * group_right + 2 * (lane % 4);
   if constexpr (Task::turned) {
 #pragma unroll

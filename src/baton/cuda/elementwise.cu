@@ -211,8 +211,8 @@ struct ScoreSlope {
 
 struct ScoreSum {
   float largest;
-  double sum;  // of exp(score − largest)
-  double all;  // of the scores, if it is asked for
+  double sum;  // the sum of exp(score − largest)
+  double all;  // the sum of the scores, if it is asked for
 };
 
 /// The sums of a row of scores, which is read once.

@@ -24,8 +24,8 @@ struct Layer {
   std::int64_t rows;
   std::int64_t in;
   std::int64_t out;
-  DType type;    // of what is multiplied
-  DType result;  // of what is written
+  DType type;    // the type that is multiplied
+  DType result;  // the type that is written
 };
 
 template <typename AnyOp>

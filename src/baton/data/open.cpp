@@ -247,7 +247,7 @@ bool is_named(std::string_view name, const Names& names) {
 
 /// A tensor, with the name and the part that its name says.
 struct NamedArray {
-  std::string name;  // of the tensor, or of its file
+  std::string name;  // the name of the tensor, or of its file
   DataPart part = DataPart::train;
   Array array;
 };

@@ -14,7 +14,7 @@ namespace baton::findings {
 namespace {
 
 constexpr double endless = std::numeric_limits<double>::infinity();
-constexpr double power = 0.9;  // of the smallest difference that is said to be seen
+constexpr double power = 0.9;  // the chance that the smallest difference said to be seen is seen
 
 /// The continued fraction of the incomplete beta function, by Lentz's method.
 double beta_fraction(double a, double b, double x) {

@@ -167,7 +167,7 @@ class Pricer::UnitSums {
 
  private:
   struct Life {
-    std::int32_t block = -1;  // of the first task that touches it; -1: that task is not in the forward of a block
+    std::int32_t block = -1;  // the block of the first task that touches it; -1: that task is not in the forward of a block
     bool touched = false;
     bool backward = false;
     bool late = false;

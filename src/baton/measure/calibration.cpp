@@ -206,7 +206,7 @@ std::map<std::string, cost::Times> parse_calibration(std::string_view text, cons
   }
   for (const auto& [name, times] : kept["times"].items()) {
     if (!name.ends_with(table_ending)) {
-      continue;  // of a version that kept tables by the memory in use
+      continue;  // an entry of a version that kept tables by the memory in use
     }
     for (const auto& [key, time] : times.items()) {
       if (times.is_object() && time.is_number_unsigned() && time.get<std::uint64_t>() <= longest_time) {

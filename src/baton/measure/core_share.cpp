@@ -16,7 +16,7 @@
 namespace baton::measure {
 namespace {
 
-constexpr std::int64_t extent = 512;         // of a product: some milliseconds on a core
+constexpr std::int64_t extent = 512;         // rows and columns of a product: some milliseconds on a core
 constexpr std::int64_t products = 32;        // some ten looks after messages are between them, as in training
 constexpr std::int64_t gathered = 16 << 20;  // bytes
 constexpr std::int64_t most_gathers = 16;    // each into a place of its own

@@ -41,12 +41,12 @@ constexpr std::array harmless{
     "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
     "num_return_sequences", "remove_invalid_values", "exponential_decay_length_penalty", "attn_implementation",
     "_attn_implementation", "_attn_implementation_autoset", "is_decoder", "keys_to_ignore_at_inference",
-    // of GPT-2: the classes of its other heads, the context under an older name, a way of computing attention
+    // GPT-2: the classes of its other heads, the context under an older name, a way of computing attention
     "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout", "n_ctx",
     "n_special", "predict_special_tokens", "_num_labels", "reorder_and_upcast_attn",
-    // of LLaMA: how weights were divided when it was trained
+    // LLaMA: how weights were divided when it was trained
     "pretraining_tp",
-    // of ViT and ResNet: heads that are not for classes
+    // ViT and ResNet: heads that are not for classes
     "encoder_stride", "pooler_output_size", "pooler_act", "out_features", "out_indices", "stage_names"};
 
 bool is_off(const ConfigTree& value) {

@@ -210,7 +210,7 @@ struct Law {
 bool types_fit(const Signature& signature, std::span<const Operand> reads, std::span<const Operand> writes) {
   std::optional<DType> value;
   std::optional<DType> summed;
-  std::optional<DType> wide;  // of these one that is not float32, or float32
+  std::optional<DType> wide;  // the type of these that is not float32, if there is one, otherwise float32
   const auto one = [](std::optional<DType>& known, DType type) {
     known = known.value_or(type);
     return *known == type && type != DType::i32;

@@ -443,7 +443,7 @@ class Judge {
   const Plan& plan_;
   const Limits& limits_;
   bool forward_only_;
-  std::vector<op::Operand> reads_;  // of the task that is judged
+  std::vector<op::Operand> reads_;  // the reads of the task that is checked
   std::vector<op::Operand> writes_;
   Verdict verdict_;
   std::set<std::pair<std::size_t, std::size_t>> made_in_forward_;  // device and value; filled when it is first asked for

@@ -94,8 +94,8 @@ class Candidates {
   }
 
   static constexpr std::size_t most_simulated = 50;
-  static constexpr double most_tasks_of_one = 3e6;  // of a plan that is compiled: that takes 15 s
-  static constexpr double most_tasks = 20e6;        // of all together: 75 s on two cores
+  static constexpr double most_tasks_of_one = 3e6;  // tasks of a plan that is compiled: that takes 15 s
+  static constexpr double most_tasks = 20e6;        // tasks of all plans together: 75 s on two cores
 
   /// True if all that could be simulated are here.
   bool every_one() const { return every_one_; }

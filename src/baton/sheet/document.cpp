@@ -79,7 +79,7 @@ std::string latex_words(std::string_view text) {
 
 /// Code whose lines fit on the page, broken where `html_code` breaks them.
 std::string latex_code(std::string_view code) {
-  constexpr std::size_t columns = 98;  // of a small typewriter in 170 mm
+  constexpr std::size_t columns = 98;  // characters of a small typewriter font in 170 mm
   std::string out;
   for (std::string_view line : split(code.substr(0, code.find_last_not_of('\n') + 1), '\n')) {
     const std::string further(std::min(line.find_first_not_of(' '), line.size()) + wrapped_by, ' ');
@@ -408,8 +408,8 @@ class HtmlSection {
   const Section& section_;
   std::size_t first_figure_;
   bool together_;                   // a heading stays with all that comes before the first table or picture, and with that
-  bool ahead_ = false;              // of several tables in a row
-  bool tall_ = false;               // of a table, so that two pictures lie beside it one above the other
+  bool ahead_ = false;              // true before several tables in a row
+  bool tall_ = false;               // true if a table is so tall that two pictures lie next to it one above the other
   bool figures_ = false;            // tables, and the pictures that follow them, lie next to each other where there is room
   const Pictures* next_ = nullptr;  // the block after this one, if it is pictures
   std::string out_;

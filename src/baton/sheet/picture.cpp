@@ -429,7 +429,7 @@ Picture draw(const lab::Plot& plot, const std::vector<Record>& rows, const std::
     return draw_bars(std::move(picture), plot, all);
   }
   std::vector<lab::Curve> curves = plot.curves ? plot.curves(rows) : std::vector<lab::Curve>();
-  curves.resize(std::min<std::size_t>(curves.size(), 1));  // of more one could not tell which is which
+  curves.resize(std::min<std::size_t>(curves.size(), 1));  // with more of them one could not tell which is which
   return draw_lines(std::move(picture), plot, all, rows.front().value(key::origin, "measured"), curves);
 }
 

@@ -338,7 +338,7 @@ struct TwinJob {
   std::optional<std::int64_t> devices;  // nullopt: all GPUs there are
   training::Job job;
   model::ModelName recipe = "";  // with a kind of the zoo
-  bool graph = false;            // of more than Linear + ReLU
+  bool graph = false;            // true if the model has more than Linear and ReLU
   std::vector<std::int64_t> widths;
   Optimizer optimizer;
   std::string precision;

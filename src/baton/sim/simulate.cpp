@@ -335,7 +335,7 @@ class Simulator::Walk {
   /// messages.
   template <typename Visit>
   void each_edge_of_messages(Visit visit) {
-    std::vector<CellId> reader(nodes_.size());  // of a receive: the first cell that comes after it
+    std::vector<CellId> reader(nodes_.size());  // by receive: the first cell that comes after it
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
       for (const TaskId before : plan_.tasks()[t].after) {
         if (nodes_[t].cell.valid() && !reader[before.index()].valid()) {
@@ -953,7 +953,7 @@ class Simulator::Walk {
   Links links_;
   Traffic traffic_;
   std::vector<Node> nodes_;
-  std::vector<Event> crossing_;            // of each task: nothing but the bytes it sends and receives
+  std::vector<Event> crossing_;            // by task: only the bytes that it sends and receives
   std::vector<std::uint32_t> first_next_;  // into next_, by task
   std::vector<TaskId> next_;
   std::map<MeetingKind, Expanded> expanded_;
@@ -965,15 +965,15 @@ class Simulator::Walk {
   bool streams_apart_ = false;
   std::vector<std::pair<TaskId, TaskId>> stream_edges_;  // if streams are separate: before and after
 
-  // Of the step under way.
+  // The state in the current step.
   Nanoseconds now_;
   Event* events_ = nullptr;
   std::size_t ended_ = 0;
   std::vector<std::uint32_t> waits_;  // by task: for how many it still waits
   std::vector<Front> fronts_;         // by device and lane, where an engine serves it
   std::vector<TaskId> starting_;
-  std::vector<EngineId> to_look_at_;  // engines,
-  std::size_t looked_at_ = 0;         // of which this many have been
+  std::vector<EngineId> to_look_at_;  // engines to look at
+  std::size_t looked_at_ = 0;         // how many of those engines have been looked at
   std::vector<ClockEvent> queue_;     // a heap
 };
 

@@ -12,7 +12,7 @@ const Gradients::Copy* Gradients::of(DeviceId device) const {
 
 std::vector<Gradients> gradients_of_parameters(const plan::Draft& draft) {
   constexpr std::uint32_t none = Id<void>::invalid;
-  std::vector<std::uint32_t> ordinals(draft.buffers.size(), none);  // of the parameters whose gradients buffers are
+  std::vector<std::uint32_t> ordinals(draft.buffers.size(), none);  // by buffer: the ordinal of the parameter whose gradient it is
   std::size_t count = 0;
   for (std::size_t b = 0; b < draft.buffers.size(); ++b) {
     const auto* part = std::get_if<plan::ParameterPart>(&draft.buffers[b].content);

@@ -57,7 +57,7 @@ Axis rest_of(const Request& request, const NamedLayout& named) {
 /// A layout in which nothing is open.
 struct Resolved : Axes {
   std::int64_t zero = 0;
-  schedule::Grid grid;  // of one row if there is no pipeline
+  schedule::Grid grid;  // one row if there is no pipeline
   std::vector<std::int32_t> device_of_stage;
   std::int64_t micro_batches = 1;
 

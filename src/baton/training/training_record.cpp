@@ -18,7 +18,7 @@ namespace key = job::key;
 
 namespace {
 
-constexpr std::size_t losses_kept = 64;  // of the first steps
+constexpr std::size_t losses_kept = 64;  // the first steps
 
 /// By device: when its tasks computed in a step. The tasks of a compute lane run one at a time.
 class ComputingTimes {

@@ -647,7 +647,7 @@ class Watch::HeartbeatThread {
   std::shared_ptr<const ranks::RankProgress> progress_;
   std::function<void(const Ending&)> over_;
   Nanoseconds interval_;  // from beat to beat
-  Nanoseconds limit_;     // of silence: a little less than the patience, since it was heard from a little before
+  Nanoseconds limit_;     // the longest silence: a little less than the patience, since it was heard from a little before
                           // it fell silent
   Socket wake_;
   std::vector<Peer> peers_;     // by rank; on rank 0 its own snapshot too, on others only rank 0

@@ -594,7 +594,7 @@ TEST(DpVsDdp, BusySharesThatPointTheOtherWayAreRemarkedOn) {
   for (const Json& row : two_strategies(6, 4, 90, 4)) {
     rows.push_back(row);
   }
-  rows[2]["device_list"][0]["busy"] = 0.2;  // of dp on four devices: the others 50 %
+  rows[2]["device_list"][0]["busy"] = 0.2;  // dp on four devices: the others 50 %
   EXPECT_TRUE(
       says(answer("dp-vs-ddp", "hw1/4/Q1", on_cores(2, rows)),
            "On 2 devices it computes for 90.0 % of the step, the others for 50.0 %; on 4 (devices shared cores) for 20.0 % and "

@@ -26,7 +26,7 @@ std::set<std::string> every_key() {
     names.insert((*next)[1]);
   }
   EXPECT_EQ(names.size(), count) << "a name stands twice";
-  const std::regex own("static constexpr [^;]*\\{\"(\\w+)\"\\};");  // of an object inside a record
+  const std::regex own("static constexpr [^;]*\\{\"(\\w+)\"\\};");  // a key of an object inside a record
   for (std::sregex_iterator next(text.begin(), text.end(), own); next != std::sregex_iterator(); ++next) {
     names.insert((*next)[1]);
   }

@@ -268,7 +268,7 @@ TEST(Zero3, HoldsTwoBlocksWholeAtATime) {
 
 TEST(Zero3, GathersTheNextBlockWhileOneComputesAndNoneBeforeThat) {
   const plan::Plan plan = plan_of("zero-3", 2, {}, "mlp:dim=64,depth=6", 4, op::Sgd{});
-  std::vector<std::size_t> gathers;            // of device 0, in order
+  std::vector<std::size_t> gathers;            // the gathers of device 0, in order
   std::vector<std::vector<std::size_t>> uses;  // for each of them the computations that read what it gathers
   for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
     const plan::Task& task = plan.tasks()[i];

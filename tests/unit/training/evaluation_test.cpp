@@ -81,7 +81,7 @@ TEST_F(Evaluating, AForwardRunsWhenItsJobIsGone) {
 TEST_F(Evaluating, TheDataKeepsTheSpecificationAsItWas) {
   JobSpec spec = on_images();
   const JobData data(spec, job::make_model(spec), *spec.loss, spec.batch, 0);
-  spec.normalize = parse_pixel_scale("imagenet");  // of three channels, and the images are gray
+  spec.normalize = parse_pixel_scale("imagenet");  // for three channels, and the images are gray
   EXPECT_NE(data.evaluation(""), nullptr);
 }
 

@@ -144,7 +144,7 @@ std::string larger_batch(const std::vector<Record>& rows) {
 /// The limit of throughput as the batch grows, the batch from which it is within 5 % of the limit, and how this is known.
 struct Saturation {
   enum class By : std::uint8_t {
-    simulation,  // of larger batches
+    simulation,  // larger batches were simulated
     line,        // step time = fixed + per sample
     plateau,     // the highest throughput seen, which several batches reach
     nothing      // throughput still rises

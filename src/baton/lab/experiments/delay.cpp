@@ -169,7 +169,7 @@ std::string linear_or_not(const std::vector<Record>& rows) {
     }
     worst = std::max(worst, off);
   }
-  const auto slope = [&](const Record& from, const Record& to) {  // of the formula
+  const auto slope = [&](const Record& from, const Record& to) {  // the slope of the formula
     return (amdahl_speedup(base.front(), wide.front(), to) - amdahl_speedup(base.front(), wide.front(), from)) /
            (number(to, key::delay_ms) - number(from, key::delay_ms));
   };

@@ -68,7 +68,8 @@ void derive(std::vector<Record>& rows) {
       busy += number(devices[d], key::busy) / static_cast<double>(devices.size() - 1);
     }
     row.set(key::busy_others, busy);
-    row.set(key::variation, number(row, key::std_ns) / number(row, key::time_per_step_ns));  // of the median, which the table shows
+    row.set(key::variation,
+            number(row, key::std_ns) / number(row, key::time_per_step_ns));  // relative to the median, which the table shows
   }
 }
 

@@ -72,7 +72,7 @@ std::string reasons(const Record& row) {
 struct FirstSteps {
   double first = 0;   // step 1, in nanoseconds
   double slower = 0;  // times the median
-  double change = 0;  // of the mean if the dropped steps counted, relative
+  double change = 0;  // relative change of the mean if the dropped steps counted
   bool stands_out = false;
 };
 FirstSteps first_steps(const Record& row) {
