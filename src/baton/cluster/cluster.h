@@ -23,7 +23,7 @@ struct Speed {
   double memory_efficiency = 1;                      // the share of the memory bandwidth that kernels reach
   int multiprocessors = 0;  // that the tiles of a product are dealt out to; 0: products are priced by `half_extent` alone
 
-  /// The rate of a type; that of f32 if the type has none of its own.
+  /// The rate of a type; that of f32 if the file gives none for the type.
   double rate(DType type) const;
 };
 

@@ -41,8 +41,8 @@ std::string to_text(const GpuNames& names);
 std::vector<Device> gpu_devices(const GpuNames& names, std::span<const Gpu> gpus, std::optional<Bytes> memory = std::nullopt);
 std::vector<Device> parse_gpu_devices(std::string_view text, std::span<const Gpu> gpus, std::optional<Bytes> memory = std::nullopt);
 
-/// Those of one of several ranks of a machine, numbered from 0: of every GPU the ranks take one each, in turn; any other names mean
-/// the same for every rank.
+/// The GPUs of one of several ranks of a machine, numbered from 0: if all GPUs are named, the ranks take one each, in turn; any
+/// other names mean the same for every rank.
 GpuNames gpus_of_rank(GpuNames names, std::size_t gpus, std::size_t local_rank);
 
 }  // namespace baton::cluster

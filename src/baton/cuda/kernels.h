@@ -234,7 +234,7 @@ struct CopyRun {
 /// Moves the runs of a table on the device; takes `min_duration` nanoseconds at least.
 void copy_runs(const CopyRun* runs, int count, std::int64_t min_duration, int multiprocessors, cudaStream_t stream);
 
-/// A run of elements to be summed over members: of source `source`, `count` from `begin` on, into target `target` from
+/// A run of elements to be summed over members: `count` elements of source `source` from `begin` on, into target `target` from
 /// `target_begin` on.
 struct SumRun {
   std::int64_t begin;

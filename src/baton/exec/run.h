@@ -41,7 +41,7 @@ struct RunOptions {
 /// Counts the effects of rounding to 16-bit types on the results of one kind, in one phase and block.
 struct RoundingTally {
   plan::Phase phase = plan::Phase::forward;
-  std::int32_t block = -1;                   // -1: of no block
+  std::int32_t block = -1;                   // -1: no block
   plan::Role role = plan::Role::activation;  // the role of the buffer that was rounded
   Rounding rounding;
 };

@@ -410,7 +410,7 @@ struct ReservedEntry {
   static constexpr Any causes{"causes"};
 };
 
-/// The result of `fit`: of one split with those that are smaller, or of all splits.
+/// The result of `fit` for one split and those that are smaller, or for all splits.
 struct FitAnswer {
   static constexpr Object fit{"fit"};
   static constexpr Objects smaller{"smaller"};

@@ -182,7 +182,7 @@ void set_field(JobSpec& spec, std::string_view name, const FieldValue& value);
 /// The same for a field whose value is a list of whole numbers.
 void set_list_field(JobSpec& spec, std::string_view name, const std::vector<std::int64_t>& values);
 
-/// The flags that ask for this job: of the wanted fields, those that differ from their defaults: "--batch 128 --dp 2".
+/// The flags that ask for this job, for those wanted fields that differ from their defaults: "--batch 128 --dp 2".
 /// `quote` quotes a text for a shell.
 std::string flags_of(const JobSpec& spec, const std::function<std::string(const std::string& text)>& quote = {},
                      const std::function<bool(const JobField& field)>& wanted = {});

@@ -35,7 +35,7 @@ void parse_sizes(std::string_view text, BenchOptions& options);
 struct BenchRow {
   plan::Move operation = plan::Move::all_reduce;
   std::int64_t bytes = 0;  // bytes of the whole tensor
-  std::int64_t count = 0;  // elements that a member brings or takes: of a reduce_scatter or all_gather, those of a piece
+  std::int64_t count = 0;  // elements that a member brings or takes (for reduce_scatter and all_gather: of one piece)
   Nanoseconds time;        // the median from the end of one to the end of the next, one after the other
   Nanoseconds low;         // the 5th and the 95th percentile
   Nanoseconds high;

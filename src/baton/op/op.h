@@ -73,7 +73,7 @@ struct ReluBackward {
 };
 
 /// y = x · Φ(x), Φ the normal distribution. Reads x; writes y. With `tanh`, Φ(x) ≈ (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2, as
-/// GPT-2 has it.
+/// in GPT-2.
 struct Gelu {
   bool tanh = false;
   bool operator==(const Gelu&) const = default;

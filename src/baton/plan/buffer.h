@@ -20,7 +20,7 @@ enum class Role : std::uint8_t { input, target, activation, parameter, gradient,
 
 std::string_view to_text(Role role);
 
-/// Rows [begin, end) of the global batch: of its inputs, its targets or its losses. They lie along `axis`; if that is 1, axis 0
+/// Rows [begin, end) of the inputs, targets or losses of the global batch. They lie along `axis`; if that is 1, axis 0
 /// is the sequence, and the buffer holds its positions from `first` on.
 struct BatchRows {
   std::int64_t begin = 0;

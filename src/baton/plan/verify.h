@@ -23,7 +23,7 @@ enum class Rule : std::uint8_t {
   waiting,  // no tasks wait for each other in a cycle (deadlock)
   kernel,   // the backend can run the task
   memory,   // each device's arena fits
-  // Of plans that say what they compute (their graph):
+  // For plans that say what they compute (their graph):
   value,  // operands are the values and the indices that the model's op takes, and members of a collective hold the same
   sum,    // a term of a sum is not read as the sum, and none is counted twice
   update  // each parameter is updated once, by its complete gradient, after its last use

@@ -60,7 +60,7 @@ struct PublishedCase {
   std::string what;              // in words
   double seconds = 0;            // measured
   std::optional<double> memory;  // GiB per device, if it is published
-  bool fitted = false;           // whether constants may have been chosen by it: of 20 rows or more every tenth, from the first on
+  bool fitted = false;  // true if constants may have been chosen by it: every tenth row, from the first on, of 20 rows or more
   std::vector<std::string> assumed;  // what the table does not say of a training step: "sequence 2048", "bf16"
   std::variant<PublishedJobs, PublishedAllReduce, PublishedKernel> job;
   std::string reason;  // why it cannot be simulated; empty: it can

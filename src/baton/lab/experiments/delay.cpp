@@ -257,7 +257,7 @@ std::string of_each(const Fractions& all, const Text& text) {
   return listing(words);
 }
 
-/// " beyond the shortest", if there is none of zero.
+/// " beyond the shortest", if no delay is zero.
 std::string_view beyond_least(const Fractions& all) { return all.least == 0 ? "" : " beyond the shortest"; }
 
 std::string relates_to_amdahl(const std::vector<Record>& rows) {

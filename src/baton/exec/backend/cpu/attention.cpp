@@ -24,7 +24,7 @@ constexpr std::int64_t lanes = 16;
 /// The least number of whole lanes that has `count` elements.
 std::int64_t in_lanes(std::int64_t count) { return (count + lanes - 1) / lanes * lanes; }
 
-/// As many floats as a register holds. Where there are no wide registers the compiler splits it.
+/// As many floats as a wide register holds. On processors that have only smaller registers the compiler splits it.
 #if defined(__AVX512F__)
 using Vector = float __attribute__((vector_size(64), aligned(4), may_alias));
 #else
@@ -83,8 +83,8 @@ void multiply_block(std::int64_t inner, const Elements& a, const float* b, std::
   }
 }
 
-/// What is known of a product on the diagonal of a causal attention, where a position sees none after its own. What is left out would
-/// only add zeros.
+/// What is known of a product on the diagonal of a causal attention, where a position sees none after its own. What is left out
+/// would only add zeros.
 enum class Triangle : std::uint8_t {
   none,
   wanted,  // elements of the result right of the diagonal are not wanted
@@ -284,7 +284,8 @@ void Attention::forward_tile(const float* q, const float* k, const float* v, flo
     pack_turned(columns, at_.size, k + key * k_step(), k_step(), keys);
     pack(columns, at_.size, v + key * k_step(), k_step(), 1, wide, values);
     const bool diagonal = at_.causal && key == first;
-    multiply({rows, at_.size, side, {own_q, wide, 1}, keys, side, scores, side, false, diagonal ? Triangle::wanted : Triangle::none});
+    multiply(
+        {rows, at_.size, side, {own_q, wide, 1}, keys, side, scores, side, false, diagonal ? Triangle::wanted : Triangle::none});
     for (std::int64_t r = 0; r < rows; ++r) {
       float* row = scores + r * side;
       const std::int64_t held = seen(first + r, key, columns);  // one at least: tiles of q and k begin at the same positions
@@ -297,7 +298,8 @@ void Attention::forward_tile(const float* q, const float* k, const float* v, flo
         mixed[r * wide + i] *= keep;
       }
     }
-    multiply({rows, columns, wide, {scores, side, 1}, values, wide, mixed, wide, true, diagonal ? Triangle::lower : Triangle::none});
+    multiply(
+        {rows, columns, wide, {scores, side, 1}, values, wide, mixed, wide, true, diagonal ? Triangle::lower : Triangle::none});
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     const float factor = 1 / scratch.total()[r];
