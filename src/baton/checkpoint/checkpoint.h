@@ -31,7 +31,7 @@ struct TrainingState {
   std::uint64_t seed = 0;
   std::string model;
   std::string optimizer;
-  Metadata settings = {};  // what else the run was given, by the name of the flag
+  Metadata settings = {};  // the other settings of the run, by the name of the flag
 };
 Metadata to_metadata(const TrainingState& state);
 /// A usage error names what a checkpoint of a training would say and this one does not.

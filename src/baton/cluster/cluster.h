@@ -21,7 +21,8 @@ struct Speed {
   double efficiency = 1;                             // the share of the rate that large products reach
   double half_extent = 0;                            // a product with an extent as small as this reaches half of that
   double memory_efficiency = 1;                      // the share of the memory bandwidth that kernels reach
-  int multiprocessors = 0;  // that the tiles of a product are dealt out to; 0: products are priced by `half_extent` alone
+  int multiprocessors =
+      0;  // the multiprocessors to which the tiles of a product are dealt out; 0: products are priced by `half_extent` alone
 
   /// The rate of a type; that of f32 if the file gives none for the type.
   double rate(DType type) const;

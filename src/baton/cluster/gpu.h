@@ -21,8 +21,8 @@ struct Gpu {
 /// The GPUs that are devices.
 struct GpuNames {
   std::vector<int> numbers = {};  // empty: every GPU
-  int parts = 0;                  // into which the one GPU is cut; 0: GPUs are whole
-  int used = 0;                   // how many of them are devices; 0: all
+  int parts = 0;                  // the number of parts into which the one GPU is cut; 0: GPUs are whole
+  int used = 0;                   // how many of the parts are devices; 0: all
   bool operator==(const GpuNames&) const = default;
 };
 

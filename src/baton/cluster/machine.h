@@ -13,7 +13,7 @@ namespace baton::cluster {
 struct Machine {
   std::string host;
   std::string cpu;         // the processor's name
-  std::vector<int> cores;  // those this process may run on, one logical processor per physical core
+  std::vector<int> cores;  // the cores that this process may run on, one logical processor per physical core
   Bytes memory;
   Bytes cache;  // the largest cache, once
 };

@@ -71,7 +71,7 @@ struct Software {
 
   double elementwise = 1;  // passes over memory per pass of the plan: ops that are neither products nor norms
   double norms = 1;
-  double norm_gradients = 1;  // likewise in the backward
+  double norm_gradients = 1;  // passes in the backward of norms
   double loss_bytes = 0;      // bytes moved per score; 0: those of the plan
   double update_passes = 1;
   double scores_forward = 0;  // passes over the scores of an attention; 0: the scores stay in the multiprocessors
@@ -82,12 +82,12 @@ struct Software {
 
   bool joined_projections = false;  // queries, keys and values are one product
   bool narrow_stream = false;       // the residual stream has the type that is computed in
-  std::int64_t vocabulary = 1;      // is rounded up to a multiple of this,
-  bool pads_alone = true;           // also if tensors are not divided
+  std::int64_t vocabulary = 1;      // the vocabulary is rounded up to a multiple of this
+  bool pads_alone = true;           // true if it is rounded up also if tensors are not divided
 
   double recomputed_products = 0;  // the share of the forward's products that are computed twice
-  bool fp8 = false;                // products have 8-bit operands,
-  double casts = 0;                // which are made of 16-bit ones: bytes moved per element
+  bool fp8 = false;                // true if products have 8-bit operands
+  double casts = 0;                // bytes moved per element to make an 8-bit operand of a 16-bit one
 
   Reserves reserves;
 

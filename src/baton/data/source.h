@@ -32,9 +32,9 @@ struct Description {
 struct Form {
   Shape input;                  // tokens: {context}; images: {channels, height, width}, or {n} for all pixels in a row
   bool integers = false;        // the input is tokens
-  std::int64_t vocabulary = 0;  // below which these must be
+  std::int64_t vocabulary = 0;  // tokens must be below this
   Shape target;                 // labels: {} for one per sample, {context} for one per position; numbers: as the output
-  std::int64_t classes = 0;     // below which labels must be; 0: the target is numbers
+  std::int64_t classes = 0;     // labels must be below this; 0: the target is numbers
 };
 
 /// The steps that make samples of the contents of a source.

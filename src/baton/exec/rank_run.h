@@ -55,7 +55,7 @@ class StepReport {
   ranks::Blob mine_;
   ranks::Blob all_;
   std::vector<double> rows_;        // rows of all parts, one after the other
-  std::vector<std::size_t> order_;  // in which they are summed
+  std::vector<std::size_t> order_;  // the order in which the rows are summed
 };
 
 /// One rank's part of a traced step, on its own clock.

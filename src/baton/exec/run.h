@@ -59,7 +59,7 @@ struct RunResult {
   trace::Trace trace;                    // the steps that the engine says, not all
   std::vector<RoundingTally> roundings;  // over all its steps and devices; empty if nothing is rounded
   std::vector<ranks::ClockFit> clocks;   // by rank: what events were shifted by
-  std::vector<GpuReading> gpus;          // those it ran on
+  std::vector<GpuReading> gpus;          // readings of the GPUs that it ran on
   std::exception_ptr unread = nullptr;   // with keep_result, the Error of a feed because of which the run ended early, on all ranks
 };
 

@@ -42,7 +42,7 @@ Sample from_interval(double time, const Interval& interval, double instances);
 
 struct Test {
   double level = 0.01;  // how often two equal times may be called different
-  double pairs = 1;     // that one statement is chosen from: the level is divided by them (Bonferroni)
+  double pairs = 1;     // the number of pairs that one statement is chosen from: the level is divided by it (Bonferroni)
   double drift = 0;     // standard deviation of what the machine itself changes between the two, relative
   double shift = 0;     // by how much the machine is known to have changed between the two, relative: no difference below twice it
 };
@@ -50,8 +50,8 @@ struct Test {
 /// The ratio of two times, and how sure it is.
 struct Difference {
   double ratio = 1;   // the second over the first
-  Interval of_ratio;  // with 95 % confidence
-  Interval tested;    // with the confidence of the test: the two differ if it does not hold 1
+  Interval of_ratio;  // interval of the ratio with 95 % confidence
+  Interval tested;    // interval with the confidence of the test: the two differ if 1 is outside
   bool differ = false;
   double smallest = 0;  // the smallest true difference that is found in nine of ten cases, relative; infinite if none would be
 };

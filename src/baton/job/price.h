@@ -97,7 +97,7 @@ class Pricer {
   };
 
   strategy::Request request_;
-  cluster::Cluster cluster_;  // with the changes of --what-if
+  cluster::Cluster cluster_;  // the cluster, changed as --what-if asks
   WhatIf what_if_;
   cost::Software software_;
   Duration own_;

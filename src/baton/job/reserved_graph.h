@@ -20,8 +20,8 @@ struct Shares {
 struct LayerGraph {
   struct Value {
     std::int64_t bytes = 0;
-    bool kept = false;    // from the forward to the backward
-    bool remade = false;  // by the backward, before it begins
+    bool kept = false;    // true if it is kept from the forward to the backward
+    bool remade = false;  // true if the backward recomputes it before it begins
     bool token = false;   // integers: it has no gradient
   };
   struct Node {

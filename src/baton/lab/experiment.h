@@ -111,7 +111,7 @@ struct Settings {
   int instance = 0;               // which of a point's fresh instances is opened: the first one shows the losses
   std::string cluster;            // to simulate; empty: measure here
   job::WhatIf what_if;            // changes to the simulated machine
-  std::int64_t most_devices = 0;  // that a point of the run asks for; 0: not known
+  std::int64_t most_devices = 0;  // the most devices that a point of the run asks for; 0: not known
   std::map<std::string, job::FieldValue> fields =
       {};  // fields set for the jobs, in addition to what the experiment says: optimizer → adam
   /// Called now and then, from another thread, with the share of a long measurement that is done. May be empty.

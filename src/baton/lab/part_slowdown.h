@@ -16,7 +16,7 @@
 namespace baton::lab {
 
 struct PartSlowdown {
-  std::size_t parts = 0;    // that work at the same time
+  std::size_t parts = 0;    // the number of parts that work at the same time
   int multiprocessors = 0;  // multiprocessors per part
   Nanoseconds alone;        // what a step computes on one part, task by task, while the other parts rest
   Nanoseconds beside;       // the same while all of them work

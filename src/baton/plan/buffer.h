@@ -58,7 +58,7 @@ struct ParameterPart {
   std::uint32_t axis = 0;
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  std::uint32_t slot = 0;  // which optimizer state
+  std::uint32_t slot = 0;  // the number of the optimizer state
   std::int64_t piece_begin = 0;
   std::int64_t piece_end = 0;
   bool operator==(const ParameterPart&) const = default;

@@ -27,7 +27,7 @@ struct LogicalTensor {
   };
   Tensor kind = Tensor::none;
   std::uint32_t id = 0;    // the ordinal of the value or the parameter
-  std::uint32_t slot = 0;  // which state of the optimizer
+  std::uint32_t slot = 0;  // the number of the optimizer state
   bool operator==(const LogicalTensor&) const = default;
 };
 

@@ -32,7 +32,7 @@ job::Record to_record(const RankedSplit& found);
 
 struct SearchResult {
   std::vector<RankedSplit> ranked;             // the fastest first
-  std::vector<std::size_t> frontier;           // into `ranked`: none that was simulated is both faster and smaller
+  std::vector<std::size_t> frontier;           // indices into `ranked`: no simulated split is both faster and smaller than these
   std::size_t considered = 0;                  // all splits: each is in one of the next five, or simulated and refused or too large
   std::size_t tried = 0;                       // splits that were simulated
   std::size_t pruned = 0;                      // not simulated: cannot be faster than the fastest

@@ -10,9 +10,9 @@ namespace baton::ranks {
 
 /// A question to another rank for its time, and the answer.
 struct Echo {
-  Nanoseconds asked;     // on rank 0's clock
-  Nanoseconds there;     // on the other's
-  Nanoseconds answered;  // on rank 0's
+  Nanoseconds asked;     // when it was asked, on the clock of rank 0
+  Nanoseconds there;     // when the other rank answered, on its own clock
+  Nanoseconds answered;  // when the answer came, on the clock of rank 0
 };
 
 /// The offset of another rank's clock from rank 0's at one moment of rank 0's clock.

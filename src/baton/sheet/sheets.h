@@ -37,7 +37,7 @@ struct SheetTask {
   std::vector<std::string> noise_columns =
       {};  // the columns of a table that is measured on this machine in addition to a simulation, which has no noise
   std::vector<Reading> reading = {};       // how columns are to be read, below the tables
-  std::size_t plots = 1;                   // at most this many of each experiment's
+  std::size_t plots = 1;                   // the most plots per experiment
   std::size_t most_words = 0;              // the most words that all its answers together may have; 0: no limit but each answer's
   std::vector<std::string> programs = {};  // the programs of code/ that do it
   std::string listed_class = {};           // the class of a script that spreads layers over devices, which is shown

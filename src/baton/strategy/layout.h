@@ -43,9 +43,9 @@ struct Layout {
   std::vector<std::int64_t> split;     // blocks per stage; empty: by `balance`
   Balance balance = Balance::even;
   Recompute recompute = Recompute::none;
-  std::int64_t micro_batches = 0;       // that the rows of a replica are split into, accumulating gradients; 0: one, and in a
-                                        // pipeline that overlaps them twice its devices
-  Bytes bucket = Bytes(25 << 20);       // gradients are reduced together once they reach this size
+  std::int64_t micro_batches = 0;  // the parts that the rows of a replica are split into, accumulating gradients; 0: one, and in a
+                                   // pipeline that overlaps them twice its devices
+  Bytes bucket = Bytes(25 << 20);  // gradients are reduced together once they reach this size
   Bytes first_bucket = Bytes(1 << 20);  // a small first bucket lets communication begin early
 };
 

@@ -88,7 +88,7 @@ class Ledger {
   std::vector<DeviceId> scalers_;
   std::vector<ParameterPart> parameters_;  // by ordinal: the first that was met
   Derivations derivations_;
-  std::vector<Range> ranges_;          // those that no buffer's content has itself
+  std::vector<Range> ranges_;          // ranges that no buffer's content has itself
   std::vector<DeclaredContent> held_;  // by buffer
   std::vector<State> states_;          // likewise
   std::map<std::pair<DeviceId, std::uint32_t>, Terms> samples_;

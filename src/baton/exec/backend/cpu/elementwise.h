@@ -57,8 +57,8 @@ struct SequenceOfImages {
   std::int64_t samples;
   std::int64_t channels;
   std::int64_t places;
-  std::int64_t first;      // position that is held
-  std::int64_t positions;  // that are held
+  std::int64_t first;      // first position that is held
+  std::int64_t positions;  // number of positions that are held
 };
 void image_to_sequence(const SequenceOfImages& extents, const float* x, const float* token, float* y, std::int64_t begin,
                        std::int64_t end);
