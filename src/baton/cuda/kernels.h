@@ -121,8 +121,8 @@ void copy_front(DType type, const void* x, void* y, std::int64_t copied, std::in
 /// if there is one.
 void mean_squared_error(DType type, const void* y, const void* target, const float* scale, double* loss, void* dy,
                         std::int64_t rows, std::int64_t width, double elements, cudaStream_t stream);
-/// With `parts`, scores are those from `first` on, and `terms` are what all parts made of theirs. The label's share is 1 −
-/// smoothing, and `each` score's own share is as given.
+/// If scores are divided into `parts`, these are those from `first` on, and `terms` has what every part contributes. The label's
+/// share is 1 − smoothing, and `each` score's own share is as given.
 struct ScorePart {
   std::int64_t first = 0;
   std::int64_t parts = 0;

@@ -32,7 +32,7 @@ class Slice {
   std::span<const std::unique_ptr<GpuPlace>> places() const { return places_; }
   bool is_here(DeviceId device) const { return places_[device.index()] != nullptr; }
   const GpuPlace& place(DeviceId device) const { return *places_[device.index()]; }
-  /// The first that is here.
+  /// The place of the first device that is here.
   const GpuPlace& first_place() const { return *first_; }
   cudaStream_t stream(const plan::Task& task) const { return place(task.device).stream(task.lane); }
   std::byte* address(BufferId id) const { return arenas_[plan_[id].device.index()]->at(memory_.offset[id.index()]); }

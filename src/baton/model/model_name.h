@@ -90,10 +90,10 @@ class ModelName {
 
   /// True if no model is named.
   bool empty() const { return kind_.empty() && settings_.list().empty(); }
-  /// As it is written.
+  /// The kind as it was written.
   const std::string& kind() const { return kind_; }
   const ModelSettings& settings() const { return settings_; }
-  /// With these settings in place of its own.
+  /// The same model with these settings in place of its own.
   ModelName with(const ModelSettings& more) const { return {kind_, settings_.with(more)}; }
 
   /// `mlp:dim=64,depth=2`. The text of a name that was read is what was read.

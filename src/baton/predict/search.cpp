@@ -343,7 +343,7 @@ class Trials {
 
 /// The best of different groups first, then the best by prices that are corrected with the simulated times.
 void try_the_best(Candidates& candidates, Trials& trials, SearchResult& result) {
-  using Of = Candidates::Of;
+  using Among = Candidates::Among;
   constexpr std::size_t most_tried = 2 * Candidates::most_simulated;
   constexpr std::size_t at_once = 2;
   constexpr std::size_t few_large = 4;
