@@ -54,7 +54,7 @@ std::optional<std::int64_t> step_of(const checkpoint::TensorReader& source) {
 
 void require_evaluable(const job::JobSpec& job) {
   if (job.data.empty()) {
-    throw usage_error("there is nothing to evaluate on: give some with --data");
+    throw usage_error("there is nothing to evaluate on: give data with --data");
   }
   if (!job.cluster.empty() || job.what_if.changes()) {
     throw usage_error("evaluate runs on this machine: leave out --cluster and --what-if");

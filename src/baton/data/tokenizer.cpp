@@ -463,7 +463,8 @@ std::shared_ptr<const Tokenizer> tokenizer_by_name(const std::string& text) {
     return bytes_tokenizer();
   }
   if (canonical(text) == "chars") {
-    throw usage_error("--tokenizer chars is made of a text, and there is none here: give a .tokenizer file that was made of one");
+    throw usage_error(
+        "--tokenizer chars is made of a text, but there is no text here: give a .tokenizer file that was made of one");
   }
   if (!is_file(text) && !is_folder(text)) {
     throw usage_error(

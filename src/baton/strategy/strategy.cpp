@@ -121,8 +121,7 @@ void resolve_axes(const Request& request, const NamedLayout& named, Resolved& re
   resolved.written_parts = request.written_parts;
   if (layout.sp && resolved.tp == 1) {
     throw usage_error(
-        "sequence parallelism divides the sequence over the devices of divided tensors, and there are none: give it some "
-        "with --tp");
+        "sequence parallelism divides the sequence over the devices of divided tensors, but no tensors are divided: add --tp");
   }
 }
 
@@ -172,7 +171,8 @@ void resolve_schedule(const Request& request, const NamedLayout& named, Resolved
   } else {
     const schedule::Schedule& schedule = schedule::schedule_by_name(layout.schedule.empty() ? named.schedule : layout.schedule);
     if (resolved.pp == 1 && layout.chunks > 0) {
-      throw usage_error("--chunks are stages on each device of a pipeline, and there is none: give it devices with --pp");
+      throw usage_error(
+          "--chunks are stages on each device of a pipeline, but this split has no pipeline: give it devices with --pp");
     }
     if (resolved.pp == 1 && !layout.schedule.empty() && layout.pp != 1 && request.cluster.size() > 1) {
       throw usage_error("the schedule {} needs a pipeline: give it devices with --pp", schedule.name);

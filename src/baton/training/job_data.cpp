@@ -126,8 +126,7 @@ JobData::JobData(const JobSpec& spec, const model::Model& model, strategy::Loss 
                                           .token_type = spec.token_type,
                                           .type_of_other_data = false})) {
   if (!parts_.train) {
-    throw usage_error("{} holds a test part alone, which is nothing to train on: give a folder or file with training data",
-                      spec.data);
+    throw usage_error("{} holds only a test part, which is not for training: give a folder or file with training data", spec.data);
   }
   training_ = std::make_shared<const SampleFeed>(parts_.train, with_pixel_scale(spec, *parts_.train), form_, batch, seed,
                                                  SampleFeed::Use::training);

@@ -253,7 +253,7 @@ TEST_F(TrainingOnData, SaysWhatDoesNotFit) {
                      spec.data = "random";
                      spec.normalize = parse_pixel_scale("mnist");
                    }),
-                   "give some with --data"));
+                   "give it with --data"));
 }
 
 }  // namespace
