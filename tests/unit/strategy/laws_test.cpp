@@ -403,7 +403,7 @@ TEST(Products, SayWhatIsMissing) {
   EXPECT_NE(said("ddp", 4, {.schedule = "gpipe"}).find("--pp"), std::string::npos);
   EXPECT_NE(said("product", 4, {.tp = 4}, "mlp:dim=8,depth=1").find("no such pair"), std::string::npos);
   EXPECT_NE(said("tensor", 4, {.sp = true}).find("has none"), std::string::npos);
-  EXPECT_NE(said("ddp", 4, {.sp = true}).find("give it some with --tp"), std::string::npos);
+  EXPECT_NE(said("ddp", 4, {.sp = true}).find("add --tp"), std::string::npos);
   EXPECT_NE(said("tensor", 4, {}, "mlp:8-3-8").find("3 features"), std::string::npos);
   EXPECT_NE(said("1f1b", 4, {.micro_batches = 100}).find("100 micro-batches"), std::string::npos);
   EXPECT_NE(said("interleaved", 4, {}, "mlp:dim=8,depth=6").find("8 stages"), std::string::npos);
