@@ -35,7 +35,7 @@ using lab::Json;
 
 /// The cluster that is simulated in addition to rows whose devices shared cores: the course's own kind of machine.
 constexpr const char* cluster_beside = "pcie-5";
-/// From this many pages on a document has contents.
+/// A document of at least this many pages has a table of contents.
 constexpr int pages_with_contents = 4;
 
 struct HandinWords {

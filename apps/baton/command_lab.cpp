@@ -130,7 +130,7 @@ lab::AxisValues axis_values(const std::vector<std::string>& sets) {
   return values;
 }
 
-/// Those of the sets whose axis the experiment has.
+/// The sets (AXIS=VALUES) whose axis the experiment has.
 std::vector<std::string> sets_for(const lab::Experiment& experiment, std::vector<std::string> sets) {
   std::erase_if(sets, [&](const std::string& set) { return lab::values_for(experiment, axis_values({set})).empty(); });
   return sets;

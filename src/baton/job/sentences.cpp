@@ -19,7 +19,7 @@ namespace {
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
-/// The devices compute for so much of the step; the largest part of the rest follows.
+/// Says for how much of the step the devices compute, and which part of the rest is the largest.
 std::string where_time_goes(const Scenario& scenario) {
   const Study& study = scenario.study();
   const trace::DeviceTime mean = study.mean_time(scenario.step().duration);

@@ -44,7 +44,7 @@ std::vector<std::string> words_of(const std::vector<Record>& rows, const std::st
 
 namespace {
 
-/// Null is the same as none.
+/// A null value counts as a missing one.
 bool is_same(const Json* a, const Json* b) { return (a == nullptr ? Json() : *a) == (b == nullptr ? Json() : *b); }
 
 }  // namespace

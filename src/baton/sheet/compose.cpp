@@ -66,7 +66,7 @@ ColumnUnit unit_of(lab::Format format, double most) {
   return {};
 }
 
-/// Three significant figures, but none before the point cut off.
+/// Three significant figures, and all figures before the point.
 std::string number_in(double value) {
   const double size = std::abs(value);
   const int places = size == 0        ? 0

@@ -225,7 +225,7 @@ Optimizer optimizer_of(const op::Optimizer& optimizer) {
   return {adam.decoupled ? "adamw" : "adam", adam.rate, 0, adam.weight_decay, adam.schedule, adam.decay_matrices};
 }
 
-/// The factor of a step, numbered from 1, as Python writes it.
+/// The factor of the learning rate at a step, numbered from 1, as Python code.
 std::string factor_of(const op::RateSchedule& schedule) {
   const std::string passed = schedule.warmup > 0 ? fmt::format("(step - {})", 1 + schedule.warmup) : "(step - 1)";
   std::string factor = "1.0";

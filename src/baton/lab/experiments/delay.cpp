@@ -45,7 +45,7 @@ std::unique_ptr<Measurement> open_imbalance(const Point& point, const Settings& 
 
 // delay
 
-/// By delay, upwards.
+/// The rows sorted by delay, upwards.
 std::vector<Record> by_delay(std::vector<Record> rows) {
   std::stable_sort(rows.begin(), rows.end(),
                    [](const Record& a, const Record& b) { return number(a, key::delay_ms) < number(b, key::delay_ms); });

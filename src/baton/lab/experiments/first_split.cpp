@@ -27,7 +27,7 @@ std::string op_text(const plan::Task& task) {
   return text;
 }
 
-/// As a loss does.
+/// True if the task reads a target, as a loss does.
 bool reads_target(const plan::Plan& plan, const plan::Task& task) {
   return std::any_of(task.reads.begin(), task.reads.end(),
                      [&](BufferId buffer) { return plan[buffer].role == plan::Role::target; });

@@ -483,7 +483,7 @@ struct PrepareOp {
       cpu::average_pool_backward(shape, in(a, 0), out(a, 0), MemberRange(m, shape.planes()));
     });
   }
-  /// The same elements in the same order.
+  /// The kernel of an op that keeps all elements in their order.
   std::unique_ptr<Kernel> same_elements() const {
     return kernel(at, [count = elements(), size = size_of(type())](const Addresses& a, const threads::Member& m, std::int64_t) {
       const MemberRange part(m, count, cache_line);
