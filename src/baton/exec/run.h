@@ -56,7 +56,7 @@ struct RunResult {
   std::vector<double> losses;            // one per step, warm-up included
   std::vector<Nanoseconds> step_times;   // likewise
   std::vector<Nanoseconds> data_waits;   // likewise: how long devices waited only for the rows of a feed
-  trace::Trace trace;                    // the steps that the engine says, not all
+  trace::Trace trace;                    // some of the steps: the engine chooses which
   std::vector<RoundingTally> roundings;  // over all its steps and devices; empty if nothing is rounded
   std::vector<ranks::ClockFit> clocks;   // by rank: what events were shifted by
   std::vector<GpuReading> gpus;          // readings of the GPUs that it ran on
