@@ -2,7 +2,7 @@
 """How often the laboratory calls equal jobs different (A/A), and how often it finds a true difference of 3 % (A/B).
 
     python3 bench/aa.py --pairs 300                  # A/A on a quiet machine: about 20 minutes
-    python3 bench/aa.py --pairs 300 --busy           # the same beside another process on half of the cores
+    python3 bench/aa.py --pairs 300 --busy           # the same while another process runs on half of the cores
     python3 bench/aa.py --ab --pairs 120             # A/B with --precise
     python3 bench/aa.py --minutes 9 --json part1.json; python3 bench/aa.py --merge part1.json part2.json
 

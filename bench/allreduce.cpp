@@ -1,4 +1,4 @@
-/// An all-reduce between devices of one process, beside a bare loop: two pinned threads or more that each sum their part
+/// An all-reduce between devices of one process, compared with a bare loop: two pinned threads or more that each sum their part
 /// of the buffers into all of them, with nothing around it.
 ///   build/release/bench/allreduce --bytes 67108864 --devices 2 --repeat 20
 
@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
   std::int64_t bytes = 64 << 20;
   std::int64_t devices = 2;
   std::int64_t repeat = 20;
-  CLI::App program("All-reduce between devices of one process, beside a bare loop");
+  CLI::App program("All-reduce between devices of one process, compared with a bare loop");
   program.add_option("--bytes", bytes)->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 32));
   program.add_option("--devices", devices)->check(CLI::Range(2, 64));
   program.add_option("--repeat", repeat)->check(CLI::Range(3, 100000));

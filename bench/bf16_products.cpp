@@ -1,4 +1,5 @@
-// The products of a linear layer in bf16 (linear_bf16.h) beside those in float32 (linear.h): GFLOP/s of all threads together.
+// The products of a linear layer in bf16 (linear_bf16.h) compared with those in float32 (linear.h): GFLOP/s of all threads
+// together.
 //
 //   build/release/bench/bf16_products [--threads 1] [rows x in x out ...]
 //   build/release/bench/bf16_products --threads 16 512x3072x768 1024x2048x2048

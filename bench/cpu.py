@@ -1,4 +1,4 @@
-"""Baton on CPU beside PyTorch, in rounds: the peak of the cores, Baton, the peer, the peak again. Prints Markdown.
+"""Baton on CPU compared with PyTorch, in rounds: the peak of the cores, Baton, the peer, the peak again. Prints Markdown.
 
     /usr/bin/python3 bench/cpu.py                          every case, 5 rounds
     /usr/bin/python3 bench/cpu.py --cases ddp --quick      the cases with "ddp" in their name, 2 short rounds
@@ -314,7 +314,7 @@ def table_row(name, summary):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Baton on CPU beside PyTorch.")
+    parser = argparse.ArgumentParser(description="Baton on CPU compared with PyTorch.")
     parser.add_argument("--cases", nargs="+", default=[""], help="only the cases with one of these in their name")
     parser.add_argument("--rounds", type=int, help="rounds to keep for each case (default 5)")
     parser.add_argument("--quick", action="store_true", help="2 rounds, fewer steps, not the slow cases")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training steps and matrix powers on one GPU beside PyTorch, and ways of splitting one GPU in four, all in one run.
+"""Training steps and matrix powers on one GPU compared with PyTorch, and ways of splitting one GPU in four, all in one run.
 
     python3 bench/cuda.py [--rounds 3] [--only steps,batches,networks,powers,where,splits,parts] [--cases 8192x8:tf32,...] [--ways eager,graph]
 
@@ -222,7 +222,7 @@ def some_of(known):
 
 def main():
     tables = {"steps": steps, "batches": batches, "networks": networks, "powers": powers, "where": where, "splits": splits, "parts": parts}
-    parser = argparse.ArgumentParser(description="Time Baton on one GPU beside PyTorch.")
+    parser = argparse.ArgumentParser(description="Time Baton on one GPU and compare it with PyTorch.")
     add_program(parser)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", type=some_of(tables), default=list(tables), help="which tables")

@@ -151,7 +151,7 @@ class Stack {
   std::vector<Buffer> gradients_;
 };
 
-/// The rates that the steps of one product reached, as shares of the peak beside them.
+/// The rates that the steps of one product reached, as shares of the peak measured next to them.
 struct Shares {
   std::vector<double> values;
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Does overlap pay? DDP between two hosts on a shaped link: gradients all-reduced in buckets while the backward goes on, beside one
-bucket at the end, each measured and beside what the simulator says of such a link. Prints the table as Markdown.
+"""Does overlap pay? DDP between two hosts on a shaped link: gradients all-reduced in buckets while the backward goes on, compared with one
+bucket at the end, each measured and simulated on such a link. Prints the table as Markdown.
 
     bench/overlap.py
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Simulated beside measured on this machine: over many jobs, each point simulated from tasks timed by themselves and then
+"""Simulated compared with measured on this machine: over many jobs, each point simulated from tasks timed by themselves and then
 measured. Writes prediction.json, prediction.md (the table) and prediction.svg (the scatter plot) into a folder.
 
     bench/prediction.py --out runs/prediction
@@ -9,7 +9,7 @@ measured. Writes prediction.json, prediction.md (the table) and prediction.svg (
 Each round times the tasks again, simulates, and measures all strategies of a model; a point's error is the median over the rounds
 of simulated over measured, less one. So a clock that changes from minute to minute, as a virtual machine's does, shows less. Run it
 on an idle machine, or ahead of the others as root with `--with "chrt -f 1"`. `--into docs/prediction.md` puts the results between that
-document's marks and the plot beside it; `--read` takes them from an earlier prediction.json instead of measuring.
+document's marks and the plot next to it; `--read` takes them from an earlier prediction.json instead of measuring.
 
 `--random N` draws the jobs instead, from a seed: MLPs (dimensions 300 to 9000, 2 to 24 layers, batches 8 to 8192), GPTs and CNNs, with
 any precision, on one of the given devices, under three strategies. What is refused, does not fit or takes longer than 2 s per step is
@@ -197,7 +197,7 @@ def show(summary, points, document):
         text = "\n".join(["", "<!-- not run: bench -->", "```", summary["command"], "```", "", in_words(summary), "",
                           "![Simulated against measured]({}/{})".format(image.parent.name, image.name), "", by_strategy(points),
                           "<details><summary>All points</summary>", "",
-                          "Each column is a median over the rounds by itself: the error is not that of the two times beside it.", "",
+                          "Each column is a median over the rounds by itself: the error is not computed from the two times in its row.", "",
                           table(points), "</details>", ""])
         path.write_text(before + begin + text + end + rest.split(end)[1])
 

@@ -1,4 +1,4 @@
-"""The time of a call of baton.simulate beside that of the same call in C++.
+"""The time of a call of baton.simulate compared with that of the same call in C++.
 
     PYTHONPATH=build/release/python python3 bench/python.py --bench build/release/bench/simulate_job
 

@@ -3,7 +3,7 @@
 
     python3 bench/scaling.py [--rounds 3]
 
-Prints tables in Markdown: milliseconds per step (the median of rounds), and how many times as fast as one core. Beside DDP is the time
+Prints tables in Markdown: milliseconds per step (the median of rounds), and how many times as fast as one core. Next to DDP is the time
 of its sum alone: a bare loop of pinned threads that sums the gradients of all into all (`build/release/bench/allreduce`).
 """
 

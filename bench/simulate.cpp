@@ -1,5 +1,5 @@
-/// The rate at which the simulator walks a plan, beside 10 million tasks per second; its preparation is timed separately. Times are
-/// those of the processor, not elapsed time: other programs on the machine hardly show in them.
+/// The rate at which the simulator walks a plan, compared with 10 million tasks per second; its preparation is timed separately.
+/// Times are those of the processor, not elapsed time: other programs on the machine hardly show in them.
 ///   build/release/bench/simulate
 
 #include "baton/sim/simulate.h"

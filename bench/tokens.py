@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GPT-2's tokens by Baton beside those of tiktoken: texts drawn at random, and any files given.
+"""GPT-2's tokens by Baton compared with those of tiktoken: texts drawn at random, and any files given.
 
     bench/tokens.py
     bench/tokens.py /usr/share/common-licenses/GPL-3
@@ -47,7 +47,7 @@ def write_text(path, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_program(parser)
-    parser.add_argument("files", nargs="*", type=pathlib.Path, help="texts in UTF-8, beside those drawn at random")
+    parser.add_argument("files", nargs="*", type=pathlib.Path, help="texts in UTF-8, in addition to those drawn at random")
     parser.add_argument("--seeds", type=int, default=5, help="how many texts are drawn (default: 5)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A GPT of characters beside its PyTorch twin: the same text, weights and steps, then the loss on text that neither was trained on.
+"""A GPT of characters compared with its PyTorch twin: the same text, weights and steps, then the loss on text that neither was trained on.
 
     bench/train_text.py
 

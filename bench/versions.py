@@ -3,8 +3,8 @@
 
     python3 bench/versions.py --against ../older/build/release/apps/baton/baton
 
-Per job it prints the median of the ratios new/old over the rounds, its 99 % interval (from the ranks of the ratios, as Wilcoxon's test
-has them) and what that says. Each run is a process of its own, so that what varies between processes is in the ratios.
+Per job it prints the median of the ratios new/old over the rounds, its 99 % interval (from the ranks of the ratios, as in Wilcoxon's
+test) and what that says. Each run is a process of its own, so that what varies between processes is in the ratios.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-# Replaces packages in a build as WebAssembly: the headers of fmt, toml++ and nlohmann/json as this system has them, without
+# Replaces packages in a build as WebAssembly: the headers of fmt, toml++ and nlohmann/json of this system, without
 # the rest of its headers, which are not those of WebAssembly; and the parts that the compiler's own library lacks (playground/compat).
 set(headers ${PROJECT_BINARY_DIR}/headers)
 file(MAKE_DIRECTORY ${headers})

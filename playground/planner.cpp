@@ -173,8 +173,8 @@ Json timeline(const job::Scenario& scenario, std::size_t shown) {
           {"columns", columns}};
 }
 
-/// Of a pipeline: when each action of the first devices would run with equal stages, five numbers per action among `numbers`, and
-/// the file of it. Null without one.
+/// The grid of a pipeline: when each action of the first devices would run with equal stages, as five numbers per action among
+/// `numbers`, and its schedule as a file. Null if there is no pipeline.
 Json grid_json(const strategy::Request& request) {
   const strategy::NamedLayout* layout = strategy::strategy_by_name(request.strategy).layout();
   if (layout == nullptr || strategy::axes_of(request, *layout).pp == 1) {

@@ -1,4 +1,4 @@
-"""Builds the wheel of the package with CMake, for `pip install .`. It needs Python alone beside what ./baton python installs: pip fetches nothing.
+"""Builds the wheel of the package with CMake, for `pip install .`. It needs only Python in addition to what ./baton python installs: pip fetches nothing.
 
 CMAKE_ARGS adds settings of CMake's, CMAKE_BUILD_PARALLEL_LEVEL says how many compilers run at once (one per core).
 """

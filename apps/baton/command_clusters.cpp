@@ -10,7 +10,7 @@
 namespace baton::app {
 namespace {
 
-/// In powers of ten, as data sheets have it.
+/// A speed in powers of ten, like those of data sheets.
 std::string speed_text(double bytes_a_second) {
   return bytes_a_second > 0 ? fmt::format("{:.4g} GB/s", bytes_a_second * 1e-9) : "no limit";
 }

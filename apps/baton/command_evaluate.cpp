@@ -54,7 +54,7 @@ std::optional<std::int64_t> step_of(const checkpoint::TensorReader& source) {
 
 void require_evaluable(const job::JobSpec& job) {
   if (job.data.empty()) {
-    throw usage_error("there is nothing to evaluate on: give some with --data");
+    throw usage_error("there is nothing to evaluate on: give data with --data");
   }
   if (!job.cluster.empty() || job.what_if.changes()) {
     throw usage_error("evaluate runs on this machine: leave out --cluster and --what-if");
@@ -114,7 +114,7 @@ struct Evaluated {
   std::string plan;
   std::string model;
   std::string data;                  // its format
-  std::optional<std::int64_t> step;  // of the checkpoint; nullopt if it does not say it
+  std::optional<std::int64_t> step;  // the step of the checkpoint; nullopt if it does not say it
   training::Evaluation result;
 };
 
@@ -188,7 +188,8 @@ void add_evaluate_command(CLI::App& program, int& exit_code) {
                  "pp",        "tp",     "sp",        "schedule",   "chunks",    "split",    "balance", "micro-batches", "loss",
                  "precision", "memory", "backend"});
   command->get_option("--model")
-      ->description("the model (default: that of the checkpoint); a folder with a config.json or an ONNX file brings its weights")
+      ->description(
+          "the model (default: that of the checkpoint); a folder with a config.json or an ONNX file is used with its weights")
       ->default_str("");
   command->get_option("--data")->description(
       "evaluate on this: a file or folder of tokens, text, images or arrays, as docs/data.md lists them; its validation or test "

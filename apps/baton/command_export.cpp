@@ -21,7 +21,7 @@ struct ExportWords {
   std::string to;
 };
 
-/// The tokenizer that was saved beside the checkpoints, which goes along; nullptr if there is none.
+/// The tokenizer that was saved next to the checkpoints, which goes along; nullptr if there is none.
 std::shared_ptr<const data::Tokenizer> tokenizer_of(const std::filesystem::path& checkpoint) {
   return data::tokenizer_beside(std::filesystem::is_directory(checkpoint) ? checkpoint : checkpoint.parent_path() / ".");
 }
@@ -39,7 +39,7 @@ std::string type_in(const std::string& config) {
                                                                                            : "";
 }
 
-/// Refuses a folder that holds a model of another type, or files of one that would stay beside those of this model; `own` has the
+/// Refuses a folder that holds a model of another type, or files of one that would stay next to those of this model; `own` has the
 /// names of the files that are written.
 void require_no_other_model(const std::filesystem::path& folder, const model::Model& model, const std::set<std::string>& own) {
   static const std::set<std::string> names{"preprocessor_config.json",

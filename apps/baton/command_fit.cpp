@@ -201,9 +201,9 @@ void print_list(const job::FitList& list, const FitWords& words, std::size_t top
                             : "");
     return;
   }
-  fmt::print("Yes. Of those laid out the fastest, by formula (the fullest device of each, to the byte in --json)\n");
+  fmt::print("Yes. The fastest by formula that were laid out (the fullest device of each, to the byte in --json)\n");
   print_rows(list.fastest, top);
-  fmt::print("\nOf those laid out the smallest\n");
+  fmt::print("\nThe smallest that were laid out\n");
   print_rows(list.smallest, top);
   fmt::print("\nThe memory of one split by cause, for example: {} fit --model {} --cluster {} {}\n", called_as(),
              shell_word(words.job.model.text()), shell_word(words.job.cluster), split_flags(list.fastest[0].spec));

@@ -33,9 +33,9 @@ namespace {
 namespace fs = std::filesystem;
 using lab::Json;
 
-/// The cluster that is simulated beside rows whose devices shared cores: the course's own kind of machine.
+/// The cluster that is simulated in addition to rows whose devices shared cores: the course's own kind of machine.
 constexpr const char* cluster_beside = "pcie-5";
-/// From this many pages on a document has contents.
+/// A document of at least this many pages has a table of contents.
 constexpr int pages_with_contents = 4;
 
 struct HandinWords {
@@ -204,7 +204,7 @@ class Runs {
         store.keep(asking[i].id, asking[i].point, record, final, asking[i].conditions_name);
       }
     };
-    for (const lab::Point& point : points) {  // of those that share a record, some may not have it yet
+    for (const lab::Point& point : points) {  // some points that share the record may not have it yet
       if (const auto record = known.find(point); record != known.end()) {
         keep(point, record->second, true);
       }
@@ -226,7 +226,7 @@ class Runs {
     std::string id;
     lab::Point point;
     std::string conditions_name;
-    lab::Record known = {};  // of a run before, if it goes on
+    lab::Record known = {};  // the record of an earlier run, if that is continued
   };
 
   /// The axis that names the experiment, before the axes of its own.
@@ -346,7 +346,7 @@ Printed write_handin_pdf(const fs::path& folder, const sheet::Document& document
   const fs::path page = folder / "handin.html";
   const fs::path pdf = folder / "handin.pdf";
   std::error_code error;
-  fs::remove(pdf, error);  // of a run before
+  fs::remove(pdf, error);  // left by an earlier run
   const std::optional<std::string> browser = find_browser();
   if (!browser) {
     return {0, "Chromium, which prints it, is not here; install the package chromium"};
@@ -449,7 +449,7 @@ bool needs_second_place(const ResultSource& first, const std::string& id, const 
   const bool refused = std::any_of(result.rows.begin(), result.rows.end(),
                                    [](const lab::Record& row) { return row.has(lab::key::reason); });
   const bool told_by_others = unanswered || refused || first.source.parts_of_gpu || sheet::oversubscribed(result);
-  // A table of smaller sizes than the sheet names has one of those beside it.
+  // A table of smaller sizes than the sheet names has one of those next to it.
   const bool too_small = sheet::is_reduced(result) && std::any_of(tasks.begin(), tasks.end(), [&](const sheet::SheetTask& task) {
                            return task.names_size &&
                                   std::find(task.experiments.begin(), task.experiments.end(), id) != task.experiments.end();

@@ -54,7 +54,8 @@ struct LabWords {
 /// Timelines are kept of at most this many points of an experiment: a page with more of them could not be read.
 constexpr std::size_t most_timelines = 100;
 
-/// Of more points the limit on records is said before they are measured: of fewer, each may have more than any record needs.
+/// With more points than this, the limit on records is said before they are measured; with fewer, each may have more than any
+/// record needs.
 constexpr std::int64_t many_points = 2000;
 
 /// The file's name without its ending; it must not be taken by an experiment of the course.
@@ -84,7 +85,7 @@ std::string keep_simulated(std::vector<std::shared_ptr<const lab::Experiment>>& 
   return notes;
 }
 
-/// The experiments with axes for the fields of a job that are set beside those they have.
+/// The experiments with axes for the fields of a job that are set in addition to those they have.
 void extend(std::vector<std::shared_ptr<const lab::Experiment>>& chosen, const lab::AxisValues& sets) {
   std::vector<std::string> names;
   for (const auto& [name, values] : sets) {
@@ -129,7 +130,7 @@ lab::AxisValues axis_values(const std::vector<std::string>& sets) {
   return values;
 }
 
-/// Those of the sets whose axis the experiment has.
+/// The sets (AXIS=VALUES) whose axis the experiment has.
 std::vector<std::string> sets_for(const lab::Experiment& experiment, std::vector<std::string> sets) {
   std::erase_if(sets, [&](const std::string& set) { return lab::values_for(experiment, axis_values({set})).empty(); });
   return sets;
@@ -265,7 +266,7 @@ class Keeper {
 /// An experiment of a run.
 struct Planned {
   std::shared_ptr<const lab::Experiment> experiment;
-  std::optional<std::string> toml = {};  // of an experiment that a user wrote
+  std::optional<std::string> toml = {};  // the TOML of an experiment that a user wrote
   std::vector<lab::Point> points = {};
   Json conditions = {};                          // the conditions of its numbers
   std::map<lab::Point, lab::Record> known = {};  // records of an earlier run that are taken over
@@ -439,7 +440,7 @@ class LabRun {
                : fmt::format("{} and {} more experiment{}", first, planned_.size() - 1, planned_.size() == 2 ? "" : "s");
   }
 
-  /// Keeps the facts that a report of the experiment needs beside its records.
+  /// Keeps the facts that a report of the experiment needs in addition to its records.
   void keep_spec(const Planned& one) const {
     const lab::Experiment& experiment = *one.experiment;
     const std::optional<lab::RunSpec> before = words_.resume ? store_->spec(experiment.id) : std::nullopt;

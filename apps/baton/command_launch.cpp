@@ -118,9 +118,9 @@ std::optional<std::string> value_of(const std::vector<std::string>& words, std::
 
 /// The process to which this one forwards its signals, while it waits for it.
 std::atomic<pid_t> child{0};
-std::atomic<int> told{0};
+std::atomic<int> stop_signal{0};
 void forward_signal(int number, siginfo_t* origin, void*) {
-  told = number;
+  stop_signal = number;
   // A typed signal has reached the child as well, which would take a second one for a demand to end at once.
   const bool typed = origin->si_code > 0;
   if (const pid_t pid = child; pid > 0 && !typed) {
@@ -139,7 +139,7 @@ class SignalForwarding {
     sigaction(SIGTERM, &action, &previous_[1]);
     sigaction(SIGHUP, &action, &previous_[3]);
     action = {};
-    action.sa_handler = SIG_DFL;  // or no child's end would be told
+    action.sa_handler = SIG_DFL;  // otherwise the end of a child would not be reported
     sigaction(SIGCHLD, &action, &previous_[2]);
   }
   ~SignalForwarding() {
@@ -184,8 +184,8 @@ int run(const std::vector<std::string>& words, std::optional<Nanoseconds> limit 
     _exit(127);
   }
   child = pid;
-  if (told != 0) {  // before there was anyone to hand it on to
-    kill(pid, told);
+  if (stop_signal != 0) {  // before there was anyone to hand it on to
+    kill(pid, stop_signal);
   }
   const Nanoseconds start = now();
   int status = 0;
@@ -294,8 +294,8 @@ class Supervisor {
         }
         return 0;
       }
-      if (was_told()) {
-        return 128 + told;
+      if (was_asked_to_stop()) {
+        return 128 + stop_signal;
       }
       const End end = explain(code);
       if (code == interrupted_exit_code) {
@@ -316,18 +316,18 @@ class Supervisor {
         return 0;
       }
       leave_out_lost_hosts();
-      if (was_told()) {
-        return 128 + told;
+      if (was_asked_to_stop()) {
+        return 128 + stop_signal;
       }
       say("restart {} of {} on {} rank{}{}", attempt + 1, restarts_, ranks_, ranks_ == 1 ? "" : "s", where_to_go_on());
     }
   }
 
-  bool was_told() const {
-    if (told != 0) {
-      say("ended by SIG{}{}", sigabbrev_np(told), resume_hint());
+  bool was_asked_to_stop() const {
+    if (stop_signal != 0) {
+      say("ended by SIG{}{}", sigabbrev_np(stop_signal), resume_hint());
     }
-    return told != 0;
+    return stop_signal != 0;
   }
 
   template <typename... Args>
@@ -397,7 +397,7 @@ class Supervisor {
       std::vector<std::string> words = mpirun_;
       words.insert(words.end(), {"-n", "1", "--host", host.name, "true"});
       const bool started = run(words, Nanoseconds(probe_limit)) == 0;
-      if (told != 0) {
+      if (stop_signal != 0) {
         return;
       }
       if (started) {
@@ -430,7 +430,7 @@ void add_launch_command(CLI::App& program, int& exit_code) {
                                              "Train on several ranks, and restart from the last checkpoint if a rank is lost");
   auto words = std::make_shared<LaunchWords>();
   add_number(*command, "-n,--ranks", words->ranks, std::int64_t{1}, std::int64_t{1} << 20,
-             "number of ranks; each has the devices that train names");
+             "number of ranks; each uses the devices of `--devices`");
   add_number(*command, "--restarts", words->restarts, std::int64_t{0}, std::int64_t{1'000'000},
              "how many times to restart after a rank is lost");
   command->add_option("--host", words->host, "hosts and their slots, for example a:2,b:2 (default: this host)")->type_name("HOSTS");

@@ -32,7 +32,7 @@ std::vector<std::string> damages_of(const lab::Store& store, int& exit_code) {
     exit_code = damage.lost ? 1 : exit_code;
   }
   for (const std::string& id : store.without_spec()) {
-    sentences.push_back(fmt::format("{} is left out: {}.spec.json, which says what was measured, is not beside it",
+    sentences.push_back(fmt::format("{} is left out: {}.spec.json, which says what was measured, is not next to it",
                                     store.records_path(id).string(), id));
     exit_code = 1;
   }

@@ -60,8 +60,7 @@ Weights open_weights(const SampleWords& words) {
 std::shared_ptr<const data::Tokenizer> open_tokenizer(const SampleWords& words, const fs::path& folder) {
   if (!words.tokenizer.empty()) {
     if (canonical(words.tokenizer) == "chars") {
-      throw usage_error(
-          "--tokenizer chars is made of the text that a model was trained on: give the file that lies beside its tokens");
+      throw usage_error("--tokenizer chars is made of the text that a model was trained on: give the file next to its tokens");
     }
     return data::tokenizer_by_name(words.tokenizer);
   }

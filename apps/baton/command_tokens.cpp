@@ -113,20 +113,20 @@ void make_tokens(const TokensWords& words) {
   };
   const auto tokenizer = data::tokenizer_for(words.tokenizer, paths, follow("characters"));
   data::BytesRead read = follow("tokens");
-  std::string told;
+  std::string summary;
   for (const TokensOutput& output : divided(words, *tokenizer)) {
     const std::int64_t count = write_tokens(output, *tokenizer, read);
-    told += fmt::format("{}: {} tokens of a vocabulary of {}\n", output.path.string(), count, tokenizer->vocabulary());
-    if (told.find('\n') + 1 == told.size()) {  // one tokenizer stands for both files
+    summary += fmt::format("{}: {} tokens of a vocabulary of {}\n", output.path.string(), count, tokenizer->vocabulary());
+    if (summary.find('\n') + 1 == summary.size()) {  // one tokenizer stands for both files
       write_whole(data::path_of_tokenizer(output.path), tokenizer->serialized());
     }
   }
   if (words.files.size() > 1) {
-    told += tokenizer->end_of_text() ? fmt::format("Between texts: the end of text, token {}\n", *tokenizer->end_of_text())
-                                     : std::string("Between texts: nothing, because this tokenizer has no end of text\n");
+    summary += tokenizer->end_of_text() ? fmt::format("Between texts: the end of text, token {}\n", *tokenizer->end_of_text())
+                                        : std::string("Between texts: nothing, because this tokenizer has no end of text\n");
   }
   read = {};  // takes the bar off the screen
-  fmt::print("{}{}: the tokenizer ({})\n", told,
+  fmt::print("{}{}: the tokenizer ({})\n", summary,
              data::path_of_tokenizer(words.val == 0 ? fs::path(words.out) : fs::path(words.out) / "train.bin").string(),
              tokenizer->name());
 }
@@ -138,8 +138,9 @@ void add_tokens_command(CLI::App& program) {
   auto words = std::make_shared<TokensWords>();
   command->add_option("FILE", words->files, "texts in UTF-8; several follow each other")->type_name("FILE")->required();
   command
-      ->add_option("--tokenizer", words->tokenizer,
-                   "bytes, chars, or a path: tokenizer.json, vocab.json beside merges.txt, a .tiktoken or a .tokenizer file")
+      ->add_option(
+          "--tokenizer", words->tokenizer,
+          "bytes, chars, or a path: tokenizer.json, vocab.json with merges.txt next to it, a .tiktoken or a .tokenizer file")
       ->type_name("NAME")
       ->capture_default_str();
   command->add_option("-o,--out", words->out, "the file to write, such as train.bin; with --val, a folder")
@@ -148,7 +149,7 @@ void add_tokens_command(CLI::App& program) {
   add_number(*command, "--val", words->val, 0.0, 0.9,
              "write the last share of the text, such as 0.1, to val.bin and the rest to train.bin");
   command->footer(
-      "\nThe file has llm.c's format. The tokenizer is written beside it. Two texts are separated by the tokenizer's end-of-text\n"
+      "\nThe file has llm.c's format. The tokenizer is written next to it. Two texts are separated by the tokenizer's end-of-text\n"
       "token, if it has one; the last lines say so.\n"
       "\nExamples:\n  baton tokens input.txt --tokenizer chars --val 0.1 --out shakespeare\n"
       "  baton tokens a.txt b.txt --tokenizer gpt2/tokenizer.json --out train.bin");

@@ -23,7 +23,7 @@ namespace {
 
 constexpr unsigned start_limit_seconds = 120;
 /// A launcher may drop the last output of a rank if all ranks end at once, so the rank waits this long before it exits.
-constexpr unsigned last_breath_microseconds = 300'000;
+constexpr unsigned exit_delay_microseconds = 300'000;
 /// A launcher that has lost a host gets this long to end its other ranks.
 constexpr unsigned launcher_patience_microseconds = 100'000;
 
@@ -32,7 +32,7 @@ constexpr Nanoseconds longest_exit_with_gpus(30'000'000'000);
 
 watch::Watch* watch = nullptr;                        // leaked on purpose: its socket closes at process exit, which rank 0 detects
 std::atomic<watch::Watch*> told_watch{nullptr};       // for the thread that hears signals
-const std::vector<ranks::RankHost>* hosts = nullptr;  // of all ranks; leaked as the watch is
+const std::vector<ranks::RankHost>* hosts = nullptr;  // the hosts of all ranks; leaked like the watch
 std::mutex naming;
 std::string checkpoint;
 
@@ -91,7 +91,7 @@ bool is_on_another_host(int rank) {
     flush_output();
     const std::string lines = last_lines(ending);
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, lines.data(), lines.size());
-    usleep(last_breath_microseconds);
+    usleep(exit_delay_microseconds);
   }
   if (ending.lost.front().cause == watch::LostRank::Cause::silent) {
     if (ending.lost.front().rank == 0) {
@@ -150,7 +150,7 @@ void open_guard(ranks::World& world, Nanoseconds patience) {
   call_if_stopped([] {
     if (watch::Watch* here = told_watch) {
       here->end_all();
-      usleep(last_breath_microseconds);  // the watch ends the process when all know
+      usleep(exit_delay_microseconds);  // the watch ends the process when all know
     }
   });
 }

@@ -51,9 +51,9 @@ int complain(const char* sentence, int code) {
 std::unique_ptr<ranks::World> opened;
 
 /// The time for which a rank with an error waits for the errors of the other ranks.
-constexpr Nanoseconds farewell(1'000'000'000);
-/// And for a rank that a signal has stopped.
-constexpr Nanoseconds stopped_farewell(150'000'000);
+constexpr Nanoseconds error_wait(1'000'000'000);
+/// The same for a rank that a signal has stopped.
+constexpr Nanoseconds stopped_error_wait(150'000'000);
 
 /// Prints the sentences of all ranks at their end, if all of them end now; returns false if they do not. Rank 0 prints equal
 /// sentences once.
@@ -76,7 +76,7 @@ int complain(const std::string& said, int code) {
   if (!opened || opened->alone()) {
     return complain(sentence.c_str(), code);
   }
-  if (!end_together(sentence, farewell)) {
+  if (!end_together(sentence, error_wait)) {
     complain(fmt::format("rank {}: {}", opened->rank(), sentence).c_str(), code);
     std::fflush(nullptr);
     opened->abort(code);
@@ -86,7 +86,7 @@ int complain(const std::string& said, int code) {
 
 /// A rank that was stopped in the middle of its work ends with the others, or ends them.
 int end_stopped_rank(const std::string& sentence) {
-  if (!end_together(sentence, stopped_farewell)) {
+  if (!end_together(sentence, stopped_error_wait)) {
     end_stopped(opened->rank() == 0 ? sentence : fmt::format("rank {}: {}", opened->rank(), sentence));
   }
   return Interrupt().exit_code();

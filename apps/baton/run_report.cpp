@@ -21,7 +21,7 @@ namespace {
 
 bool is_address(std::string_view text) { return text.starts_with("http://") || text.starts_with("https://"); }
 
-/// As a link in the folder's page has it; empty if there is no playground.
+/// The path of the playground relative to the folder, escaped for a link in its page; empty if there is no playground.
 std::string link_to_playground(const fs::path& folder, const std::string& given) {
   if (is_address(given)) {
     return given;

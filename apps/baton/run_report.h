@@ -14,10 +14,10 @@ namespace baton::app {
 std::vector<lab::Result> write_report(const lab::Store& store, const std::vector<lab::Result>& concluded = {},
                                       const std::string& playground = "");
 constexpr const char* playground_help =
-    "link timelines to this page of the playground, a file or an address (default: playground.html beside the report or here)";
+    "link timelines to this page of the playground, a file or an address (default: playground.html next to the report or here)";
 /// A usage error if it is neither an address nor a file that is there.
 void require_playground(const std::string& playground);
-/// Prints the page there into report.pdf beside it.
+/// Prints the page there into report.pdf next to it.
 void write_pdf(const std::filesystem::path& folder);
 
 }  // namespace baton::app

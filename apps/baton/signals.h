@@ -23,7 +23,7 @@ class Interrupt {
   void begin_saving() const;
   /// 128 plus the number of the first signal.
   int exit_code() const;
-  /// That of a rank that was asked, the same for all, which call it together; 0 if none was.
+  /// The exit code of a rank that was asked to stop, the same on all ranks, which call it together; 0 if none was asked.
   int exit_code_anywhere(ranks::World& world) const;
 };
 

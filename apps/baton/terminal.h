@@ -39,7 +39,7 @@ void settle_outputs(std::initializer_list<std::string*> paths);
 /// One line of text without control characters: text from files and flags may be long, and contain characters that control
 /// terminals.
 std::string printable(const std::string& sentence);
-/// True if text in UTF-8 has such characters.
+/// True if text in UTF-8 has control characters.
 bool steers_terminal(const std::string& text);
 
 /// A word as a shell takes it for one.

@@ -11,7 +11,7 @@ Evaluating::Evaluating(const TrainWords& words, training::Training& run, const L
          {std::pair("--eval-data", !words.eval_data.empty()), std::pair("--eval-every", words.eval_every.has_value()),
           std::pair("--keep-best", words.keep_best)}) {
       if (given) {
-        throw usage_error("{} needs data to train on: give some with --data", flag);
+        throw usage_error("{} needs data to train on: give it with --data", flag);
       }
     }
     return;
@@ -19,7 +19,7 @@ Evaluating::Evaluating(const TrainWords& words, training::Training& run, const L
   feed_ = run.job().data()->evaluation(words.eval_data);
   if (!feed_) {
     if (words.eval_every || words.keep_best) {
-      throw usage_error("{} needs data to evaluate on, and {} has no test part: give some with --eval-data",
+      throw usage_error("{} needs data to evaluate on, and {} has no test part: give some data with --eval-data",
                         words.keep_best ? "--keep-best" : "--eval-every", words.job.data);
     }
     return;

@@ -89,9 +89,9 @@ class TrainLog {
   Nanoseconds waited_;
   Nanoseconds all_time_;
   double evaluated_seconds_ = 0;
-  double seconds_before_ = 0;         // of earlier runs
+  double seconds_before_ = 0;         // seconds that earlier runs took
   std::vector<lab::Record> earlier_;  // lines of earlier runs
-  std::vector<lab::Record> entries_;  // of this run
+  std::vector<lab::Record> entries_;  // the entries of this run
   File csv_;
   std::string settings_;  // what was trained, as the last cells of each line of the CSV
   File kept_;

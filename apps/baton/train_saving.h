@@ -29,7 +29,7 @@ class Saving {
 
   /// The best evaluation and the place of its weights, at rank 0; empty if nothing was kept as the best.
   std::string best() const;
-  /// The file beside the checkpoints that the lines of all runs are kept in; empty if there is none.
+  /// The file next to the checkpoints that the lines of all runs are kept in; empty if there is none.
   std::string log() const { return log_; }
   /// The last one that was saved or continued from; empty if there is none.
   const std::string& last() const { return last_; }
@@ -41,7 +41,7 @@ class Saving {
  private:
   /// Opens the folder at rank 0, and finds the newest checkpoint if the training is to continue.
   std::optional<checkpoint::FoundCheckpoint> open_folder(const TrainWords& words);
-  /// Keeps the tokenizer of the data beside the checkpoints; a usage error if one that is continued had another.
+  /// Keeps the tokenizer of the data next to the checkpoints; a usage error if one that is continued had another.
   void keep_tokenizer(const std::string& folder, bool continues) const;
   /// The loss and the step of the best checkpoint of a training that is continued.
   void read_best();

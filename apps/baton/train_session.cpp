@@ -157,7 +157,7 @@ void print_summary(const training::Training& run, double others_share) {
   }
 }
 
-/// Says so if the last steps would learn nothing because the learning rate has reached 0; otherwise empty.
+/// A note if the last steps would learn nothing because the learning rate has reached 0; otherwise empty.
 std::string rate_note(const training::Job& job, std::int64_t steps) {
   const op::RateSchedule schedule = std::visit([](const auto& settings) { return settings.schedule; },
                                                job.request().step.optimizer);

@@ -30,7 +30,9 @@ class TrainSession {
 
  private:
   void settle_files();
-  std::int64_t steps_done() const { return static_cast<std::int64_t>(run_.losses().size()); }  // of this run
+  std::int64_t steps_done() const {
+    return static_cast<std::int64_t>(run_.losses().size());
+  }  // the steps of this run that are done
 
   /// Prints what is trained on which devices, and notes about it.
   void announce() const;
@@ -58,22 +60,22 @@ class TrainSession {
   Length length_;
   std::int64_t log_every_;  // steps per line; 0: a line per step without the columns of a log
   bool speaks_;             // whether this rank prints
-  bool to_stdout_ = false;  // what it says; otherwise results go there
+  bool to_stdout_ = false;  // true if messages go to stdout; otherwise results go there
   bool prints_steps_ = false;
   std::optional<Evaluating> evaluating_;
   std::optional<Saving> saving_;
   std::optional<TrainLog> lines_;
   bool evaluates_first_ = false;
-  std::int64_t left_ = 0;    // steps that this run is to do,
-  std::int64_t warmup_ = 0;  // of which this many are not timed
+  std::int64_t left_ = 0;    // the steps that this run still has to do
+  std::int64_t warmup_ = 0;  // the first steps, which are not timed
 
   std::optional<Interrupt> interrupt_;
   std::optional<ProgressBar> bar_;
   std::int64_t shown_ = 0;         // steps of this run that were printed
   std::size_t stretch_begin_ = 0;  // the step of this run that the lists of a stretch begin with
-  bool stop_requested_ = false;    // a rank was asked to stop,
-  int asked_ = 0;                  // with this exit code
-  std::string unsavable_;          // what is not finite; empty: all is
+  bool stop_requested_ = false;    // true if a rank was asked to stop
+  int asked_ = 0;                  // the exit code that the request asks for
+  std::string unsavable_;          // the name of the tensor that is not finite; empty: all are finite
   int exit_code_ = 0;
 };
 

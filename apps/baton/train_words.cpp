@@ -46,7 +46,7 @@ Length length_of(const TrainWords& words, const training::Job& job) {
       throw usage_error("--epochs and --steps both say how long to train: give one of them");
     }
     if (length.epoch == 0) {
-      throw usage_error("--epochs counts passes over data, and there is none: give some with --data or --samples, or --steps");
+      throw usage_error("--epochs needs data: add --data or --samples, or use --steps");
     }
     const double steps = std::max(0.0, std::ceil(*words.epochs * static_cast<double>(length.epoch) - 1e-9));
     if (steps < 1 || steps > static_cast<double>(most_steps)) {

@@ -1,4 +1,4 @@
-/// Our kernels on a GPU, each beside its bound: its flops, or the bytes that it must move at least.
+/// Our kernels on a GPU, each compared with its bound: its flops, or the bytes that it must move at least.
 ///   build/release/bench/kernels [--only attention]
 
 #include "baton/cuda/kernels.h"
@@ -93,7 +93,7 @@ void attention_bench(Bench& bench, DType type, const AttentionShape& s) {
   const Memory lse(DType::f32, s.rows());
   const Memory workspace(DType::f32, attention_backward_workspace(s) / 4);
   const double product = 2.0 * static_cast<double>(s.rows()) * static_cast<double>(s.positions * s.size) /
-                         (s.causal ? 2 : 1);  // of two matrices
+                         (s.causal ? 2 : 1);  // flops of a product of two matrices
   const auto bytes = static_cast<double>(size_of(type) * (queries + keys) * 2);
   const std::string of = fmt::format("attention{} B{} H{}/{} T{} D{}", s.causal ? ", causal," : "", s.samples, s.groups * s.heads,
                                      s.groups, s.positions, s.size);

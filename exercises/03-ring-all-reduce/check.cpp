@@ -17,7 +17,7 @@ struct Case {
   std::size_t length() const { return values[0].size(); }
 };
 
-/// Few values and many, fewer than ranks, none; small numbers beside large ones.
+/// Few values and many, fewer than ranks, none; small numbers together with large ones.
 Case draw_ring(Session& session, int number) {
   const auto ranks = static_cast<std::size_t>(session.draw(number == 0 ? 1 : 2, number == 0 ? 1 : 9));
   const auto length = static_cast<std::size_t>(number == 1              ? 0

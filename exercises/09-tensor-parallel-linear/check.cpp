@@ -118,7 +118,7 @@ Answered read_layers(Reader& answer) {
   return read;
 }
 
-/// A rank's part of the layers, or of their gradients, beside what it should be.
+/// A rank's part of the layers, or of their gradients, compared with the part that it should be.
 std::string flaw_in_part(const char* of, std::size_t rank, const Answered& got, const Sizes& size, const Values& first,
                          const Values& bias, const Values& second, const Values& last_bias) {
   const Range range = divide(size.hidden, size.ranks, static_cast<std::int64_t>(rank), Remainder::first);

@@ -6,18 +6,18 @@
 
 /// A model to train and the machine to train it on. Training is in bf16 with Adam.
 struct Job {
-  std::string model;    // as the command line has it
+  std::string model;    // as on the command line
   std::string cluster;  // likewise
   int devices = 1;
   int devices_per_node = 1;
   int batch = 1;      // samples per step, on all devices together
   int blocks = 1;     // that stages can be made of
-  int heads = 1;      // of attention
+  int heads = 1;      // attention heads
   double memory = 0;  // bytes per device
   double parameters = 0;
-  double flops = 0;              // of a step, forward and backward, on all devices together, without recomputation
-  double crossing = 0;           // bytes of one sample's activation between two blocks
-  double rate = 0;               // flop/s of a device at large products
+  double flops = 0;     // floating-point operations of a step, forward and backward, on all devices together, without recomputation
+  double crossing = 0;  // bytes of one sample's activation between two blocks
+  double rate = 0;      // flop/s of a device at large products
   double node_bandwidth = 0;     // bytes per second between two devices of a node
   double network_bandwidth = 0;  // bytes per second between nodes, per node; 0 if there is one node
 };
@@ -37,7 +37,7 @@ struct Layout {
 /// The result of simulating a layout.
 struct Tried {
   std::string refused;  // why it cannot be, in a sentence; empty if it can
-  double seconds = 0;   // of a step
+  double seconds = 0;   // the length of a step
   double memory = 0;    // bytes that the fullest device needs: more than the job has is too much
 };
 

@@ -147,7 +147,7 @@ class Best {
   double time_ = 0;
 };
 
-// Simulates `ahead` and `behind` as Baton's schedules have them: the naive one, 1F1B, zb-h1 and zb-h2 are among them.
+// Simulates `ahead` and `behind` in the order of Baton's schedules: the naive one, 1F1B, zb-h1 and zb-h2 are among them.
 void simulate_known(const Pipeline& pipeline, Best& best) {
   const int p = pipeline.devices;
   for (const int slope : {0, 1, 2}) {
@@ -175,7 +175,7 @@ Rows schedule(const Pipeline& pipeline, const Simulate& simulate) {
   };
   std::vector<int> ahead(p);
   std::vector<int> behind(p);
-  for (int least = 1; least <= pipeline.activations; ++least) {  // of the last device; those before it keep more
+  for (int least = 1; least <= pipeline.activations; ++least) {  // the activations on the last device; those before it keep more
     for (int slope = 0; slope <= 6; ++slope) {                   // in halves
       for (int d = 0; d < p; ++d) {
         ahead[d] = std::min(least + slope * (p - 1 - d) / 2, pipeline.activations);
@@ -199,7 +199,7 @@ Rows schedule(const Pipeline& pipeline, const Simulate& simulate) {
   simulate_known(pipeline, best);
   int left = 50;
   for (std::size_t i = 0; i < candidates.size() && left > 0; ++i) {
-    if (i == 0 || candidates[i].length != candidates[i - 1].length) {  // of those that are as long, one stands for all
+    if (i == 0 || candidates[i].length != candidates[i - 1].length) {  // one stands for all schedules of the same length
       best.simulate(candidates[i].rows);
       --left;
     }

@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
       spec.strategy = "ddp";
       spec.devices = devices(given.kind, count);
       if (delay > 0) {
-        spec.delays = {{.device = -1, .duration = baton::Nanoseconds(delay * 1'000'000)}};  // of all
+        spec.delays = {{.device = -1, .duration = baton::Nanoseconds(delay * 1'000'000)}};  // -1: on all devices
       }
       const double time = milliseconds(train(spec));
       alone = count == 1 ? time : alone;

@@ -1,4 +1,4 @@
-// Task 5 B: four devices, and a global batch of 32 to 256; one device beside them for the efficiency.
+// Task 5 B: four devices, and a global batch of 32 to 256; and one device for the efficiency.
 #include "measure.h"
 
 int main(int argc, char** argv) {

@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   }
   const baton::plan::Plan& plan = run.plan();
   const baton::trace::StepTrace& last = run.trace().steps.back();
-  baton::Nanoseconds end;        // of the last layer,
+  baton::Nanoseconds end;        // when the last layer ends
   baton::Nanoseconds with_loss;  // and of the loss, which is computed after it
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
     const baton::plan::Task& task = plan.tasks()[t];

@@ -182,7 +182,7 @@ async function startPlayground() {
   });
   const place = document.getElementById('playground');
   if (typeof WebAssembly !== 'object' || typeof DecompressionStream !== 'function') {
-    place.textContent = 'This browser is too old for the playground: it needs WebAssembly with exceptions, as browsers since 2023 have it.';
+    place.textContent = 'This browser is too old for the playground: it needs WebAssembly with exceptions, which browsers have since 2023.';
     return;
   }
   place.textContent = 'Opening …';

@@ -9,7 +9,7 @@ const step = (text, words, other = null) => ({text, words, other});
 export const tours = [
   {id: 'strong-scaling', title: 'Strong scaling', steps: [
     step('One GPU does the whole batch. Remember its step: every speedup below is measured against it.', {...mlp, devices: '1', strategy: 'single'}),
-    step('Two GPUs, half of the batch each. Is the step half as long? Look for what the timeline shows beside computing.', {...mlp, devices: '2', strategy: 'ddp'}),
+    step('Two GPUs, half of the batch each. Is the step half as long? Look for what the timeline shows in addition to computing.', {...mlp, devices: '2', strategy: 'ddp'}),
     step('Eight GPUs, a whole node. The computing per device shrinks; the gradients that must be summed do not.', {...mlp, devices: '8', strategy: 'ddp'}),
     step('Sixteen GPUs are two nodes. Now gradients cross the network too: see where the time of each device goes.', {...mlp, devices: '16', strategy: 'ddp'}),
     step('64 GPUs and the same batch. Compare the efficiency with that on 8, and with the share that Amdahl calls serial.', {...mlp, devices: '64', strategy: 'ddp'}),
@@ -20,13 +20,13 @@ export const tours = [
     step('A narrower model, dim 1024: computing shrinks with the square of the width, and so do the gradients. So the share of communication hardly changes.', {...mlp, model: 'mlp:dim=1024,depth=8', cluster: 'pcie-4', devices: '4', strategy: 'ddp', batch: '1024'}, {...mlp, cluster: 'pcie-4', devices: '4', strategy: 'ddp', batch: '1024'}),
     step('Links ten times as wide. Move the slider on and see when links no longer matter.', {...mlp, cluster: 'pcie-4', devices: '4', strategy: 'ddp', batch: '64', 'what-if': 'link=10x'}),
     step('Devices four times as fast and links as they are: faster devices make communication the larger share.', {...mlp, cluster: 'pcie-4', devices: '4', strategy: 'ddp', batch: '1024', 'what-if': 'compute=4x'}),
-    step('The same step on a node whose GPUs are joined by NVLink, beside PCIe.', {...mlp, cluster: 'dgx-a100', devices: '4', strategy: 'ddp', batch: '64'}, {...mlp, cluster: 'pcie-4', devices: '4', strategy: 'ddp', batch: '64'})]},
+    step('The same step on a node whose GPUs are joined by NVLink, compared with PCIe.', {...mlp, cluster: 'dgx-a100', devices: '4', strategy: 'ddp', batch: '64'}, {...mlp, cluster: 'pcie-4', devices: '4', strategy: 'ddp', batch: '64'})]},
   {id: 'dp-ddp', title: 'DP against DDP', steps: [
     step('DataParallel (dp): the first device hands out the weights and collects every gradient. Look at the rows of the first device.', {...mlp, devices: '4', strategy: 'dp'}),
     step('DistributedDataParallel (ddp): every device sums its share of the gradients. Nobody is the first.', {...mlp, devices: '4', strategy: 'ddp'}),
     step('Both, on eight devices. How does the difference grow with the number of devices?', {...mlp, devices: '8', strategy: 'ddp'}, {...mlp, devices: '8', strategy: 'dp'}),
     step('ddp sums gradients in buckets while the backward goes on. With one bucket for everything the summing begins at the end.', {...mlp, devices: '8', strategy: 'ddp', 'bucket-mb': '10000', 'first-bucket-mb': '10000'}, {...mlp, devices: '8', strategy: 'ddp'}),
-    step('A deep, narrow model with one bucket per layer, beside buckets of 25 MiB: more messages, each with its latency, for the same bytes.', {...thin, devices: '8', strategy: 'ddp', 'bucket-mb': '0.1', 'first-bucket-mb': '0.1'}, {...thin, devices: '8', strategy: 'ddp'}),
+    step('A deep, narrow model with one bucket per layer, compared with buckets of 25 MiB: more messages, each with its latency, for the same bytes.', {...thin, devices: '8', strategy: 'ddp', 'bucket-mb': '0.1', 'first-bucket-mb': '0.1'}, {...thin, devices: '8', strategy: 'ddp'}),
     step('Slow links: dp and ddp again, with a tenth of the bandwidth. Which one suffers more?', {...mlp, devices: '4', strategy: 'ddp', 'what-if': 'link=0.1x'}, {...mlp, devices: '4', strategy: 'dp', 'what-if': 'link=0.1x'})]},
   {id: 'delay', title: 'A delay', steps: [
     step('Four devices that train alike, as a start.', {...mlp, devices: '4', strategy: 'ddp'}),
@@ -38,10 +38,10 @@ export const tours = [
   {id: 'slow-device', title: 'One slow device', steps: [
     step('A device that is late in every step is a straggler. Here a delay makes device 2 slow in the forward.', {...mlp, devices: '8', strategy: 'ddp', delay: 'before=forward,device=2,ms=5'}),
     step('The findings name the device that the others wait for, and the phase. Check them against the timeline.', {...mlp, devices: '8', strategy: 'ddp', delay: 'before=backward,device=2,ms=5'}),
-    step('More devices do not help: all of them wait. See the step on 16 beside that on 8.', {...mlp, devices: '16', strategy: 'ddp', delay: 'before=forward,device=2,ms=5'}, {...mlp, devices: '8', strategy: 'ddp', delay: 'before=forward,device=2,ms=5'}),
-    step('Sharded training (zero-3) meets at every layer. Does the straggler cost more there? The same without the delay is beside it.', {...mlp, devices: '8', strategy: 'zero-3', delay: 'before=forward,device=2,ms=5'}, {...mlp, devices: '8', strategy: 'zero-3'}),
+    step('More devices do not help: all of them wait. Compare the step on 16 with that on 8.', {...mlp, devices: '16', strategy: 'ddp', delay: 'before=forward,device=2,ms=5'}, {...mlp, devices: '8', strategy: 'ddp', delay: 'before=forward,device=2,ms=5'}),
+    step('Sharded training (zero-3) meets at every layer. Does the straggler cost more there? The same without the delay is next to it.', {...mlp, devices: '8', strategy: 'zero-3', delay: 'before=forward,device=2,ms=5'}, {...mlp, devices: '8', strategy: 'zero-3'}),
     step('With a larger batch the same delay is a smaller share of the step.', {...mlp, devices: '8', strategy: 'ddp', batch: '4096', delay: 'before=forward,device=2,ms=5'}),
-    step('In a pipeline a slow stage sets the pace: stages of 7, 3, 3 and 3 blocks, beside equal ones.', {...deep, devices: '4', strategy: '1f1b', split: '7,3,3,3'}, {...deep, devices: '4', strategy: '1f1b'})]},
+    step('In a pipeline a slow stage sets the pace: stages of 7, 3, 3 and 3 blocks, compared with equal ones.', {...deep, devices: '4', strategy: '1f1b', split: '7,3,3,3'}, {...deep, devices: '4', strategy: '1f1b'})]},
   {id: 'pipelines', title: 'The naive split, and pipelines that win the idle time back', steps: [
     step('The layers are split over four devices. Only one of them works at a time: the baton is passed along.', {...deep, devices: '4', strategy: 'layers'}),
     step('GPipe cuts the batch into micro-batches, so that stages overlap. The bubble at both ends stays.', {...deep, devices: '4', strategy: 'gpipe'}),

@@ -141,5 +141,5 @@ def search(shown: "Search") -> str:
 
 
 def experiment(shown: "Experiment") -> str:
-    """An experiment as the report has it, without its plots."""
+    """An experiment as in the report, without its plots."""
     return page([{**shown.result, "plots": []}], 620)

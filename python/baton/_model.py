@@ -29,7 +29,7 @@ class Model:
 
     @property
     def name(self) -> str:
-        """Its name, as results have it."""
+        """Its name in results."""
         return self._graph.name
 
     @property

@@ -131,7 +131,7 @@ class Run(_Result):
                 if not name.startswith("optimizer.") and name != "loss_scale"}
 
     def state(self) -> dict[str, "numpy.ndarray"]:
-        """Weights and the optimizer's state as a checkpoint has them, by name."""
+        """Weights and the optimizer's state by the names of a checkpoint."""
         return self._core.weights()
 
     def more(self, steps: int, progress: Optional[Callable[[int, Optional[float]], Any]] = None) -> "Run":
@@ -203,7 +203,7 @@ def train(plan: Union[Plan, Model, str, os.PathLike], *, steps: Optional[int] = 
         if steps is not None:
             raise _core.UsageError("epochs and steps both say how long to train: give one of them")
         if core.steps_per_epoch == 0:
-            raise _core.UsageError("epochs counts passes over data, and there is none: give some, or steps")
+            raise _core.UsageError("epochs needs data: add data or samples, or use steps")
         steps = max(1, -int(-epochs * core.steps_per_epoch // 1))
     if steps is None:
         steps = core.steps_per_epoch or 30

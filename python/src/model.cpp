@@ -100,7 +100,7 @@ class Blocks {
     }
     return number;
   }
-  /// Notes that a value was made. Statistics beside it have a number too.
+  /// Notes that a value was made. Statistics that are made with it have a number too.
   Index made(Index number, Index beside = 0) {
     count_ = number + 1 + beside;
     return number;
@@ -392,7 +392,7 @@ void bind_model(py::module_& module) {
   py::class_<model::Model, std::shared_ptr<model::Model>>(module, "Graph", "An immutable model: blocks in order.")
       .def(py::init(&make_model), py::arg("name"), py::arg("blocks"), py::arg("scores") = false,
            "Puts blocks together; `scores` if the last gives one number per class. UsageError says what does not fit.")
-      .def_property_readonly("name", &model::Model::name, "Its name, as results have it.")
+      .def_property_readonly("name", &model::Model::name, "Its name in results.")
       .def_property_readonly("parameter_count", &model::Model::parameter_count, "How many numbers are trained.")
       .def_property_readonly(
           "input_shape", [](const model::Model& m) { return py::tuple(py::cast(extents(m.input()))); },

@@ -22,9 +22,9 @@ const cluster::Machine& machine() {
 }
 
 std::shared_ptr<py::object> shared(py::object object) {
-  return {new py::object(std::move(object)), [](py::object* held) {
+  return {new py::object(std::move(object)), [](py::object* pointer) {
             const py::gil_scoped_acquire acquire;
-            delete held;
+            delete pointer;
           }};
 }
 

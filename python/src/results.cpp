@@ -92,13 +92,13 @@ void bind_results(py::module_& module) {
       "run_experiment",
       [](const std::string& id, const std::string& devices, const std::string& cluster, const std::string& what_if, bool full,
          double seconds, const std::map<std::string, AxisValue>& sets, const py::object& progress) {
-        const std::shared_ptr<py::object> told = progress.is_none() ? nullptr : shared(progress);
+        const std::shared_ptr<py::object> callback = progress.is_none() ? nullptr : shared(progress);
         const lab::Progress tell = [&](double done, const std::string& what) {
-          if (!told) {
+          if (!callback) {
             return !asked_to_stop();
           }
           const py::gil_scoped_acquire acquire;
-          const py::object answer = (*told)(done, what);
+          const py::object answer = (*callback)(done, what);
           return !asked_to_stop() && (answer.is_none() || answer.cast<bool>());
         };
         return outside([&] { return run_experiment({id, devices, cluster, what_if, full, seconds, sets}, tell); });

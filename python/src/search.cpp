@@ -18,14 +18,14 @@ Json found_json(const predict::RankedSplit& one) {
 }
 
 std::string search(const Setup& setup, const py::object& progress) {
-  const std::shared_ptr<py::object> told = progress.is_none() ? nullptr : shared(progress);
+  const std::shared_ptr<py::object> callback = progress.is_none() ? nullptr : shared(progress);
   const predict::SearchProgress tell = [&](std::size_t done, std::size_t total) {
     const py::gil_scoped_acquire acquire;
-    const py::object answer = (*told)(done, total);
+    const py::object answer = (*callback)(done, total);
     return answer.is_none() || answer.cast<bool>();
   };
   return outside([&] {
-    const predict::SearchResult result = predict::search(setup.spec, machine(), told ? tell : predict::SearchProgress(),
+    const predict::SearchResult result = predict::search(setup.spec, machine(), callback ? tell : predict::SearchProgress(),
                                                          setup.overrides);
     Json ranked = Json::array();
     for (const predict::RankedSplit& one : result.ranked) {

@@ -35,16 +35,16 @@ void set_model(Setup& setup, const std::shared_ptr<model::Model>& model, const s
 }
 
 void set_schedule(Setup& setup, py::object callable) {
-  setup.overrides.schedule = [held = shared(std::move(callable))](const schedule::Pipeline& pipeline) {
+  setup.overrides.schedule = [callback = shared(std::move(callable))](const schedule::Pipeline& pipeline) {
     const py::gil_scoped_acquire acquire;
-    return to_grid((*held)(pipeline.devices, pipeline.chunks, pipeline.micro_batches));
+    return to_grid((*callback)(pipeline.devices, pipeline.chunks, pipeline.micro_batches));
   };
 }
 
 void set_costs(Setup& setup, py::object callable, const std::string& origin) {
-  setup.overrides.duration = [held = shared(std::move(callable))](const plan::Plan& plan, TaskId task) {
+  setup.overrides.duration = [callback = shared(std::move(callable))](const plan::Plan& plan, TaskId task) {
     const py::gil_scoped_acquire acquire;
-    const py::object given = (*held)(py::cast(TaskView(plan, task)));
+    const py::object given = (*callback)(py::cast(TaskView(plan, task)));
     const auto seconds = given.cast<double>();
     if (!(seconds >= 0 && seconds < 1e9)) {
       throw usage_error("the cost model gives {} s for {}: give seconds, 0 or more", seconds, plan.describe(task));

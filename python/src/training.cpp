@@ -69,15 +69,15 @@ std::shared_ptr<Run> simulate(Setup setup) {
 }
 
 void train(Run& self, std::int64_t steps, std::int64_t warmup, const py::object& progress) {
-  const std::shared_ptr<py::object> told = progress.is_none() ? nullptr : shared(progress);
+  const std::shared_ptr<py::object> callback = progress.is_none() ? nullptr : shared(progress);
   const exec::Executor::Progress tell = [&](std::int64_t done, const exec::RunResult& so_far) {
     const py::gil_scoped_acquire acquire;
     const bool known = done > 0 && static_cast<std::size_t>(done) <= so_far.losses.size();
     const double loss = known ? so_far.losses[static_cast<std::size_t>(done - 1)] : std::nan("");
-    const py::object answer = (*told)(done, known ? std::optional(loss) : std::nullopt);
+    const py::object answer = (*callback)(done, known ? std::optional(loss) : std::nullopt);
     return answer.is_none() || answer.cast<bool>();
   };
-  outside([&] { self.run(steps, warmup, told ? tell : exec::Executor::Progress()); });
+  outside([&] { self.run(steps, warmup, callback ? tell : exec::Executor::Progress()); });
 }
 
 /// A view of memory that belongs to the run, which cannot be written to.

@@ -48,7 +48,7 @@ struct Way {
   std::string name;
   std::string strategy;
   strategy::Layout layout = {};
-  std::int64_t multiple = 1;                       // of devices
+  std::int64_t multiple = 1;                       // the number of devices is a multiple of this
   std::int64_t strategy::Layout::*rest = nullptr;  // what gets the devices that are left
 
   strategy::Layout layout_on(std::size_t devices) const {

@@ -132,7 +132,7 @@ TEST(Gradient, OfGraphsAndSharedParametersEqualsTheCentralDifference) {
     for (const std::string strategy : {"single", "ddp", "layers", "1f1b"}) {
       for (const Loss loss : {strategy == "single" || strategy == "1f1b" ? Loss::cross_entropy : Loss::mean_squared_error}) {
         Case one{.model = model, .strategy = strategy, .devices = strategy == "single" ? 1U : 2U};
-        const std::int64_t batch = model == "graph:images" ? 8 : 6;  // of which pairs are taken together
+        const std::int64_t batch = model == "graph:images" ? 8 : 6;  // pairs of samples are taken together
         one.step = {
             .global_batch = batch, .loss = loss, .optimizer = op::Sgd{.rate = rate}, .precision = strategy::Precision::fp64};
         SCOPED_TRACE(to_text(one));
@@ -153,7 +153,7 @@ TEST(Gradient, OfGraphsAndSharedParametersEqualsTheCentralDifference) {
             ++asked;
             if (std::abs(wide - narrow) <= 1e-6 * scale) {  // no kink of a ReLU lies between
               ++answered;
-              // A difference of losses is off by some of their last places; the bias of keys has no gradient beside that.
+              // A difference of losses is off by some of their last places; the bias of keys has no other gradient.
               EXPECT_NEAR(gradient[at], narrow, 3e-6 * scale + 2e-11) << name << '[' << at << ']';
             }
           }

@@ -5,8 +5,8 @@
 #include "agree/training.h"
 #include "baton/devices/backends.h"
 
-/// What a step does beside the model's own arithmetic: clipping by the norm of all gradients, dropout, and which of its tensors are
-/// float32 in 16-bit training.
+/// What a step does in addition to the model's own arithmetic: clipping by the norm of all gradients, dropout, and which of its
+/// tensors are float32 in 16-bit training.
 namespace baton::test {
 namespace {
 

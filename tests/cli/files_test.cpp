@@ -250,7 +250,7 @@ TEST_F(Cli, TakesFlagsOfTheLaboratoryBeforeRunToo) {
   EXPECT_FALSE(fs::exists(folder_ / "runs"));
   EXPECT_EQ(run("lab --cluster pcie-5 list").code, 2);
   const Outcome both = run("lab --cluster pcie-5 --set devices=1,3 run strong-scaling --set batch=48");
-  EXPECT_NE(both.out.find("2 points"), std::string::npos) << both.out << "a --set before run counts beside one after it";
+  EXPECT_NE(both.out.find("2 points"), std::string::npos) << both.out << "a --set before run counts together with one after it";
   EXPECT_NE(both.out.find("global batch 48"), std::string::npos) << both.out;
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests the launcher on a copy beside a tiny project with the names the launcher relies on.
+# Tests the launcher on a copy next to a tiny project with the names the launcher relies on.
 # Usage: launcher_test.sh SOURCE_DIR
 #
 # The tiny project leaves one line in build/compiles.txt for each time main.cpp is compiled, and its

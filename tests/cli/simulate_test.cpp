@@ -191,7 +191,7 @@ TEST_F(Simulate, AReportSaysWhatItIsSimulatedOnAndNothingOfThisMachinesNoise) {
   EXPECT_NE(text.find("simulated on pcie-5 (five RTX 3090"), std::string::npos) << text;
   EXPECT_NE(text.find("what if link=2x"), std::string::npos) << text;
   EXPECT_NE(text.find("\nall rows are simulated\n"), std::string::npos) << text;
-  EXPECT_EQ(text.find("the same computation, timed beside every point"), std::string::npos) << text;
+  EXPECT_EQ(text.find("the same computation, timed at every point"), std::string::npos) << text;
 }
 
 TEST_F(Simulate, TheWholeLaboratoryRunsOnAMachineThatIsNotHere) {

@@ -52,7 +52,7 @@ std::vector<float> narrowed(std::vector<float>& values) {
   return packed;
 }
 
-/// Of floats that hold 16-bit numbers, two to a float: the bits of each.
+/// The bits of 16-bit numbers that are kept in floats, two per float.
 std::vector<std::uint16_t> words(const std::vector<float>& packed, std::size_t count) {
   std::vector<std::uint16_t> list(count);
   std::memcpy(list.data(), packed.data(), count * sizeof(list[0]));

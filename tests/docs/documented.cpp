@@ -55,7 +55,7 @@ std::vector<Documented> documented(const std::string& markdown) {
   std::istringstream lines(markdown);
   std::string line;
   std::string paragraph;
-  Documented markers;  // of the block or paragraph under way
+  Documented markers;  // markers of the current block or paragraph
   bool fenced = false;
   bool answers = false;  // what follows is output of the last command
   const auto finish = [&] {

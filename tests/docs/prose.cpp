@@ -180,7 +180,7 @@ class Reader {
   std::size_t at_ = 0;
   std::string pending_;  // literals that are adjacent so far
   bool open_ = false;
-  std::string document_end_;  // of the text after the line under way
+  std::string document_end_;  // the text that ends the here-document that the line is in
   Prose prose_;
 };
 

@@ -64,6 +64,11 @@ const std::vector<Phrase>& phrases() {
         {"\\bwhoever\\b", "the rank that, code that"},
         {"\\b(even|evenly|little|few|light) as can be\\b", "as possible"},
         {"\\b(in|on) the mean\\b", "on average"},
+        {"\\bOf (a|an|the|those|several|each|every|few)\\b[^.]{0,60}[:,]", "the thing first: 'the time of a pipeline'"},
+        {"\\bas [^.,;:]{1,30} ha(s|ve) (it|them)\\b", "as in X, like X's"},
+        {"\\bin no time\\b|\\bnone included\\b|\\bwhere one belongs\\b", "plain words"},
+        {"\\bbeside (every|each|any|all|no|other|more|its|their|the|those|that|these|what|them|it|one|another)\\b",
+         "next to, compared with, in addition to, while ... runs"},
     };
     std::vector<Phrase> compiled;
     for (const auto& [pattern, instead] : texts) {

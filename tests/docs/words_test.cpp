@@ -221,16 +221,41 @@ TEST(Wording, FindsPhrasesThatReadersHadToDecode) {
                              "So many devices",
                              "Goes on from a checkpoint",
                              "'x' is no file",
-                             "These targets are no numbers"}) {
+                             "These targets are no numbers",
+                             "Of a pipeline: its idle share",
+                             "few. Of the rows, the first",
+                             "a number as JSON\nhas it",
+                             "As data sheets have them",
+                             "counted in no time",
+                             "tensors, none included",
+                             "no number where one belongs",
+                             "timed beside every point",
+                             "Beside the plan there is"}) {
     EXPECT_FALSE(unclear(phrase).empty()) << phrase;
   }
 }
 
 TEST(Wording, LeavesPlainSentencesAlone) {
-  for (const char* sentence :
-       {"one thread per rank", "the work a device does", "the time a step takes", "Amdahl's law", "12 µs at 0.3 TFLOP/s", "50us",
-        "give a device", "two devices, a link", "```cpp\n// once a step\n```\n", "a batch of samples", "try again: one",
-        "there is no file", "There are no rows", "it is no longer there", "zero if it is null", "a place where there is room"}) {
+  for (const char* sentence : {"one thread per rank",
+                               "the work a device does",
+                               "the time a step takes",
+                               "Amdahl's law",
+                               "12 µs at 0.3 TFLOP/s",
+                               "50us",
+                               "give a device",
+                               "two devices, a link",
+                               "```cpp\n// once a step\n```\n",
+                               "a batch of samples",
+                               "try again: one",
+                               "there is no file",
+                               "There are no rows",
+                               "it is no longer there",
+                               "zero if it is null",
+                               "a place where there is room",
+                               "Of 18 pairs, 16 are in order",
+                               "the times of a pipeline: two",
+                               "`beside` in the record",
+                               "next to it"}) {
     EXPECT_TRUE(unclear(sentence).empty()) << sentence;
   }
   EXPECT_EQ(unclear("one\n\ntwo lines\na step\n").at(0).line, 3);

@@ -177,7 +177,7 @@ TEST_F(VerifyResult, RefusesInASentenceWhatCannotBeDoneAgain) {
   };
   job::Json shorter = result;
   shorter["losses"].erase(7);
-  refused(shorter, "it has 8 steps, and has 7 losses");
+  refused(shorter, "it has 8 steps, but has 7 losses");
   job::Json continued = result;
   continued["steps_before"] = 5;
   refused(continued, "continues a checkpoint");

@@ -461,7 +461,7 @@ def imbalance_waiting(rows, v):
 
 
 def beside_another(row):
-    """What devices of a split compute beside another one, as a share of the step, and the share in which none computes."""
+    """What devices of a split compute while another one computes, as a share of the step, and the share in which none computes."""
     busy = sum(device["busy"] for device in row["device_list"])
     assert row["some_busy"] <= min(1, busy) + 1e-9, row["some_busy"]
     return busy - row["some_busy"], 1 - row["some_busy"]

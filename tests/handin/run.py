@@ -114,7 +114,7 @@ def check_sharing(program, work, folder):
 
 
 def answers_of(sheet, text):
-    """(id, answer, what is beside it) of each question, as ("hw1/5A/Q2", "…", "…")."""
+    """(id, answer, what is next to it) of each question, as ("hw1/5A/Q2", "…", "…")."""
     for part in text.split("\n## ")[1:]:
         heading, body = part.split("\n", 1)
         name = heading.split(":")[0]
@@ -172,7 +172,7 @@ def check_archive(folder, sheet):
 
 
 def check_quotes(text):
-    """What is beside an answer repeats no sentence of it, and a label comes after the answer."""
+    """What is next to an answer repeats no sentence of it, and a label comes after the answer."""
     assert not re.search(r"^(Measured|Simulated) \([^)]*\): ", text, re.M), "a label before an answer"
     for answer, beside in re.findall(r"\*\*\n\n(.*?)\n\n> (.*?)\n\n", text):
         for sentence in beside.split(": ", 1)[1].split(". "):

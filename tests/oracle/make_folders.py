@@ -244,7 +244,7 @@ def write(name, number):
     folder = FOLDERS / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(CASES[name][0], indent=2) + "\n")
-    if name == "gpt2":  # as old files have them
+    if name == "gpt2":  # like old files
         weights["h.0.attn.bias"] = torch.ones(1, 1, 12, 12, dtype=torch.uint8).tril()
         weights["h.0.attn.masked_bias"] = torch.tensor(-1e4)
     if name.startswith("resnet"):

@@ -205,7 +205,7 @@ class Vit(Transformer):
 
 
 class Mixer(Vit):
-    """Images and norms as a vision transformer has them; values are [sample, patch, channel]."""
+    """The images and norms of a vision transformer; values are [sample, patch, channel]."""
 
     def __init__(self, model, seed, dtype):
         Transformer.__init__(self, model, seed, dtype)

@@ -165,7 +165,7 @@ TEST_P(OracleOfNetworks, TheFirstGradientsArePyTorchs) {
   }
 }
 
-/// Statistics that norms keep for evaluation: momentum, the unbiased variance and the count as PyTorch has them.
+/// Statistics that norms keep for evaluation: momentum, the unbiased variance and the count as in PyTorch.
 TEST(OracleOfNorms, RunningStatisticsArePyTorchs) {
   for (const std::string name : {"resnet_cross-entropy_momentum", "resnet-groups_cross-entropy_sgd"}) {
     const json oracle = read(name);

@@ -170,7 +170,7 @@ test('a schedule is drawn by moving an action with the arrow keys', async () => 
   assert.deepEqual(page.complaints, []);
 });
 
-test('comparing keeps a second configuration beside the first', async () => {
+test('comparing keeps a second configuration next to the first', async () => {
   const page = await open(`${words}ddp`);
   const alone = await stepOf(page);
   await page.click('button.compare');

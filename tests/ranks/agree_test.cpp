@@ -101,7 +101,7 @@ TEST(RanksAgree, ManyMessagesAMeetingAndBucketsOfAnySizeDoToo) {
   for (const std::string strategy : {"ddp", "zero-2", "layers"}) {
     for (const std::int64_t bucket : {std::int64_t{1}, std::int64_t{1} << 30}) {
       Case one = small(strategy, "cpu", static_cast<std::size_t>(world().size()));
-      one.model = "mlp:512-500-512-40-40";  // of 256 000 elements, in several messages also where four share them
+      one.model = "mlp:512-500-512-40-40";  // 256 000 elements, in several messages also if four share them
       one.layout.bucket = one.layout.first_bucket = Bytes(bucket);
       EXPECT_TRUE(agrees(one)) << to_text(one);
     }

@@ -72,8 +72,8 @@ inline std::vector<std::byte> room_for(const plan::Plan& plan) {
   return std::vector<std::byte>(static_cast<std::size_t>(checkpoint::room_for(checkpoint::tensors_of(plan)).count));
 }
 
-/// Of a run as it is now.
-inline Archive snapshot(const plan::Plan& plan, const exec::Executor& executor, const checkpoint::Progress& progress) {
+/// A checkpoint of a run as it is now.
+inline Archive snapshot(const plan::Plan& plan, const exec::Executor& executor, const checkpoint::TrainingState& progress) {
   Archive archive;
   archive.metadata = checkpoint::to_metadata(progress);
   const checkpoint::Tensors tensors = checkpoint::tensors_of(plan);
@@ -86,7 +86,7 @@ inline Archive snapshot(const plan::Plan& plan, const exec::Executor& executor, 
   return archive;
 }
 
-inline checkpoint::Progress restore(const plan::Plan& plan, exec::Executor& executor, const Archive& archive) {
+inline checkpoint::TrainingState restore(const plan::Plan& plan, exec::Executor& executor, const Archive& archive) {
   std::vector<std::byte> room = room_for(plan);
   return checkpoint::restore(plan, executor, ArchiveSource(archive), room);
 }

@@ -7,7 +7,7 @@
 
 namespace baton::test {
 
-/// Of a file, byte by byte; empty if there is none.
+/// The contents of a file, byte by byte; empty if there is no such file.
 inline std::string contents(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;

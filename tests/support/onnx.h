@@ -44,7 +44,7 @@ class Proto {
   std::string bytes_;
 };
 
-/// Of a node, by their kinds.
+/// The attributes of a node, by their kinds.
 struct OnnxAttributes {
   std::map<std::string, std::vector<std::int64_t>> lists = {};
   std::map<std::string, std::int64_t> integers = {};

@@ -2,7 +2,7 @@
 
     run.py PROGRAM FOLDER      ends with 77 if PyTorch is not installed
 
-Cases are drawn at random from a fixed seed, beside one of each strategy at the size of the course. `fsdp` is only compiled: it
+Cases are drawn at random from a fixed seed, in addition to one of each strategy at the size of the course. `fsdp` is only compiled: it
 needs CUDA in PyTorch 1.13.
 """
 

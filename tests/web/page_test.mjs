@@ -123,7 +123,7 @@ test('tables hold the numbers of the report', () => onReadPage(async (page) => {
   assert.ok(compared > 50);
 }));
 
-test('every question is beside its answer, with where it is asked; what has no answer is left out', () => onReadPage(async (page) => {
+test('every question is next to its answer, with where it is asked; what has no answer is left out', () => onReadPage(async (page) => {
   for (const experiment of report.experiments) {
     const answers = experiment.answers.filter(({text}) => text);
     const pairs = await page.locator(`#experiment-${experiment.id} .answer`).evaluateAll((all) => all.map((pair) => {
@@ -212,7 +212,7 @@ test('plots of times mark what is oversubscribed, and their legends say so', () 
   assert.ok(marked > 5);
 }));
 
-test('the mark of an oversubscribed row is beside its number of devices, and a note below the table says what it means', () => onReadPage(async (page) => {
+test('the mark of an oversubscribed row is next to its number of devices, and a note below the table says what it means', () => onReadPage(async (page) => {
   const before = await page.locator('.mark').evaluateAll((marks) => marks.map((mark) => [mark.textContent, mark.closest('td').dataset.key, mark.closest('.table-place').innerText]));
   assert.ok(before.length > 1);
   for (const [mark, key, table] of before) {

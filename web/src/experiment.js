@@ -2,7 +2,7 @@ import {commandLine, h, originTag, prose, statement} from './dom.js';
 import {experimentTable} from './table.js';
 import {timelineFigure} from './timeline.js';
 
-/** Each question beside its answer. */
+/** Each question next to its answer. */
 function answersOf(experiment) {
   const answers = experiment.answers.filter(({text}) => text);
   if (answers.length === 0) return null;

@@ -55,7 +55,7 @@ export function formatValue(value, format) {
 /** With six significant figures at most, as in 1.5e-05. */
 const inPowersOfTen = (value) => value.toExponential(5).replace(/\.?0*e/, 'e').replace(/e([+-])(\d)$/, (_, sign, digit) => `e${sign}0${digit}`);
 
-/** Six significant figures at most, but none of a whole number cut off; very small and very large numbers in powers of ten. */
+/** Six significant figures at most, but all figures of a whole number; very small and very large numbers in powers of ten. */
 export function plainNumber(value) {
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e15)) return inPowersOfTen(value);

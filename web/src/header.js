@@ -17,7 +17,7 @@ function when(created) {
   return date.toLocaleString('en-GB', {day: 'numeric', month: 'long', year: 'numeric', hour: '2-digit', minute: '2-digit', ...zone});
 }
 
-/** How fast the same computation ran beside every point: each time, or where it ran often, between which bounds. */
+/** How fast the same computation ran at every point: each time, or where it ran often, between which bounds. */
 function speedsOf(noise) {
   const rates = noise?.core_peak_gflops ?? [];
   if (rates.length === 0) return null;

@@ -159,7 +159,7 @@ function drawn(points, plot, scale) {
   }));
 }
 
-/** Curves that the report has beside the points, one point after the other, within the points' reach. */
+/** Curves that the report has in addition to the points, one point after the other, within the points' reach. */
 function curvesOf(experiment, plot, scale, names) {
   const column = experiment.columns.find(({key}) => key === plot.series);
   return plot.curves.map(({name, series, points}, i) => {

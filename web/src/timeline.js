@@ -136,7 +136,7 @@ class Stage {
     return this.range.from + (Math.max(0, Math.min(this.layout.plot, x)) / this.layout.plot) * (this.range.to - this.range.from);
   }
 
-  /** The task under the pointer; one thinner than a finger's breadth of two pixels is found beside it too. */
+  /** The task under the pointer; one thinner than a finger's breadth of two pixels is found next to it too. */
   find(clientX, clientY) {
     const box = this.canvas.getBoundingClientRect();
     const y = clientY - box.top;

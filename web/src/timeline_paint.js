@@ -10,7 +10,7 @@ const nameHeight = 17;
 const shortLanes = {compute: 'comp.', communication: 'comm.', host: 'host'};
 
 /**
- * Where each row stands: {gutter, height, tops[], headings, laneNames}. Names of devices are beside the rows as wide as they are; where
+ * Where each row stands: {gutter, height, tops[], headings, laneNames}. Names of devices are next to the rows as wide as they are; where
  * they would take more than a third of the width, above them (`headings`).
  */
 export function layoutOf(rows, width, context, font) {
@@ -184,7 +184,7 @@ function paintEvents(context, layout, rows, range, palette, options) {
         const x0 = Math.max(left, layout.x(start));
         const x1 = Math.min(right, Math.max(layout.x(end), layout.x(start) + 1));
         if (x1 <= x0) continue;
-        // Of tasks of a kind that are narrower than a pixel, those that begin a new one.
+        // Draws tasks of a kind that are narrower than a pixel only if they begin a new one.
         if (kind === before.kind && alpha === before.alpha && x1 < before.end + 0.5) continue;
         before = {kind, alpha, end: x1};
         // A hair between neighbours, where there is room for one.

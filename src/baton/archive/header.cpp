@@ -154,7 +154,7 @@ class Reader : public nlohmann::json_sax<Json> {
   ParserState state_ = ParserState::before;
   bool opening_ = false;  // an object must begin
   bool in_list_ = false;
-  int offsets_ = 0;              // of the two, this many are known
+  int offsets_ = 0;              // how many of the two offsets are known
   std::array<bool, 3> known_{};  // which fields of the entry there were
   std::string metadata_key_;
   std::string wrong_;

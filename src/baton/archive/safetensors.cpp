@@ -25,7 +25,7 @@ using Json = nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
-constexpr std::uint64_t longest_header = 100'000'000;  // as other readers have it
+constexpr std::uint64_t longest_header = 100'000'000;  // the limit of other readers too
 constexpr const char* checksum_key = "baton.checksum";
 constexpr std::size_t most_at_once = std::size_t{1} << 20;
 

@@ -86,7 +86,7 @@ class ArchiveReader final : public TensorReader {
   Descriptor file_;
   Tensors tensors_;
   Metadata metadata_;
-  std::map<std::string, std::uint64_t> begin_;  // of each tensor's bytes, in the file
+  std::map<std::string, std::uint64_t> begin_;  // the first byte of each tensor in the file
 };
 
 }  // namespace baton::archive

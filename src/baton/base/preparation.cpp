@@ -28,7 +28,7 @@ std::vector<double> numbers_of(std::string_view text, std::string_view what, dou
 }  // namespace
 
 PixelScale parse_pixel_scale(std::string_view text) {
-  // Of the training parts of the data sets, as they are published with them.
+  // The means and deviations published with the data sets, of their training parts.
   static const std::vector<PixelScale> known{
       {{0}, {1}, "none"},
       {{0.1307}, {0.3081}, "mnist"},
@@ -79,7 +79,7 @@ Augmentation parse_augmentation(std::string_view text) {
     } else if (setting == "flip") {
       made.flip = true;
     } else if (key == "none") {
-      throw usage_error("--augment has 'none' beside other changes, but none stands alone");
+      throw usage_error("--augment has 'none' and other changes: leave out one or the others");
     } else {
       throw usage_error("--augment has '{}', but takes none, flip or crop=PIXELS, such as crop=4,flip", setting);
     }

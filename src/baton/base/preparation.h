@@ -13,7 +13,7 @@ namespace baton {
 struct PixelScale {
   std::vector<double> mean = {0.5};
   std::vector<double> deviation = {0.5};
-  std::string name = {};  // of the data set that it is usual for, if it was asked for by that
+  std::string name = {};  // the name of the data set that it is usual for, if it was asked for by that name
   bool operator==(const PixelScale&) const = default;
 };
 /// `none` (pixels stay as they are), `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, `imagenet`, or MEAN/DEVIATION with a number

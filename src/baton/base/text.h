@@ -54,8 +54,8 @@ inline std::string canonical(std::string_view name) {
   return text;
 }
 
-/// The settings of `key=value,key=value`, one after the other: visit(setting, key, value) gets each as it is written, its key as
-/// `canonical` has it, and its value, empty if there is none. A repeated key is a usage error.
+/// The settings of `key=value,key=value`, one after the other: visit(setting, key, value) gets each as it is written, its key in
+/// its `canonical` form, and its value, empty if there is none. A repeated key is a usage error.
 void for_each_setting(std::string_view text,
                       const std::function<void(std::string_view setting, const std::string& key, std::string_view value)>& visit);
 

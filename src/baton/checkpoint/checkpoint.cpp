@@ -227,13 +227,13 @@ std::vector<fs::path> files_in(const fs::path& folder) {
 
 }  // namespace
 
-Metadata to_metadata(const Progress& progress) {
+Metadata to_metadata(const TrainingState& state) {
   Metadata metadata{{"format", "pt"},
-                    {"step", fmt::format("{}", progress.step)},
-                    {"seed", fmt::format("{}", progress.seed)},
-                    {"model", progress.model},
-                    {"optimizer", progress.optimizer}};
-  for (const auto& [flag, value] : progress.settings) {
+                    {"step", fmt::format("{}", state.step)},
+                    {"seed", fmt::format("{}", state.seed)},
+                    {"model", state.model},
+                    {"optimizer", state.optimizer}};
+  for (const auto& [flag, value] : state.settings) {
     metadata[std::string(setting_prefix) + flag] = value;
   }
   return metadata;
@@ -268,28 +268,28 @@ std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& execut
   return "";
 }
 
-Progress progress_of(const TensorReader& source) {
-  Progress progress{.step = parse_integer(metadata_value(source, "step"), "the checkpoint's step", 0, std::int64_t{1} << 48),
-                    .seed = static_cast<std::uint64_t>(parse_integer(metadata_value(source, "seed"), "the checkpoint's seed", 0,
-                                                                     std::numeric_limits<std::int64_t>::max())),
-                    .model = metadata_value(source, "model"),
-                    .optimizer = metadata_value(source, "optimizer")};
+TrainingState training_state_of(const TensorReader& source) {
+  TrainingState state{.step = parse_integer(metadata_value(source, "step"), "the checkpoint's step", 0, std::int64_t{1} << 48),
+                      .seed = static_cast<std::uint64_t>(parse_integer(metadata_value(source, "seed"), "the checkpoint's seed", 0,
+                                                                       std::numeric_limits<std::int64_t>::max())),
+                      .model = metadata_value(source, "model"),
+                      .optimizer = metadata_value(source, "optimizer")};
   for (const auto& [key, value] : source.metadata()) {
     if (key.starts_with(setting_prefix)) {
-      progress.settings[key.substr(setting_prefix.size())] = value;
+      state.settings[key.substr(setting_prefix.size())] = value;
     }
   }
-  return progress;
+  return state;
 }
 
-Progress restore(const plan::Plan& plan, exec::Executor& executor, const TensorReader& source, std::span<std::byte> room) {
-  Progress progress = progress_of(source);
+TrainingState restore(const plan::Plan& plan, exec::Executor& executor, const TensorReader& source, std::span<std::byte> room) {
+  TrainingState state = training_state_of(source);
   const std::map<std::string, Kept> wanted = kept_by(plan);
-  require_tensors(wanted, source.tensors(), fmt::format("the checkpoint of {} with {}", progress.model, progress.optimizer));
+  require_tensors(wanted, source.tensors(), fmt::format("the checkpoint of {} with {}", state.model, state.optimizer));
   for (const auto& [name, tensor] : source.tensors()) {
     if (!wanted.contains(name)) {
-      throw usage_error("the checkpoint of {} with {} holds {}, which this run has no place for", progress.model,
-                        progress.optimizer, name);
+      throw usage_error("the checkpoint of {} with {} holds {}, which this run has no place for", state.model, state.optimizer,
+                        name);
     }
   }
   for (const auto& [name, kept] : wanted) {
@@ -297,8 +297,8 @@ Progress restore(const plan::Plan& plan, exec::Executor& executor, const TensorR
     source.read(name, tensor);
     scatter(plan, executor, kept, tensor);
   }
-  executor.continue_from(progress.step);
-  return progress;
+  executor.continue_from(state.step);
+  return state;
 }
 
 void restore_weights(const plan::Plan& plan, exec::Executor& executor, const TensorReader& source, std::span<std::byte> room) {

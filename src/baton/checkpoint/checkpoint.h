@@ -26,20 +26,20 @@ using archive::TensorReader;
 using archive::Tensors;
 
 /// The metadata of a checkpoint besides its tensors.
-struct Progress {
+struct TrainingState {
   std::int64_t step = 0;  // steps done
   std::uint64_t seed = 0;
   std::string model;
   std::string optimizer;
-  Metadata settings = {};  // what else the run was given, by the name of the flag
+  Metadata settings = {};  // the other settings of the run, by the name of the flag
 };
-Metadata to_metadata(const Progress& progress);
+Metadata to_metadata(const TrainingState& state);
 /// A usage error names what a checkpoint of a training would say and this one does not.
-Progress progress_of(const TensorReader& source);
+TrainingState training_state_of(const TensorReader& source);
 
 /// The tensors of a checkpoint of the plan: `block0.weight`, and for slot k of its optimizer state
 /// `optimizer.k.block0.weight`. Names and layouts are those of model::stored_tensors, of states too. The state of a loss
-/// scaler is `loss_scale`. Of statistics, which each replica keeps of its own batches, it holds the first replica's.
+/// scaler is `loss_scale`. Each replica keeps statistics of its own batches; the checkpoint holds those of the first replica.
 Tensors tensors_of(const plan::Plan& plan);
 /// The memory that saving or restoring takes: that of the largest tensor, and a little for copying.
 Bytes room_for(const Tensors& tensors);
@@ -51,7 +51,7 @@ std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& execut
 
 /// Puts weights and state into an executor, whatever its strategy, and continues after the checkpoint's last step. A
 /// usage error names what is missing or of another shape, before anything is changed. Tensors are read into `room`, one at a time.
-Progress restore(const plan::Plan& plan, exec::Executor& executor, const TensorReader& source, std::span<std::byte> room);
+TrainingState restore(const plan::Plan& plan, exec::Executor& executor, const TensorReader& source, std::span<std::byte> room);
 
 /// True if a tensor of a checkpoint belongs to the model, not to the optimizer or the loss scaler.
 inline bool is_weight(const std::string& tensor) { return !tensor.starts_with("optimizer.") && tensor != "loss_scale"; }

@@ -21,9 +21,10 @@ struct Speed {
   double efficiency = 1;                             // the share of the rate that large products reach
   double half_extent = 0;                            // a product with an extent as small as this reaches half of that
   double memory_efficiency = 1;                      // the share of the memory bandwidth that kernels reach
-  int multiprocessors = 0;  // that the tiles of a product are dealt out to; 0: products are priced by `half_extent` alone
+  int multiprocessors =
+      0;  // the multiprocessors to which the tiles of a product are dealt out; 0: products are priced by `half_extent` alone
 
-  /// The rate of a type; that of f32 if the type has none of its own.
+  /// The rate of a type; that of f32 if the file gives none for the type.
   double rate(DType type) const;
 };
 
@@ -105,18 +106,18 @@ struct Mesh {
 /// The connections between devices: each device has a port to its node, and each node has ports to the network. A port has
 /// its bandwidth in each direction. A bandwidth of zero means no limit.
 struct Wiring {
-  Link port;                // of each device
-  Link network;             // of each of a node's ports; its latency is that from device to device
+  Link port;                // the port of each device
+  Link network;             // the link of each network port of a node; its latency is that from device to device
   int network_ports = 1;    // per node; device k of a node uses port k modulo this
   double bus = 0;           // bytes per second, shared by all messages within a node
-  Nanoseconds start = {};   // of each collective, beside the latency of its messages
+  Nanoseconds start = {};   // the start of each collective, in addition to the latency of its messages
   double own_pass = 0;      // in a ring each member also passes its own piece through its memory: the share of a round that takes
   double half_message = 0;  // bytes: pieces of a ring that are as small as this reach half of the bandwidth
   double switch_sums = 0;   // bytes per second: the payload over the time of an all_reduce that a switch sums; 0: none does
   std::int64_t switch_from = 2;  // the least members of such an all_reduce
-  /// A second protocol of rings, for small messages: its start beside `start`, its latency per message, the share of the bandwidth
-  /// that it reaches (0: there is none), and the largest piece of a ring, in bytes, for which it is taken (0: whenever it is
-  /// faster).
+  /// A second protocol of rings, for small messages: its start in addition to `start`, its latency per message, the share of the
+  /// bandwidth that it reaches (0: there is none), and the largest piece of a ring, in bytes, for which it is taken (0: whenever it
+  /// is faster).
   Nanoseconds quick_start = {};
   Nanoseconds quick_latency = {};
   double quick_share = 0;

@@ -22,7 +22,7 @@ struct CoreRange {
 
 /// Devices of cores as a user names them. Only a machine can tell whether it has these cores.
 struct CpuNames {
-  std::size_t count = 1;                            // of devices that share all cores, if there are no ranges
+  std::size_t count = 1;                            // the number of devices that share all cores, if there are no ranges
   std::vector<std::vector<CoreRange>> ranges = {};  // by device
   std::size_t devices() const { return ranges.empty() ? count : ranges.size(); }
   bool operator==(const CpuNames&) const = default;
@@ -31,7 +31,7 @@ struct CpuNames {
 /// A usage error says what it takes:
 ///   cpu            one device of all cores
 ///   cpu:4          four devices that share the cores evenly
-///   cpu:0-3,4-7    one device for each range of cores; 0+2 joins ranges; a single core is written 2-2, or 2 beside others
+///   cpu:0-3,4-7    one device for each range of cores; 0+2 joins ranges; a single core is written 2-2, or 2 if there are others
 CpuNames parse_cpu_names(std::string_view text);
 
 /// As `parse_devices` reads them, each core by itself: cpu:0-0+1-1,2-2.

@@ -21,8 +21,8 @@ struct Gpu {
 /// The GPUs that are devices.
 struct GpuNames {
   std::vector<int> numbers = {};  // empty: every GPU
-  int parts = 0;                  // into which the one GPU is cut; 0: GPUs are whole
-  int used = 0;                   // how many of them are devices; 0: all
+  int parts = 0;                  // the number of parts into which the one GPU is cut; 0: GPUs are whole
+  int used = 0;                   // how many of the parts are devices; 0: all
   bool operator==(const GpuNames&) const = default;
 };
 
@@ -41,8 +41,8 @@ std::string to_text(const GpuNames& names);
 std::vector<Device> gpu_devices(const GpuNames& names, std::span<const Gpu> gpus, std::optional<Bytes> memory = std::nullopt);
 std::vector<Device> parse_gpu_devices(std::string_view text, std::span<const Gpu> gpus, std::optional<Bytes> memory = std::nullopt);
 
-/// Those of one of several ranks of a machine, numbered from 0: of every GPU the ranks take one each, in turn; any other names mean
-/// the same for every rank.
+/// The GPUs of one of several ranks of a machine, numbered from 0: if all GPUs are named, the ranks take one each, in turn; any
+/// other names mean the same for every rank.
 GpuNames gpus_of_rank(GpuNames names, std::size_t gpus, std::size_t local_rank);
 
 }  // namespace baton::cluster

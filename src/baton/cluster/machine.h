@@ -13,7 +13,7 @@ namespace baton::cluster {
 struct Machine {
   std::string host;
   std::string cpu;         // the processor's name
-  std::vector<int> cores;  // those this process may run on, one logical processor per physical core
+  std::vector<int> cores;  // the cores that this process may run on, one logical processor per physical core
   Bytes memory;
   Bytes cache;  // the largest cache, once
 };
@@ -31,7 +31,7 @@ std::vector<Device> core_devices(const CoreSets& sets, const Machine& machine, s
 /// The devices that `text` names on this machine:
 ///   cpu            one device of all cores
 ///   cpu:4          four devices that share the cores evenly (taking turns when there are fewer cores)
-///   cpu:0-3,4-7    one device for each range of cores; 0+2 joins ranges; a single core is written 2-2, or 2 beside others
+///   cpu:0-3,4-7    one device for each range of cores; 0+2 joins ranges; a single core is written 2-2, or 2 if there are others
 std::vector<Device> parse_devices(std::string_view text, const Machine& machine, std::optional<Bytes> memory = std::nullopt);
 
 }  // namespace baton::cluster

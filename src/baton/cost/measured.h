@@ -21,7 +21,7 @@ class Measured final : public CostModel {
   /// The keys are those of the plan that it is asked about. `where` names the machine on which the times were measured.
   Measured(const Times& times, const TaskKeys& keys, std::string where);
 
-  /// A usage error names a task that was not timed.
+  /// The measured time. A usage error names a task that was not timed.
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override;
   Nanoseconds copying(const plan::Plan& plan, TaskId task) const override;
   std::string origin() const override { return origin_on(where_); }

@@ -61,7 +61,7 @@ double product_rate(const cluster::Speed& speed, DType type, bool tf32, double s
 
 double product_time(const cluster::Speed& speed, double rate, double m, double n, double k) {
   struct Tile {
-    double m, n, share;  // of the rate: smaller tiles read their operands more often
+    double m, n, share;  // `share` of the rate: smaller tiles read their operands more often
   };
   constexpr std::array<Tile, 6> tiles{
       {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.94}, {128, 64, 0.8}, {64, 128, 0.8}, {64, 64, 0.65}}};

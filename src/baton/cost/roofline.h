@@ -13,7 +13,7 @@ namespace baton::cost {
 /// the device has one.
 double product_rate(const cluster::Speed& speed, DType type, bool tf32, double smallest_extent);
 
-/// A product on a device whose number of multiprocessors is known: of the m × n results each multiprocessor computes a tile at a
+/// A product on a device whose number of multiprocessors is known: each multiprocessor computes a tile of the m × n results at a
 /// time, k terms deep, so that time passes in whole waves of tiles; the size of the tiles, and in how many parts the k terms are
 /// cut, are the fastest of a few. In seconds, at that share of the device's efficiency, without launch and memory.
 double product_time(const cluster::Speed& speed, double rate, double m, double n, double k);

@@ -13,8 +13,8 @@ namespace baton::cost {
 
 /// The efficiency of a program's kernels on one kind of device.
 struct Kernels {
-  double products = 1;            // of the efficiency that the device's file gives
-  double attention_forward = 0;   // of the rate, with long sequences; 0: as the device's products
+  double products = 1;            // share of the efficiency that the device's file gives
+  double attention_forward = 0;   // share of the rate that long sequences reach; 0: that of the device's products
   double attention_backward = 0;  // likewise
   double unaligned = 2;           // how much longer a product takes whose rows do not begin at multiples of 16 bytes
   double attention_half = 0;      // positions of a sequence at which half of that is reached; twice as many if it is causal
@@ -25,10 +25,10 @@ struct Kernels {
 struct Reserves {
   bool counted = false;               // the profile says it
   bool unread = false;                // outputs of ops whose results are kept stay though no gradient reads them
-  bool last_stage = false;            // of a pipeline the last stage is reported
-  double loss_gradients = 2;          // float32 tensors of all scores that the loss's backward makes at once,
-  double loss_gradients_divided = 3;  // and if the vocabulary is divided
-  double update_copies = 0;           // of a device's parameters, while they are updated
+  bool last_stage = false;            // true if the last stage of a pipeline is reported
+  double loss_gradients = 2;          // float32 tensors of all scores that the loss's backward makes at once
+  double loss_gradients_divided = 3;  // the same if the vocabulary is divided
+  double update_copies = 0;           // copies of a device's parameters that exist while they are updated
 };
 
 /// A training program as data: what it adds to the arithmetic of a plan. The content of a file in profiles/. The usual one is
@@ -55,15 +55,15 @@ struct Software {
   std::string summary;
   std::vector<std::pair<std::string, std::string>> job;
 
-  Nanoseconds host_forward;        // per op of the model,
-  Nanoseconds host_recompute;      // to recompute it,
-  Nanoseconds host_backward;       // and in the backward
-  Nanoseconds host_collective;     // per collective
-  Nanoseconds host_message;        // per message of a pipeline
-  Nanoseconds host_update;         // per update, and per task that is done once for a step
-  Nanoseconds host_micro_batch;    // per micro-batch and stage, beside its ops
-  bool waits = false;              // for messages of a pipeline
-  bool waits_for_batches = false;  // then for the device too, before the first and the last stage read a batch
+  Nanoseconds host_forward;        // time to issue an op of the model in the forward
+  Nanoseconds host_recompute;      // time to issue it when it is recomputed
+  Nanoseconds host_backward;       // time to issue it in the backward
+  Nanoseconds host_collective;     // time per collective
+  Nanoseconds host_message;        // time per message of a pipeline
+  Nanoseconds host_update;         // time per update, and per task that is done once for a step
+  Nanoseconds host_micro_batch;    // time per micro-batch and stage, in addition to its ops
+  bool waits = false;              // true if the host waits for messages of a pipeline
+  bool waits_for_batches = false;  // true if it then waits for the device too, before the first and the last stage read a batch
   bool streams = false;            // each process group communicates on a stream of its own
 
   Kernels kernels;
@@ -71,23 +71,23 @@ struct Software {
 
   double elementwise = 1;  // passes over memory per pass of the plan: ops that are neither products nor norms
   double norms = 1;
-  double norm_gradients = 1;  // likewise in the backward
-  double loss_bytes = 0;      // that are moved per score; 0: the plan's
+  double norm_gradients = 1;  // passes in the backward of norms
+  double loss_bytes = 0;      // bytes moved per score; 0: those of the plan
   double update_passes = 1;
   double scores_forward = 0;  // passes over the scores of an attention; 0: the scores stay in the multiprocessors
   double scores_backward = 0;
-  std::int64_t scores_multiple = 1;  // of heads times samples: others are computed
-  double unfused_ops = 0;            // by this many more ops,
-  double unfused_passes = 0;         // with this many more passes
+  std::int64_t scores_multiple = 1;  // heads times samples are a multiple of this, or attention takes the following
+  double unfused_ops = 0;            // the ops that others take in addition
+  double unfused_passes = 0;         // the passes over memory that others take in addition
 
   bool joined_projections = false;  // queries, keys and values are one product
   bool narrow_stream = false;       // the residual stream has the type that is computed in
-  std::int64_t vocabulary = 1;      // is rounded up to a multiple of this,
-  bool pads_alone = true;           // also if tensors are not divided
+  std::int64_t vocabulary = 1;      // the vocabulary is rounded up to a multiple of this
+  bool pads_alone = true;           // true if it is rounded up also if tensors are not divided
 
   double recomputed_products = 0;  // the share of the forward's products that are computed twice
-  bool fp8 = false;                // products have 8-bit operands,
-  double casts = 0;                // which are made of 16-bit ones: bytes moved per element
+  bool fp8 = false;                // true if products have 8-bit operands
+  double casts = 0;                // bytes moved per element to make an 8-bit operand of a 16-bit one
 
   Reserves reserves;
 

@@ -17,7 +17,7 @@ struct AttentionShape {
   std::int64_t samples = 0;
   std::int64_t groups = 0;  // heads of keys and values
   std::int64_t heads = 1;   // heads of queries per group
-  std::int64_t size = 0;    // of a head
+  std::int64_t size = 0;    // features per head
   bool causal = true;
   bool tf32 = false;  // float32 operands may be rounded to ten bits
 
@@ -38,7 +38,7 @@ void attention(DType type, const AttentionShape& shape, AttentionWay way, const 
                float* lse, cudaStream_t stream);
 
 struct AttentionGradients {
-  const void* dy;  // of o
+  const void* dy;  // the gradient of o
   const void* q;
   const void* k;
   const void* v;

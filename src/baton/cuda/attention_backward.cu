@@ -37,10 +37,10 @@ __global__ void __launch_bounds__(32 * Warps)
   using Plan = Backward<Element, Size, Warps, Columns>;
   using Tile = HeadTile<Element, Size>;
   extern __shared__ __align__(128) unsigned char memory[];
-  const std::uint32_t row_tile = shared_address_of(memory);                        // of q, or k
-  const std::uint32_t other_row_tile = row_tile + Plan::row_bytes;                 // of dy, or v
-  const std::uint32_t column_tiles = other_row_tile + Plan::row_bytes;             // of k, or q
-  const std::uint32_t other_column_tiles = column_tiles + 2 * Plan::column_bytes;  // of v, or dy
+  const std::uint32_t row_tile = shared_address_of(memory);                        // the tile of q, or k
+  const std::uint32_t other_row_tile = row_tile + Plan::row_bytes;                 // the tile of dy, or v
+  const std::uint32_t column_tiles = other_row_tile + Plan::row_bytes;             // the tiles of k, or q
+  const std::uint32_t other_column_tiles = column_tiles + 2 * Plan::column_bytes;  // the tiles of v, or dy
   const std::uint32_t sum_tiles = other_column_tiles + 2 * Plan::column_bytes;
   const auto* sums = reinterpret_cast<const float2*>(memory + (sum_tiles - row_tile));
 
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(32 * Warps)
   Tile::template fetch<Plan::rows, Plan::threads>(other_row_tile, other_own, own_stride, first_row, positions, size);
   fetch(0);
 
-  float2 row_sums[2] = {};  // of the rows l / 4 and l / 4 + 8
+  float2 row_sums[2] = {};  // the sums of the rows l / 4 and l / 4 + 8
   if constexpr (!OverKeys) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(32 * Warps) attention_kernel(const Element* q,
   const int tiles = (last_key + Keys - 1) / Keys;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int first_row = first_query + 16 * Blocks * warp;  // of the warp
+  const int first_row = first_query + 16 * Blocks * warp;  // the first row of the warp
 
   allow_next();
   await_previous();

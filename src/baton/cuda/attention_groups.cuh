@@ -10,12 +10,12 @@
 /// cores read at once; a tile has its halves after each other. Boxes of 64 rows are copied by hardware.
 namespace baton::cuda {
 
-constexpr int half_size = 64;  // of a head
+constexpr int half_size = 64;  // features of half a head
 constexpr int tile_rows = 64;  // keys or queries per tile that goes by
-constexpr int groups = 2;      // of warps that multiply, per block
+constexpr int groups = 2;      // warp groups that multiply, per block
 constexpr int multiplying_warps = groups * group_threads / 32;
-constexpr int own_rows = groups * group_rows;  // of a block
-constexpr int steps = half_size / 16;          // of a product over half a head, and over a tile's rows
+constexpr int own_rows = groups * group_rows;  // rows that a block keeps
+constexpr int steps = half_size / 16;          // steps of a product over half a head, and over the rows of a tile
 constexpr int sum_tiles = half_size / 8;
 constexpr int row_bytes = line_bytes;
 constexpr int half_tile_bytes = tile_rows * row_bytes;
@@ -81,11 +81,11 @@ inline __device__ void finish_first(const Sums& sums) {
     BATON_MULTIPLY("bf16.bf16", operands, __VA_ARGS__) \
   }
 
-/// `Add`: adds to the old sums, otherwise replaces them. `Turned`: the right operand is `over_rows`.
-template <typename Element, bool Add, bool Turned>
+/// `Add`: adds to the old sums, otherwise replaces them. `Transposed`: the right operand is `over_rows`.
+template <typename Element, bool Add, bool Transposed>
 __device__ void multiply_group(Sums& s, const std::uint32_t (&left)[4], std::uint64_t right) {
   BATON_MULTIPLY_TYPED("{%32,%33,%34,%35}, %36, %37, 1, 1, %38", "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right),
-                       "n"(Add ? 1 : 0), "n"(Turned ? 1 : 0))
+                       "n"(Add ? 1 : 0), "n"(Transposed ? 1 : 0))
 }
 
 /// The left operand too in shared memory, both `over_head`.
@@ -105,7 +105,7 @@ struct GroupRows {
   Fragments fragments[InRegisters ? Halves : 1];
   std::uint32_t tile;
 
-  /// Of a block's tile, after it was copied.
+  /// Takes the rows of this warp group from the tile of its block, after the tile was copied.
   __device__ void take(std::uint32_t block_tile) {
     const int warp = static_cast<int>(threadIdx.x) / 32;
     tile = block_tile + static_cast<std::uint32_t>(warp / 4 * group_rows * row_bytes);
@@ -186,14 +186,14 @@ struct RingPlace {
 /// The tensors whose rows are copied, as the hardware reads them.
 struct Tensors {
   CUtensorMap own;        // rows that a block keeps
-  CUtensorMap other_own;  // of the backward alone
+  CUtensorMap other_own;  // for the backward only
   CUtensorMap passing;    // rows that go by
   CUtensorMap other_passing;
-  CUtensorMap result;  // of the backward alone
+  CUtensorMap result;  // for the backward only
 };
 
 /// The order in which blocks of rows are taken: of some heads at a time first all blocks with one number, then all with the next.
-struct Order {
+struct TileOrder {
   int heads;
   int heads_at_once;
   int row_blocks;
@@ -209,10 +209,10 @@ struct Order {
 };
 /// As many heads at a time as leave the tensors that go by in the second-level cache. If blocks differ in length and are few, all
 /// heads, so that the last ones are the shortest of all. `sharing` heads use the same tensors.
-inline Order order_of(const AttentionShape& shape, std::int64_t heads, std::int64_t sharing, int processors) {
-  constexpr std::int64_t few_turns = 32;                                    // of blocks on a processor
+inline TileOrder order_of(const AttentionShape& shape, std::int64_t heads, std::int64_t sharing, int processors) {
+  constexpr std::int64_t few_turns = 32;                                    // turns of blocks on a multiprocessor
   constexpr std::int64_t cached_bytes = std::int64_t{16} << 20;             // a third of an H200's cache
-  const std::int64_t passing_bytes = shape.positions * shape.size * 2 * 2;  // of two tensors of 16 bits
+  const std::int64_t passing_bytes = shape.positions * shape.size * 2 * 2;  // two tensors of 16 bits
   const std::int64_t row_blocks = (shape.positions + own_rows - 1) / own_rows;
   const bool few = heads * row_blocks < few_turns * processors;
   const std::int64_t cached = std::max<std::int64_t>(1, cached_bytes / passing_bytes) * sharing;
@@ -234,7 +234,7 @@ class Boxes {
   DType type_;
 };
 
-/// Of the GPU that is selected.
+/// The number of multiprocessors of the GPU that is selected.
 int multiprocessors();
 
 }  // namespace baton::cuda

@@ -37,7 +37,7 @@ constexpr float tolerated_growth = 8;
 template <typename Element, int Halves>
 __global__ void __launch_bounds__(threads, Halves == 1 ? 2 : 1)
     hopper_attention_kernel(const __grid_constant__ Tensors tensors, Element* o, float* lse, const AttentionShape shape,
-                            const Strides strides, const Order order) {
+                            const Strides strides, const TileOrder order) {
   using M = Memory<Halves>;
   extern __shared__ unsigned char shared[];
   const M memory{(shared_address_of(shared) + alignment - 1) / alignment * alignment};
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(threads, Halves == 1 ? 2 : 1)
   const int first_query = (order.row_blocks - 1 - row_block) * own_rows;
   const int key_head = query_head / static_cast<int>(shape.heads);
   const int group_row = first_query + group * group_rows;
-  const int first_row = first_query + 16 * warp;  // of the warp
+  const int first_row = first_query + 16 * warp;  // the first row of the warp
   const auto tiles_before = [&](int key) { return (min(positions, key) + tile_rows - 1) / tile_rows; };
   const int tiles = tiles_before(shape.causal ? first_query + own_rows : positions);
   const int group_tiles = tiles_before(shape.causal ? group_row + group_rows : positions);
@@ -260,7 +260,7 @@ int multiprocessors() {
 template <typename Element>
 void attention_by_groups(const AttentionShape& shape, const Element* q, const Element* k, const Element* v, Element* o, float* lse,
                          cudaStream_t stream) {
-  const Order order = order_of(shape, shape.samples * shape.groups * shape.heads, shape.heads, multiprocessors());
+  const TileOrder order = order_of(shape, shape.samples * shape.groups * shape.heads, shape.heads, multiprocessors());
   const bool short_heads = shape.size <= half_size;
   const Boxes boxes(shape, std::is_same_v<Element, __half> ? DType::f16 : DType::bf16);
   const CUtensorMap queries = boxes.of_queries(q);

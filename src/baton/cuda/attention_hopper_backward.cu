@@ -19,19 +19,20 @@ struct Memory {
   static constexpr int own_bytes = Halves * half_own_bytes;
   static constexpr int tile_bytes = Halves * half_tile_bytes;
   static constexpr int stage_bytes = 2 * tile_bytes;
-  static constexpr int pair_bytes = OverKeys ? tile_rows * static_cast<int>(sizeof(float2)) : 0;  // of the sums of a tile's rows
+  static constexpr int pair_bytes = OverKeys ? tile_rows * static_cast<int>(sizeof(float2))
+                                             : 0;  // bytes of the sums of a tile's rows
   static constexpr int barriers = 2 * stages + 2;
   static constexpr int bytes = own_tiles * own_bytes + stages * (stage_bytes + pair_bytes) + barriers * barrier_bytes + alignment;
 
   std::uint32_t base;
 
-  __device__ std::uint32_t own() const { return base; }                     // of k, or q
-  __device__ std::uint32_t other_own() const { return base + own_bytes; }   // of v, or dy
-  __device__ std::uint32_t result() const { return base + 2 * own_bytes; }  // of o, in the pass over queries
-  __device__ std::uint32_t passing(int stage) const {                       // of q, or k
+  __device__ std::uint32_t own() const { return base; }                     // k, or q
+  __device__ std::uint32_t other_own() const { return base + own_bytes; }   // v, or dy
+  __device__ std::uint32_t result() const { return base + 2 * own_bytes; }  // o, in the pass over queries
+  __device__ std::uint32_t passing(int stage) const {                       // q, or k
     return base + static_cast<std::uint32_t>(own_tiles * own_bytes + stage * stage_bytes);
   }
-  __device__ std::uint32_t other_passing(int stage) const { return passing(stage) + tile_bytes; }  // of dy, or v
+  __device__ std::uint32_t other_passing(int stage) const { return passing(stage) + tile_bytes; }  // dy, or v
   __device__ std::uint32_t pairs(int stage) const { return passing(stages) + static_cast<std::uint32_t>(stage * pair_bytes); }
   __device__ std::uint32_t barrier(int i) const { return pairs(stages) + static_cast<std::uint32_t>(i * barrier_bytes); }
   __device__ std::uint32_t filled(int stage) const { return barrier(stage); }
@@ -43,8 +44,8 @@ struct Memory {
 /// The work of a block on one tile of rows.
 struct Item {
   int row;         // the first one
-  int head;        // of keys in the pass over keys, otherwise of queries
-  int first_tile;  // of those that go by
+  int head;        // a head of keys in the pass over keys, otherwise of queries
+  int first_tile;  // the first of the tiles that go by
   int tiles;       // per head of queries
 };
 
@@ -53,7 +54,7 @@ struct Item {
 template <bool OverKeys>
 struct Items {
   const AttentionShape& shape;
-  const Order& order;
+  const TileOrder& order;
   int turn = 0;
 
   __device__ bool next(Item& item) {
@@ -80,7 +81,7 @@ struct Items {
 
 template <int Halves, bool OverKeys>
 __device__ void copy_all(const Tensors& tensors, const float2* row_sums, const AttentionShape& shape, const Strides& strides,
-                         const Order& order, Memory<Halves, OverKeys> memory) {
+                         const TileOrder& order, Memory<Halves, OverKeys> memory) {
   using M = Memory<Halves, OverKeys>;
   const int heads = OverKeys ? static_cast<int>(shape.heads) : 1;
   Items<OverKeys> items{shape, order};
@@ -142,7 +143,7 @@ struct Passing {
   using M = Memory<Halves, OverKeys>;
   M memory;
   RingPlace<M::stages> place;
-  int tile = 0;  // of the head
+  int tile = 0;  // the number of the tile in the head
   int head = 0;
   int needed_first = 0;
   int needed_last = 0;
@@ -197,7 +198,7 @@ __device__ void add_product(float2 (&of_rows)[2], const GroupRows<Element, Halve
 
 template <typename Element, int Halves, bool OverKeys>
 __device__ void multiply_all(const AttentionGradients& given, float2* row_sums, const AttentionShape& shape, const Strides& strides,
-                             const Order& order, Memory<Halves, OverKeys> memory, const unsigned char* shared) {
+                             const TileOrder& order, Memory<Halves, OverKeys> memory, const unsigned char* shared) {
   using M = Memory<Halves, OverKeys>;
   const int positions = static_cast<int>(shape.positions);
   const int size = static_cast<int>(shape.size);
@@ -400,7 +401,7 @@ __device__ void multiply_all(const AttentionGradients& given, float2* row_sums, 
 template <typename Element, int Halves, bool OverKeys>
 __global__ void __launch_bounds__(threads, 1)
     hopper_backward_kernel(const __grid_constant__ Tensors tensors, const AttentionGradients given, float2* row_sums,
-                           const AttentionShape shape, const Strides strides, const Order order) {
+                           const AttentionShape shape, const Strides strides, const TileOrder order) {
   using M = Memory<Halves, OverKeys>;
   extern __shared__ unsigned char shared[];
   const M memory{(shared_address_of(shared) + alignment - 1) / alignment * alignment};
@@ -439,7 +440,7 @@ void attention_backward_by_groups(const AttentionShape& shape, const AttentionGr
   const CUtensorMap o = boxes.of_queries(operands.o);
   const CUtensorMap k = boxes.of_keys(operands.k);
   const CUtensorMap v = boxes.of_keys(operands.v);
-  const auto pass = [&](auto halves, auto over_keys, const Order& order, const Tensors& tensors) {
+  const auto pass = [&](auto halves, auto over_keys, const TileOrder& order, const Tensors& tensors) {
     const auto blocks = static_cast<unsigned>(std::min(order.items(), multiprocessors()));
     launch(hopper_backward_kernel<Element, halves.value, over_keys.value>,
            {dim3(blocks), dim3(threads), Memory<halves.value, over_keys.value>::bytes}, stream, tensors, operands, row_sums, shape,

@@ -30,7 +30,7 @@ struct HeadTile {
   static constexpr int chunk = 16 / sizeof(Element);  // elements
   static constexpr int chunks = Size / chunk;
   static constexpr int row_bytes = Size * sizeof(Element);
-  static constexpr int steps = chunks / 2;  // of a product over the head
+  static constexpr int steps = chunks / 2;  // steps of a product over the head
 
   static __device__ std::uint32_t at(std::uint32_t tile, int row, int column) {
     return tile + static_cast<std::uint32_t>(row * row_bytes + ((column ^ (row & 7)) << 4));

@@ -139,7 +139,7 @@ class CudaBackend final : public exec::Backend {
   }
 
  private:
-  cuda::Capability capability_;  // of all GPUs that there are; those of a plan may have more
+  cuda::Capability capability_;  // the abilities that all GPUs have; those of a plan may have more
 };
 
 }  // namespace

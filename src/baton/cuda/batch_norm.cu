@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(threads)
 struct Prepared {
   Units units;
   int groups;
-  int count;  // of units
+  int count;  // number of units
   double2* sums;
   Moments* moments;
   float2* means;

@@ -499,7 +499,7 @@ LaunchShape over_units(const Norm& norm) {
 
 struct Window {
   int height, width, window, stride, padding, out_height, out_width;
-  int packs;  // of a pixel
+  int packs;  // packs per pixel
 };
 
 Window window_of(const PoolShape& shape, std::int64_t channels) {

@@ -31,7 +31,7 @@ struct NormMoments {
   float scale;  // the factor times the gain
   float bias;
 };
-/// Sums over one channel of a group: of dy, and of dy times what the norm made of x before gain and bias.
+/// Two sums over one channel of a group: dy, and dy times what the norm made of x before gain and bias.
 struct NormSlopes {
   double sum;
   double along;

@@ -66,7 +66,7 @@ void sum_narrow_columns(const Element* dy, Result* db, std::int64_t rows, std::i
 }
 
 constexpr int pack_threads = 512;
-constexpr int pack_columns = 64;  // of a block
+constexpr int pack_columns = 64;  // columns per block
 constexpr int most_blocks_per_cluster = 8;
 
 /// Sixteen bytes of a row at a time. The blocks of a cluster share the rows of their columns, and the first one adds up what they

@@ -31,7 +31,7 @@ struct Right {
 /// y: rows of the left operand are output channels, of the right one pixels of all samples; sums over input channels and window.
 template <typename Element>
 struct Forward {
-  static constexpr bool neighbours_are_rows = true;  // of the right operand: neighbours in memory
+  static constexpr bool neighbours_are_rows = true;  // rows of the right operand are neighbours in memory
   Geometry g;
   const Element* left;   // W
   const Element* right;  // x
@@ -140,7 +140,7 @@ struct ToSums {
 
 constexpr int threads = 128;
 constexpr int right_tile = 64;
-constexpr int row_bytes = 64;  // of a tile
+constexpr int row_bytes = 64;  // bytes per row of a tile
 constexpr int row_chunks = row_bytes / 16;
 
 __device__ std::uint32_t tile_at(std::uint32_t tile, int row, int chunk) {
@@ -166,7 +166,7 @@ template <typename Element, typename Task, typename Store, int LeftTiles, bool T
 __global__ void __launch_bounds__(threads) convolution_kernel(const Task task, const Store store) {
   constexpr int left_tile = 32 * LeftTiles;
   constexpr int chunk = 16 / sizeof(Element);
-  constexpr int step = row_bytes / sizeof(Element);              // of the depth
+  constexpr int step = row_bytes / sizeof(Element);              // elements along the depth per step
   constexpr int left_chunks = left_tile * row_chunks / threads;  // per thread
   constexpr int right_chunks = right_tile * row_chunks / threads;
   constexpr int stage_bytes = (left_tile + right_tile) * row_bytes;
@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(threads) convolution_kernel(const Task task, c
   note_entries(first_step + 1);
 
   constexpr int thread_rows = left_tile / 16;
-  constexpr int right_tiles = 4;  // of 8 columns, per warp
+  constexpr int right_tiles = 4;  // tiles of 8 columns, per warp
   float sums[TensorCores ? LeftTiles : thread_rows][TensorCores ? right_tiles : 2][4] = {};
   const int warp = thread / 32;
   const int lane = thread % 32;

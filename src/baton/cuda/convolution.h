@@ -17,13 +17,13 @@ struct ConvolutionShape {
   std::int64_t height = 0;
   std::int64_t width = 0;
   std::int64_t out = 0;   // channels
-  std::int64_t rows = 1;  // of the window
+  std::int64_t rows = 1;  // rows of the window
   std::int64_t columns = 1;
   std::int64_t stride = 1;
   std::int64_t padding = 0;
   bool tf32 = false;
   bool in_last = false;   // x and dx have their channels last: by warp groups alone
-  bool out_last = false;  // likewise y and dy
+  bool out_last = false;  // y and dy have their channels last
 
   std::int64_t out_height() const { return (height + 2 * padding - rows) / stride + 1; }
   std::int64_t out_width() const { return (width + 2 * padding - columns) / stride + 1; }

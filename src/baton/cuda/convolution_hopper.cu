@@ -14,7 +14,7 @@ namespace {
 
 constexpr int chunk = channel_multiple;  // elements of 16 bytes
 constexpr int threads = 2 * group_threads;
-constexpr int depth_step = 64;  // of a tile: a line's elements
+constexpr int depth_step = 64;  // elements of a line of a tile
 constexpr int half_bytes = depth_step * line_bytes;
 
 int padded(std::int64_t channels) { return static_cast<int>(padded_channels(channels)); }
@@ -27,7 +27,7 @@ constexpr DType type_of() {
 // Products. Both operands of the first two have the depth along their lines; of the third, dW, along their rows.
 
 struct WindowPosition {
-  int offset;  // of the first element under the window, in chunks
+  int offset;  // where the first element under the window is, in chunks
   int y;
   int x;
   bool valid;
@@ -114,7 +114,7 @@ using Sums = float[16][4];  // 64 × 128 of a warp group
 
 #define BATON_SUMS(i) "+f"(s[i][0]), "+f"(s[i][1]), "+f"(s[i][2]), "+f"(s[i][3])
 
-template <typename Element, bool Turned>
+template <typename Element, bool Transposed>
 __device__ void multiply_tiles(Sums& s, std::uint64_t left, std::uint64_t right) {
 #define BATON_MULTIPLY(types)                                                                                                 \
   asm volatile("{\n.reg .pred add;\nsetp.eq.b32 add, 0, 0;\nwgmma.mma_async.sync.aligned.m64n128k16." types                   \
@@ -124,7 +124,7 @@ __device__ void multiply_tiles(Sums& s, std::uint64_t left, std::uint64_t right)
                : BATON_SUMS(0), BATON_SUMS(1), BATON_SUMS(2), BATON_SUMS(3), BATON_SUMS(4), BATON_SUMS(5), BATON_SUMS(6),     \
                  BATON_SUMS(7), BATON_SUMS(8), BATON_SUMS(9), BATON_SUMS(10), BATON_SUMS(11), BATON_SUMS(12), BATON_SUMS(13), \
                  BATON_SUMS(14), BATON_SUMS(15)                                                                               \
-               : "l"(left), "l"(right), "n"(Turned ? 1 : 0)                                                                   \
+               : "l"(left), "l"(right), "n"(Transposed ? 1 : 0)                                                               \
                : "memory")
   if constexpr (std::is_same_v<Element, __half>) {
     BATON_MULTIPLY("f32.f16.f16");
@@ -164,7 +164,8 @@ __global__ void __launch_bounds__(threads, LeftGroups == 2 ? 2 : 1) hopper_convo
   const int first_step = static_cast<int>(static_cast<std::int64_t>(all_steps) * blockIdx.z / gridDim.z);
   const int last_step = static_cast<int>(static_cast<std::int64_t>(all_steps) * (blockIdx.z + 1) / gridDim.z);
 
-  // Of operands with the depth along lines a thread has chunk thread % 8 of every 32nd line; of turned ones one column of chunks.
+  // If the depth lies along lines, a thread has chunk thread % 8 of every 32nd line; if the operand is transposed, one column of
+  // chunks.
   constexpr int lines = Task::turned ? 1 : T::right / 32;
   WindowPosition places[lines];
   int window_row = 0;
@@ -228,7 +229,7 @@ __global__ void __launch_bounds__(threads, LeftGroups == 2 ? 2 : 1) hopper_convo
         }
       }
     }
-    end_of_copies();  // of none after the last, so that the count holds
+    end_of_copies();  // an empty group after the last, so that the count holds
   };
 
   allow_next();
@@ -267,7 +268,8 @@ __global__ void __launch_bounds__(threads, LeftGroups == 2 ? 2 : 1) hopper_convo
   }
 
   const int lane = thread % 32;
-  const int row = 64 * group_left + thread % group_threads / 32 * 16 + lane / 4;  // of the tile, and that row + 8
+  const int row = 64 * group_left + thread % group_threads / 32 * 16 +
+                  lane / 4;  // the row in the tile; the thread also has that row + 8
   const int column = 128 * group_right + 2 * (lane % 4);
   if constexpr (Task::turned) {
 #pragma unroll

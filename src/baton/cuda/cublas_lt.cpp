@@ -263,7 +263,7 @@ bool serves(cublasLtHandle_t handle, const LtProduct& product, const cublasLtMat
          found.state == CUBLAS_STATUS_SUCCESS && static_cast<std::int64_t>(found.workspaceSize) <= product.workspace_bytes();
 }
 
-/// Whatever a choice may depend on beside the product. The hash is of the code that makes and reads choices.
+/// Everything that a choice may depend on in addition to the product. The hash is of the code that makes and reads choices.
 std::string kind_of(const GpuPlace& place) {
   cudaDeviceProp properties{};
   require(cudaGetDeviceProperties(&properties, place.ordinal()), "reading what it is");

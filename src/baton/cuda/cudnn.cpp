@@ -307,7 +307,7 @@ class Prepared final : public LibraryConvolution {
 
  private:
   cudnnHandle_t handle_;
-  const Descriptor& plan_;  // of the place, which outlives its launches
+  const Descriptor& plan_;  // the descriptor is a member of the place, which outlives its launches
   Descriptor pack_;
 };
 

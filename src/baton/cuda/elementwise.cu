@@ -211,11 +211,11 @@ struct ScoreSlope {
 
 struct ScoreSum {
   float largest;
-  double sum;  // of exp(score − largest)
-  double all;  // of the scores, if it is asked for
+  double sum;  // the sum of exp(score − largest)
+  double all;  // the sum of the scores, if it is asked for
 };
 
-/// Of a row of scores, read once.
+/// The sums of a row of scores, which is read once.
 template <typename Element, int Threads>
 __device__ ScoreSum sum_of_scores(const Element* y, std::int64_t first, std::int64_t classes, bool with_all) {
   float most = -INFINITY;

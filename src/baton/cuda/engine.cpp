@@ -446,7 +446,7 @@ class CudaEngine final : public exec::Engine {
     DeviceId device;
     cudaStream_t stream;
     std::unique_ptr<Event> event;
-    std::unique_ptr<Event> start;  // of a traced step, in the first lane of each GPU but the first
+    std::unique_ptr<Event> start;  // begins a traced step, in the first lane of each GPU but the first
   };
 
   plan::Plan plan_;
@@ -464,12 +464,12 @@ class CudaEngine final : public exec::Engine {
   std::unique_ptr<Graph> traced_step_;
   std::int64_t steps_before_ = 0;
   std::int64_t loaded_for_ = -1;  // the step whose rows are there
-  bool keep_result_ = false;      // of the run under way
+  bool keep_result_ = false;      // that of the current run
   std::exception_ptr unread_;     // the feed's error for the rows of the next step
   struct {
     Nanoseconds start;
     Nanoseconds end;
-  } loading_;  // of the step enqueued last, since it was launched
+  } loading_;  // when the rows of the step enqueued last were loaded, since it was launched
 };
 
 }  // namespace

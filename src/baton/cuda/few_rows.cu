@@ -8,7 +8,7 @@ namespace baton::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr int depth = 32;  // of a stage, along what is summed over
+constexpr int depth = 32;  // depth of a stage, along which is summed
 constexpr int stages = 5;
 // Pitches of tiles in shared memory, in floats, by which the accesses of a warp fall into different banks.
 constexpr int deep_pitch = depth + 4;
@@ -348,7 +348,7 @@ int at_a_time(const Cut& cut, bool tf32, int bytes, int multiprocessors) {
 }
 
 /// The cut that fills the multiprocessors with as little traffic as possible: a block reads its part of the weights and all rows of
-/// the batch beside it.
+/// the batch next to it.
 Cut choose_cut(bool forward, bool tf32, int columns, int depth_total, int multiprocessors) {
   Cut best;
   double least = 0;

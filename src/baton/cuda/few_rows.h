@@ -9,7 +9,7 @@ namespace baton::cuda {
 /// The capabilities of a GPU, beyond those that every GPU has, that decide which code a task gets.
 struct Capability {
   int code = 0;          // code_version()
-  int shared_bytes = 0;  // that a block may have
+  int shared_bytes = 0;  // the most shared memory that a block may have
 };
 
 /// 16-bit copies of a weight and its bias as they are after a step; null if there are none.

@@ -50,7 +50,7 @@ class GpuPlace {
  public:
   /// The whole GPU.
   explicit GpuPlace(int ordinal);
-  /// A part of it. `carrier` (may be null) are the multiprocessors that are left over when a GPU is cut into equal parts: they
+  /// A part of a GPU. `carrier` (may be null) has the multiprocessors that are left over when a GPU is cut into equal parts. They
   /// carry messages between the parts, so that no message waits until a product leaves a part's own multiprocessors.
   GpuPlace(int ordinal, std::unique_ptr<Partition> partition, std::shared_ptr<const Partition> carrier);
   GpuPlace(const GpuPlace&) = delete;
@@ -90,7 +90,7 @@ class GpuPlace {
   std::shared_ptr<const Partition> carrier_;
   CUcontext context_ = nullptr;
   std::array<std::unique_ptr<Stream>, plan::lane_count> streams_;
-  std::unique_ptr<Stream> carrying_;  // on the carrier
+  std::unique_ptr<Stream> carrying_;  // the stream on the carrier
   std::unique_ptr<Event> fork_;
   std::unique_ptr<Event> join_;
 };

@@ -102,7 +102,7 @@ void transpose(DType from, DType to, const void* x, void* y, std::int64_t matric
 struct SequenceShape {
   std::int64_t samples = 0;
   std::int64_t channels = 0;
-  std::int64_t places = 0;  // of an image
+  std::int64_t places = 0;  // places of an image
   std::int64_t first = 0;
   std::int64_t positions = 0;
 };
@@ -121,8 +121,8 @@ void copy_front(DType type, const void* x, void* y, std::int64_t copied, std::in
 /// if there is one.
 void mean_squared_error(DType type, const void* y, const void* target, const float* scale, double* loss, void* dy,
                         std::int64_t rows, std::int64_t width, double elements, cudaStream_t stream);
-/// With `parts`, scores are those from `first` on, and `terms` are what all parts made of theirs. The label's share is 1 −
-/// smoothing, and `each` score's beside it is as given.
+/// If scores are divided into `parts`, these are those from `first` on, and `terms` has what every part contributes. The label's
+/// share is 1 − smoothing, and `each` score's own share is as given.
 struct ScorePart {
   std::int64_t first = 0;
   std::int64_t parts = 0;
@@ -150,8 +150,8 @@ void embed_backward(DType type, const std::int32_t* ids, const void* dy, DType g
 void bias_gradient(DType type, const void* dy, DType result, void* db, std::int64_t rows, std::int64_t width, float keep,
                    float factor, cudaStream_t stream);
 
-/// A float32 parameter and what an optimizer needs beside it; the states are null if it keeps none, and so is the 16-bit copy that
-/// is written beside it.
+/// A float32 parameter and what an optimizer needs in addition; the states are null if it keeps none, and so is the 16-bit copy
+/// that is written too.
 struct UpdatedTensor {
   const void* gradient;
   float* weight;
@@ -234,7 +234,7 @@ struct CopyRun {
 /// Moves the runs of a table on the device; takes `min_duration` nanoseconds at least.
 void copy_runs(const CopyRun* runs, int count, std::int64_t min_duration, int multiprocessors, cudaStream_t stream);
 
-/// A run of elements to be summed over members: of source `source`, `count` from `begin` on, into target `target` from
+/// A run of elements to be summed over members: `count` elements of source `source` from `begin` on, into target `target` from
 /// `target_begin` on.
 struct SumRun {
   std::int64_t begin;

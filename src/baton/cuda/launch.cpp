@@ -24,8 +24,8 @@ struct Layer {
   std::int64_t rows;
   std::int64_t in;
   std::int64_t out;
-  DType type;    // of what is multiplied
-  DType result;  // of what is written
+  DType type;    // the type that is multiplied
+  DType result;  // the type that is written
 };
 
 template <typename AnyOp>
@@ -388,7 +388,7 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
   return [=](cudaStream_t stream) { adam(type, copies, settings, tensors.data(), tensors.size(), scaling, step, stream); };
 }
 
-/// Of the ops that a residual stream passes through, those whose kernels take it in float32 beside operands of 16 bits.
+/// True for an op whose kernels take the residual stream in float32 together with operands of 16 bits.
 template <typename AnyOp>
 concept TakesStream = std::same_as<AnyOp, op::LayerNorm> || std::same_as<AnyOp, op::LayerNormBackwardInput> ||
     std::same_as<AnyOp, op::LayerNormBackwardWeight> || std::same_as<AnyOp, op::RmsNorm> ||
@@ -404,7 +404,7 @@ bool adds_to_stream(const plan::Plan& plan, const Task& task, BufferId sum) {
   return is_wide(sum) && (is_wide(task.reads[0]) || is_wide(task.reads[1]));
 }
 
-/// True if the kernel takes operands of these types beside each other.
+/// True if the kernel takes operands of these types together.
 bool takes_types(const plan::Plan& plan, const Task& task, const op::Op& op) {
   const op::Signature& signature = op::signature(op);
   std::set<DType> types;

@@ -32,11 +32,11 @@ struct NormSlopes;
 struct ImageContext {
   const std::vector<bool>& last;  // by buffer: its images have their channels last
   const NormShare& share;
-  const void* x;         // of the norm that it has a share in
+  const void* x;         // the input of the norm that it takes part in
   const void* added;     // what a ReLU adds to that norm's result; null if it adds nothing
   NormMoments* moments;  // likewise
   NormSlopes* slopes;
-  void* scratch;  // of all norms
+  void* scratch;  // scratch memory of all norms
 };
 
 /// The context of a norm of rows: its share in a backward, and the memory of the sums that one task leaves for the next.

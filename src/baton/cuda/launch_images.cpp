@@ -13,7 +13,7 @@ namespace {
 
 static_assert(whole_channels == channel_multiple);
 
-/// Of the shapes of x (or dx), W (or dW).
+/// The shape of a convolution, from the shapes of x (or dx) and W (or dW).
 template <typename AnyOp>
 ConvolutionShape shape_of(const AnyOp& o, const Shape& x, const Shape& w) {
   return {.samples = x[0],

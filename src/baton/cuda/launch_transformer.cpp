@@ -5,7 +5,7 @@
 namespace baton::cuda {
 namespace {
 
-/// Of the shapes of q and k.
+/// The shape of an attention, from the shapes of q and k.
 AttentionShape attention_shape(const Shape& q, const Shape& k, bool causal, bool tf32) {
   return {.positions = q[0], .samples = q[1], .groups = q[2], .heads = q[3] / k[3], .size = k[3], .causal = causal, .tf32 = tf32};
 }

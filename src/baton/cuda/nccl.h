@@ -72,7 +72,7 @@ std::vector<std::shared_ptr<Communicator>> join_here(const std::vector<int>& ord
 ranks::Blob make_id();
 struct GpuMember {
   int member;   // its number in the set
-  int ordinal;  // of its GPU
+  int ordinal;  // the number of the member's GPU
 };
 /// Joins this process's members to the set of that name, which has `size` in all; returns when all have joined.
 std::vector<std::shared_ptr<Communicator>> join(const ranks::Blob& id, int size, std::span<const GpuMember> members);

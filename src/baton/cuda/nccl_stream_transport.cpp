@@ -28,7 +28,7 @@ struct NcclMeeting {
     NcclPart part;
   };
   std::vector<Member> members;
-  std::size_t begun = 0;     // of the members, in this step
+  std::size_t begun = 0;     // members that have begun in this step
   std::size_t position = 0;  // among the meetings that this rank takes part in
 };
 
@@ -129,7 +129,7 @@ class NcclStreamTransport final : public StreamTransport, private exec::Communic
   }
 
  private:
-  using MemberKey = std::pair<std::size_t, DeviceId>;  // of which set, and which device
+  using MemberKey = std::pair<std::size_t, DeviceId>;  // the number of the set, and the device
 
   ranks::Blob make_id() override { return nccl::make_id(); }
   void join(std::size_t group, const ranks::Blob& id, std::size_t size, const std::vector<exec::GroupMember>& members) override {

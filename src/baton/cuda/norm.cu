@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(threads)
 /// The gradients of one row of x and of what was added to it: of an element whose slope times its gain is `scaled`.
 struct RowSlopes {
   Moments moments;
-  float mean;  // of the scaled slopes
+  float mean;  // the mean of the scaled slopes
   float tilt;  // the mean of the scaled slopes times the normalized values
 
   __device__ float of(float scaled, float value) const {

@@ -7,7 +7,7 @@
 
 namespace baton::cuda {
 
-/// D = alpha · op(A) op(B) + beta · D, column-major as cuBLAS has it: op(A) is m × k, op(B) is k × n. With `bias` a vector of
+/// D = alpha · op(A) op(B) + beta · D, column-major as in cuBLAS: op(A) is m × k, op(B) is k × n. With `bias` a vector of
 /// m is added to each column, and with `relu` what is below zero becomes zero. With `gelu` each element is multiplied by the slope
 /// of a GELU (tanh) at the matching element of a further matrix, which has the layout of D. What is added to may be another matrix
 /// than D.

@@ -126,7 +126,7 @@ class RankEngine final : public exec::Engine {
     exec::RunResult result;
     TracedSteps traced;
     std::vector<Monitor> monitors;
-    std::vector<Nanoseconds> starts = {};  // of the traced steps
+    std::vector<Nanoseconds> starts = {};  // when the traced steps started
     std::int64_t done = 0;
     bool given_up = false;
   };
@@ -568,7 +568,7 @@ class RankEngine final : public exec::Engine {
   exec::StepReport report_;
   Slice slice_;
   std::vector<exec::MeetingRoute> routes_;  // by meeting
-  Meetings meetings_;                       // of this rank's devices alone
+  Meetings meetings_;                       // the meetings of this rank's devices only
   std::unique_ptr<StreamTransport> staged_;
   std::unique_ptr<StreamTransport> nccl_;
   std::vector<std::unique_ptr<StreamExchange>> exchanges_;  // by task; none if it meets nobody of another rank
@@ -577,7 +577,7 @@ class RankEngine final : public exec::Engine {
   std::vector<std::array<const LaneWalk*, plan::lane_count>> siblings_;  // by lane: those of its device
   std::vector<std::size_t> lane_of_;                                     // by task
   std::map<std::pair<DeviceId, Lane>, std::size_t> lane_at_;
-  std::vector<ranks::DeviceProgress*> progresses_;  // of the devices here
+  std::vector<ranks::DeviceProgress*> progresses_;  // the progress of the devices here
   std::map<BufferId, std::int64_t> host_offset_;
   std::unique_ptr<Pinned> host_;
   std::map<int, StartTime> start_times_;  // by GPU

@@ -32,7 +32,7 @@ class Slice {
   std::span<const std::unique_ptr<GpuPlace>> places() const { return places_; }
   bool is_here(DeviceId device) const { return places_[device.index()] != nullptr; }
   const GpuPlace& place(DeviceId device) const { return *places_[device.index()]; }
-  /// The first that is here.
+  /// The place of the first device that is here.
   const GpuPlace& first_place() const { return *first_; }
   cudaStream_t stream(const plan::Task& task) const { return place(task.device).stream(task.lane); }
   std::byte* address(BufferId id) const { return arenas_[plan_[id].device.index()]->at(memory_.offset[id.index()]); }
@@ -71,16 +71,17 @@ class Slice {
   std::vector<std::unique_ptr<Cudnn>> dnn_;                                // likewise
   std::vector<bool> channels_last_;                                        // by buffer
   std::vector<NormShare> shares_;                                          // by task
-  /// The values that norms keep, by device: memory beside the plan's, of some bytes per channel.
+  /// The values that norms keep, by device: memory in addition to the plan's, of some bytes per channel.
   struct KeptNorms {
     std::unique_ptr<std::byte, FreeDeviceMemory> memory;
     std::map<BufferId, std::pair<NormMoments*, NormSlopes*>> of;  // by x
   };
   std::vector<KeptNorms> norms_;
-  std::vector<RowNormShare> row_shares_;                            // by task
-  std::vector<std::unique_ptr<float, FreeDeviceMemory>> row_sums_;  // by device: of one norm's rows, beside the plan's memory
-  std::vector<exec::Addresses> addresses_;                          // by task
-  std::vector<Launch> launches_;                                    // likewise
+  std::vector<RowNormShare> row_shares_;  // by task
+  std::vector<std::unique_ptr<float, FreeDeviceMemory>>
+      row_sums_;                            // by device: the row sums of one norm, in addition to the plan's memory
+  std::vector<exec::Addresses> addresses_;  // by task
+  std::vector<Launch> launches_;            // likewise
 };
 
 }  // namespace baton::cuda

@@ -36,11 +36,11 @@ class StreamWalk {
   StreamWalk(const Slice& slice, const Meetings& meetings);
 
   const TaskEvents& operator[](TaskId id) const { return events_[id.index()]; }
-  /// Makes the events of a task, its place entered. `meets`: it meets tasks of this process alone.
+  /// Makes the events of a task; its place must be entered. `meets`: the task meets others, all in this process.
   void add(TaskId id, bool meets);
-  /// Makes those that a traced step reads, its place entered.
+  /// Makes the events that a traced step reads; the task's place must be entered.
   void add_times(TaskId id);
-  /// A meeting of this process alone.
+  /// Adds a meeting whose members are all in this process.
   void add_meeting(MeetingId meeting);
 
   /// Must be called before the first task of each step.

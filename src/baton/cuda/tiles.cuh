@@ -7,7 +7,7 @@
 /// The parts of the kernels for few rows: tiles that are copied ahead of their use, and products of tiles.
 namespace baton::cuda {
 
-constexpr int tile_rows = 64;  // of the batch
+constexpr int tile_rows = 64;  // rows of the batch per tile
 
 __device__ inline std::uint32_t shared_address(const float* shared) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
@@ -32,7 +32,7 @@ struct TileCopy {
   static constexpr int pass_rows = Threads / chunks;
   static_assert(Rows * chunks % Threads == 0 && Threads % chunks == 0);
 
-  int row = static_cast<int>(threadIdx.x) / chunks;  // of the thread's first chunk
+  int row = static_cast<int>(threadIdx.x) / chunks;  // the row of the thread's first chunk
   int column = static_cast<int>(threadIdx.x) % chunks * 4;
   const float* from;         // that chunk, in the tile whose corner is the matrix's
   std::int64_t pass_stride;  // elements

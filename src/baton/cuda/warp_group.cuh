@@ -5,12 +5,12 @@
 #include <cstdint>
 
 /// Products of Hopper's warp groups: four warps multiply 64 rows by a tile in shared memory, while they do other work. Tiles have
-/// rows of 128 bytes, of which the chunks of 16 are permuted by the row's number, as HeadTile has them.
+/// rows of 128 bytes, of which the chunks of 16 are permuted by the row's number, as in HeadTile.
 namespace baton::cuda {
 
 constexpr int group_threads = 128;
 constexpr int group_rows = 64;
-constexpr int line_bytes = 128;       // of a row of a tile
+constexpr int line_bytes = 128;       // bytes per row of a tile
 constexpr int tile_alignment = 1024;  // the tensor cores permute the chunks of 8 rows by their addresses
 
 /// A tile as an operand: groups of 8 rows are 1024 bytes apart. If the operand is turned, and more than the 64 elements of a row

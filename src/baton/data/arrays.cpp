@@ -435,7 +435,7 @@ std::shared_ptr<const Source> arrays_source(Array inputs, std::vector<Array> tar
   require_samples(inputs);
   if (targets.empty()) {
     if (inputs.shape.size() != 1 || !inputs.integers()) {
-      throw usage_error("{} has no labels or targets beside it: give both as --data inputs.npy,labels.npy", inputs.name);
+      throw usage_error("{} has no labels or targets next to it: give both as --data inputs.npy,labels.npy", inputs.name);
     }
     const std::string format = std::string(to_text(inputs.type));
     std::vector<TokenFile> files;

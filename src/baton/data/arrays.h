@@ -16,7 +16,7 @@ namespace baton::data {
 
 /// A tensor in a file, whose first axis counts samples.
 struct Array {
-  std::string name;  // of the file, and of the tensor in it
+  std::string name;  // names the file, and the tensor in it
   std::shared_ptr<const Blob> bytes;
   std::uint64_t begin = 0;
   archive::ElementType type;

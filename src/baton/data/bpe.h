@@ -75,8 +75,8 @@ class Bpe final : public Tokenizer {
   BpeParts parts_;
   std::array<std::int32_t, 256> bytes_{};
   std::unordered_map<std::uint64_t, Merged> pairs_;
-  std::unordered_map<std::string_view, std::int32_t> whole_;  // into the tokens, if whole pre-tokens are looked for
-  std::unordered_map<std::string_view, std::int32_t> plain_;  // into `plain`
+  std::unordered_map<std::string_view, std::int32_t> whole_;  // index into the tokens, if whole pre-tokens are looked for
+  std::unordered_map<std::string_view, std::int32_t> plain_;  // index into `plain`
   std::array<std::vector<std::size_t>, 256> plain_lengths_;   // by the first byte, the longest first
 };
 

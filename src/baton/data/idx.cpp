@@ -14,7 +14,7 @@ namespace {
 /// A tensor of bytes in the format of MNIST: two zeros, the type, the number of axes, the extents, the elements; big-endian.
 struct IdxFile {
   std::shared_ptr<const Blob> bytes;
-  std::uint64_t begin = 0;  // of the elements
+  std::uint64_t begin = 0;  // where the elements begin
   std::vector<std::int64_t> extents;
 };
 

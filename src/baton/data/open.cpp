@@ -160,7 +160,7 @@ fs::path labels_of(const fs::path& images) {
       return images.parent_path() / candidate;
     }
   }
-  throw unusable(images, fmt::format("its labels ({}) are not beside it", name));
+  throw unusable(images, fmt::format("its labels ({}) are not next to it", name));
 }
 
 std::shared_ptr<const Source> open_idx_images(const Paths& images) {
@@ -185,7 +185,7 @@ bool is_cifar100_file(const fs::path& path) {
   return (name == "train.bin" || name == "test.bin") && is_cifar(path.string(), cifar100);
 }
 
-/// The lines of a small file beside the images, if it is there.
+/// The lines of a small file next to the images, if it is there.
 std::vector<std::string> class_names_in(const fs::path& file) {
   std::vector<std::string> names;
   if (is_file(file)) {
@@ -247,7 +247,7 @@ bool is_named(std::string_view name, const Names& names) {
 
 /// A tensor, with the name and the part that its name says.
 struct NamedArray {
-  std::string name;  // of the tensor, or of its file
+  std::string name;  // the name of the tensor, or of its file
   DataPart part = DataPart::train;
   Array array;
 };
@@ -314,7 +314,7 @@ Parts open_safetensors_files(const fs::path& path, const Paths& files, const Ope
   return open_arrays(path, list, options);
 }
 
-/// A single .npy file: tokens, or inputs whose targets lie beside them under their name: x_train.npy and y_train.npy.
+/// A single .npy file: tokens, or inputs whose targets lie next to them under their name: x_train.npy and y_train.npy.
 Parts open_npy_file(const fs::path& path, const OpenOptions& options) {
   Array inputs = open_npy(path);
   const std::string stem = path.stem().string();

@@ -9,7 +9,7 @@
 namespace baton::data {
 
 struct OpenOptions {
-  /// The tokenizer of texts: `bytes`, `chars`, or a path (see tokenizer.h). Empty: what lies beside the data, or bytes.
+  /// The tokenizer of texts: `bytes`, `chars`, or a path (see tokenizer.h). Empty: what lies next to the data, or bytes.
   std::string tokenizer;
   /// Used instead, if it is set: evaluation needs the tokenizer of the training.
   std::shared_ptr<const Tokenizer> given_tokenizer;

@@ -35,24 +35,24 @@ std::uint64_t Permutation::operator()(std::uint64_t position) const {
   return number;
 }
 
-Order Order::training(std::int64_t samples, std::int64_t batch, std::uint64_t seed) {
+SampleOrder SampleOrder::training(std::int64_t samples, std::int64_t batch, std::uint64_t seed) {
   if (samples < batch) {
     throw usage_error("the data has {} sample{}, fewer than one batch of {}: give a smaller --batch or more data", samples,
                       samples == 1 ? "" : "s", batch);
   }
-  return Order(samples, batch, seed, true);
+  return SampleOrder(samples, batch, seed, true);
 }
 
-Order Order::evaluation(std::int64_t samples, std::int64_t batch) {
+SampleOrder SampleOrder::evaluation(std::int64_t samples, std::int64_t batch) {
   if (samples < 1) {
     throw usage_error("there is no sample to evaluate on: the data is shorter than one sample of this model");
   }
-  return Order(samples, batch, 0, false);
+  return SampleOrder(samples, batch, 0, false);
 }
 
-std::int64_t Order::rows(std::int64_t step) const { return std::min(batch_, samples_ - step % steps_per_epoch() * batch_); }
+std::int64_t SampleOrder::rows(std::int64_t step) const { return std::min(batch_, samples_ - step % steps_per_epoch() * batch_); }
 
-Draw Order::at(std::int64_t step, std::int64_t row) const {
+Draw SampleOrder::at(std::int64_t step, std::int64_t row) const {
   const std::int64_t counted = row < rows(step) ? row : 0;
   const std::int64_t position = step % steps_per_epoch() * batch_ + counted;
   const auto in_epoch = static_cast<std::uint64_t>(epoch(step));

@@ -23,13 +23,13 @@ class Permutation {
 
 /// Says which sample is in which row of which batch. It is a pure function of the step, so that a run can continue at any
 /// step, and all ranks agree without communication.
-class Order {
+class SampleOrder {
  public:
   /// The order of a training: each epoch has the samples in another order. The samples after the last whole batch are left
   /// out, different ones in each epoch. A usage error if there are fewer samples than one batch takes.
-  static Order training(std::int64_t samples, std::int64_t batch, std::uint64_t seed);
+  static SampleOrder training(std::int64_t samples, std::int64_t batch, std::uint64_t seed);
   /// The order of an evaluation: all samples in the order of the source. The last batch may be partial.
-  static Order evaluation(std::int64_t samples, std::int64_t batch);
+  static SampleOrder evaluation(std::int64_t samples, std::int64_t batch);
 
   std::int64_t samples() const { return samples_; }
   std::int64_t steps_per_epoch() const { return shuffled_ ? samples_ / batch_ : (samples_ + batch_ - 1) / batch_; }
@@ -41,7 +41,7 @@ class Order {
   Draw at(std::int64_t step, std::int64_t row) const;
 
  private:
-  Order(std::int64_t samples, std::int64_t batch, std::uint64_t seed, bool shuffled)
+  SampleOrder(std::int64_t samples, std::int64_t batch, std::uint64_t seed, bool shuffled)
       : samples_(samples), batch_(batch), seed_(seed), shuffled_(shuffled) {}
 
   std::int64_t samples_;

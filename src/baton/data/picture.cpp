@@ -74,7 +74,7 @@ void take_bytes(png_structp png, png_bytep into, std::size_t count) {
   state->rest = state->rest.subspan(count);
 }
 
-/// One picture being read, as 8 bits per sample without transparency. Of samples of 16 bits the upper 8 are taken, and what the
+/// One picture being read, as 8 bits per sample without transparency. The upper 8 bits of samples of 16 are taken, and what the
 /// file says of the brightness of screens changes nothing. Nothing in the calls of the library needs to be destroyed where it
 /// jumps.
 class PngReader {

@@ -21,7 +21,7 @@ enum class ContentType : std::uint8_t { tokens, images, arrays };
 struct Description {
   ContentType kind = ContentType::arrays;
   std::string format;                         // for people: "60000 images of 1x28x28 in 10 classes (IDX)"
-  std::int64_t count = 0;                     // of tokens, of images, of samples
+  std::int64_t count = 0;                     // number of tokens, images or samples
   std::int64_t vocabulary = 0;                // tokens are below this; 0: the source does not say
   Shape sample;                               // images: channels, height, width; rank 0 if they differ. Arrays: one sample
   std::int64_t classes = 0;                   // labels are below this; 0: there are no labels, or they are numbers
@@ -32,15 +32,15 @@ struct Description {
 struct Form {
   Shape input;                  // tokens: {context}; images: {channels, height, width}, or {n} for all pixels in a row
   bool integers = false;        // the input is tokens
-  std::int64_t vocabulary = 0;  // below which these must be
+  std::int64_t vocabulary = 0;  // tokens must be below this
   Shape target;                 // labels: {} for one per sample, {context} for one per position; numbers: as the output
-  std::int64_t classes = 0;     // below which labels must be; 0: the target is numbers
+  std::int64_t classes = 0;     // labels must be below this; 0: the target is numbers
 };
 
 /// The steps that make samples of the contents of a source.
 struct Preparation {
-  /// Of the values / 255. nullopt: the source's default, which is 0.5 and 0.5 for images (so that pixels lie in [-1, 1]) and
-  /// nothing for arrays.
+  /// The scale of the values / 255. nullopt: the source's default, which is 0.5 and 0.5 for images (so that pixels lie in [-1, 1])
+  /// and nothing for arrays.
   std::optional<PixelScale> scale = {};
   Augmentation augmentation = {};
 };
@@ -73,7 +73,7 @@ class Source {
   virtual ~Source() = default;
 
   const Description& description() const { return description_; }
-  /// Set for a text, and for tokens with a tokenizer beside them.
+  /// Set for a text, and for tokens with a tokenizer next to them.
   const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
   /// A usage error says why the source does not fit the form. Tokens become windows of `context` tokens that do not overlap, each
   /// with the token after as label; images are resized to the form if they have another size (see docs/data.md).

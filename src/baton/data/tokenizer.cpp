@@ -229,7 +229,7 @@ std::vector<std::pair<std::string, std::string>> read_merges(const fs::path& pat
 fs::path beside(const fs::path& path, const char* name) {
   fs::path other = path.parent_path() / name;
   if (!is_file(other)) {
-    throw unusable_tokenizer(path, fmt::format("there is no {} beside it", name));
+    throw unusable_tokenizer(path, fmt::format("there is no {} next to it", name));
   }
   return other;
 }
@@ -463,7 +463,8 @@ std::shared_ptr<const Tokenizer> tokenizer_by_name(const std::string& text) {
     return bytes_tokenizer();
   }
   if (canonical(text) == "chars") {
-    throw usage_error("--tokenizer chars is made of a text, and there is none here: give a .tokenizer file that was made of one");
+    throw usage_error(
+        "--tokenizer chars is made of a text, but there is no text here: give a .tokenizer file that was made of one");
   }
   if (!is_file(text) && !is_folder(text)) {
     throw usage_error(

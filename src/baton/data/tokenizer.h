@@ -43,17 +43,17 @@ std::shared_ptr<const Tokenizer> bytes_tokenizer();
 /// One token per character that occurs, in the order of their code points.
 std::shared_ptr<const Tokenizer> chars_tokenizer(std::vector<char32_t> characters);
 
-/// Reads a tokenizer from a file: what `serialized` wrote, a `vocab.json` (with `merges.txt` beside it), a `merges.txt` (with
-/// `vocab.json` beside it), a Hugging Face `tokenizer.json` of byte-level BPE, a tiktoken rank file; or from a folder that holds
+/// Reads a tokenizer from a file: what `serialized` wrote, a `vocab.json` (with `merges.txt` next to it), a `merges.txt` (with
+/// `vocab.json` next to it), a Hugging Face `tokenizer.json` of byte-level BPE, a tiktoken rank file; or from a folder that holds
 /// one of these under its usual name. A usage error names what is wrong with it.
 std::shared_ptr<const Tokenizer> read_tokenizer(const std::filesystem::path& path);
 
 /// `bytes` or what `read_tokenizer` takes; `chars` is nothing without a text, so it is not taken here.
 std::shared_ptr<const Tokenizer> tokenizer_by_name(const std::string& text);
 
-/// The tokenizer beside a data file or in a data folder, which `./baton tokens` writes; null if there is none.
+/// The tokenizer next to a data file or in a data folder, which `./baton tokens` writes; null if there is none.
 std::shared_ptr<const Tokenizer> tokenizer_beside(const std::filesystem::path& path);
-/// Its path beside a data file: tokens.bin has tokens.tokenizer.
+/// Its path next to a data file: tokens.bin has tokens.tokenizer.
 std::filesystem::path path_of_tokenizer(const std::filesystem::path& data);
 
 }  // namespace baton::data

@@ -344,7 +344,7 @@ class TokenizerReader final : public Walker {
   std::string model_type_;
   std::string normalizer_;  // empty: none
   std::vector<Cutting> cuttings_;
-  std::vector<std::string> halves_;  // of the merge that is being read
+  std::vector<std::string> halves_;  // the two halves of the merge that is being read
   TokenizerListing::Added added_;
   bool strips_ = false;  // the added token that is being read takes something of what is around it
   std::vector<Adding> addings_;

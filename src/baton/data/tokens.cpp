@@ -32,8 +32,8 @@ constexpr std::int32_t evaluation_magic = 20240522;
 
 const char* type_of(std::uint32_t width) { return width == 1 ? "uint8" : width == 2 ? "uint16" : "uint32"; }
 
-/// Of a plain file, by its first numbers: 0 if they could be either. Read as uint32, tokens of 16 bits have as upper halves
-/// every second token; no vocabulary has 2^20 tokens, and no text has zero as every second token.
+/// The width in bytes of the tokens of a plain file, judged by its first numbers: 0 if they could be either. Read as uint32, tokens
+/// of 16 bits have as upper halves every second token; no vocabulary has 2^20 tokens, and no text has zero as every second token.
 std::uint32_t shown_width(const Blob& bytes) {
   constexpr std::uint32_t too_large = 16;
   if (bytes.size() % 4 != 0) {

@@ -14,7 +14,7 @@ namespace baton::devices {
 struct BackendKind {
   std::string name;
   std::string summary;
-  bool runs_on_gpus = false;                             // or on cores
+  bool runs_on_gpus = false;                             // false: it runs on cores
   std::function<std::unique_ptr<exec::Backend>()> make;  // throws a usage error if it does not run here
   std::function<bool()> runs_here;
 };

@@ -13,7 +13,7 @@ namespace baton::exec {
 struct Addresses {
   std::vector<std::byte*> reads;
   std::vector<std::byte*> writes;
-  std::byte* workspace = nullptr;  // of the size that the plan gives the task
+  std::byte* workspace = nullptr;  // has as many bytes as the plan gives the task
 };
 
 /// The addresses of a task's buffers, each given by `address`.

@@ -20,8 +20,8 @@ std::int64_t element_offset(const plan::Buffer& buffer, std::int64_t row_major_i
 struct RandomContents {
   std::uint64_t seed = 0;
   std::int64_t samples = 0;  // in the data set, which repeats after the last one; 0: endless
-  std::int64_t classes = 1;  // that labels are drawn from
-  std::int64_t tokens = 1;   // that inputs are drawn from, if they are integers
+  std::int64_t classes = 1;  // labels are drawn below this number
+  std::int64_t tokens = 1;   // integer inputs are drawn below this number
 };
 
 /// Fills a persistent buffer for the first step: parameters, zeros for optimizer state, inputs and targets of
@@ -44,7 +44,7 @@ class PlaceInParameter {
   const MemoryLayout* layout_;
   std::int64_t run_;          // elements of the part that lie side by side in the whole
   std::int64_t distance_;     // from one run to the next
-  std::int64_t first_;        // of the part, in the whole
+  std::int64_t first_;        // the first element of the part in the whole
   std::int64_t piece_begin_;  // a piece is a run of elements as they lie
 };
 

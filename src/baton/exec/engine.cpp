@@ -44,7 +44,7 @@ std::vector<std::size_t> loss_order(const plan::Plan& plan, const std::vector<Bu
   };
   std::vector<LossRow> places;
   for (const BufferId id : losses) {
-    const plan::BatchRows unplaced{0, plan[id].shape.elements()};  // of a plan that says no rows: in the order in which they lie
+    const plan::BatchRows unplaced{0, plan[id].shape.elements()};  // for a plan that names no rows: in the order in which they lie
     const auto* rows = std::get_if<plan::BatchRows>(&plan[id].content);
     const plan::BatchRows& content = rows == nullptr ? unplaced : *rows;
     const std::int64_t samples = content.end - content.begin;

@@ -22,12 +22,12 @@ struct StepData {
   std::shared_ptr<const Feed> feed = nullptr;  // if there is one, rows come from it
   std::int64_t batch = 0;                      // rows of the global batch
   std::vector<BufferId> loaded;  // inputs and targets that are filled before each step; empty if the batch stays the same
-  std::vector<BufferId> ahead;   // those that a Load fills during the step before
+  std::vector<BufferId> ahead;   // inputs and targets that a Load fills during the step before
   std::vector<BufferId> losses;  // in the order of the batch
   /// The order in which the rows of those buffers are summed: by sample and position, however they are split and laid out, so that
   /// the sum has the same bits.
   std::vector<std::size_t> loss_order;
-  std::vector<MemoryLayout> layouts = {};  // of the backend
+  std::vector<MemoryLayout> layouts = {};  // the memory layouts of the backend
 
   /// The first sample of a step; steps are numbered from 0.
   std::int64_t first_sample(std::int64_t step) const { return source.samples > 0 ? step * batch % source.samples : 0; }

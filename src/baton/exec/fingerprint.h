@@ -13,10 +13,10 @@ std::uint64_t hash_program();
 
 /// The facts that must be the same on all ranks that run a plan together.
 struct Fingerprint {
-  std::uint64_t plan = 0;     // of its text
-  std::uint64_t data = 0;     // of what its data are drawn from
-  std::string version;        // of Baton
-  std::uint64_t program = 0;  // of the file that runs: two builds of one version may differ in their last bits
+  std::uint64_t plan = 0;     // hash of the plan's text
+  std::uint64_t data = 0;     // hash of everything that its data are drawn from
+  std::string version;        // version of Baton
+  std::uint64_t program = 0;  // hash of the file that runs: two builds of one version may differ in their last bits
   std::string arithmetic;     // arithmetic_of
 };
 Fingerprint fingerprint(const plan::Plan& plan, const DataOptions& data, std::string arithmetic = {});

@@ -14,7 +14,7 @@ namespace baton::exec {
 /// An order of a parameter's elements in memory that a backend brings and its kernels know. It takes as many bytes as the row-major
 /// order, so that element-wise work (sums, updates, copies) need not know it.
 struct MemoryLayout {
-  std::string name;  // as the backend's Target and plans have it
+  std::string name;  // the name by which the backend's Target and plans refer to it
   /// `position` gives where the element with a row-major index lies in the memory of a tensor of this shape; `index` is its
   /// inverse.
   std::function<std::int64_t(const Shape& shape, std::int64_t index)> position;

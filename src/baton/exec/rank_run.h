@@ -54,15 +54,15 @@ class StepReport {
   std::vector<std::size_t> next_;
   ranks::Blob mine_;
   ranks::Blob all_;
-  std::vector<double> rows_;        // of all parts, one after the other
-  std::vector<std::size_t> order_;  // in which they are summed
+  std::vector<double> rows_;        // rows of all parts, one after the other
+  std::vector<std::size_t> order_;  // the order in which the rows are summed
 };
 
 /// One rank's part of a traced step, on its own clock.
 struct StepSlice {
-  Nanoseconds start;  // of the step
+  Nanoseconds start;  // when the step started
   Nanoseconds duration;
-  std::vector<trace::Event> events;  // of its tasks, in the plan's order
+  std::vector<trace::Event> events;  // the events of its tasks, in the plan's order
 };
 
 /// The steps of all ranks on one clock: a step runs from when the first rank begins it to when the last has ended it.

@@ -10,8 +10,8 @@ namespace baton::exec {
 
 /// Counts the effects of rounding values to a 16-bit type: a zero that comes in is exact and counted nowhere.
 struct Rounding {
-  std::int64_t values = 0;      // that were not zero
-  std::int64_t underflows = 0;  // of those, how many became zero
+  std::int64_t values = 0;      // the number of values that were not zero
+  std::int64_t underflows = 0;  // how many of those became zero
   std::int64_t overflows = 0;   // finite ones that became infinite
 
   Rounding& operator+=(const Rounding& other) {

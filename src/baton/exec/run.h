@@ -30,7 +30,7 @@ struct DataOptions {
 
 struct RunOptions {
   std::int64_t steps = 30;
-  std::int64_t warmup = 5;  // of those steps, how many are not timed
+  std::int64_t warmup = 5;  // how many of those steps are not timed
   /// The state after the run is wanted: the run ends at the first step whose loss is not finite, and before the first step whose
   /// rows cannot be read: see `RunResult::unread` (ranks with GPUs throw). If it is stopped in the middle of
   /// a step that has not begun to change the state, it ends with the steps before. Otherwise, and without this flag, `Stopped` is
@@ -41,8 +41,8 @@ struct RunOptions {
 /// Counts the effects of rounding to 16-bit types on the results of one kind, in one phase and block.
 struct RoundingTally {
   plan::Phase phase = plan::Phase::forward;
-  std::int32_t block = -1;                   // -1: of no block
-  plan::Role role = plan::Role::activation;  // of what was rounded
+  std::int32_t block = -1;                   // -1: no block
+  plan::Role role = plan::Role::activation;  // the role of the buffer that was rounded
   Rounding rounding;
 };
 
@@ -53,13 +53,13 @@ Rounding total_rounding(std::span<const RoundingTally> tallies, std::optional<pl
 
 /// The result of a run. With several ranks, rank 0 has all of it; the others have losses and times.
 struct RunResult {
-  std::vector<double> losses;            // of every step, warm-up included
+  std::vector<double> losses;            // one per step, warm-up included
   std::vector<Nanoseconds> step_times;   // likewise
   std::vector<Nanoseconds> data_waits;   // likewise: how long devices waited only for the rows of a feed
-  trace::Trace trace;                    // of some steps: which ones the engine says
+  trace::Trace trace;                    // some of the steps: the engine chooses which
   std::vector<RoundingTally> roundings;  // over all its steps and devices; empty if nothing is rounded
   std::vector<ranks::ClockFit> clocks;   // by rank: what events were shifted by
-  std::vector<GpuReading> gpus;          // those it ran on
+  std::vector<GpuReading> gpus;          // readings of the GPUs that it ran on
   std::exception_ptr unread = nullptr;   // with keep_result, the Error of a feed because of which the run ended early, on all ranks
 };
 

@@ -14,7 +14,7 @@ namespace baton::exercise {
 
 /// A task for students: a folder of exercises/ with its text, a file to fill and the check.
 struct Exercise {
-  std::string name;   // of its folder: 03-ring-all-reduce
+  std::string name;   // the name of its folder: 03-ring-all-reduce
   std::string title;  // what is to be done, in a line
   bool uses_baton;    // whether the file to fill may use Baton's library up to the simulator
   std::function<void(Session& session)> check;

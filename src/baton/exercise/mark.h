@@ -64,8 +64,8 @@ struct Row {
 };
 
 /// Marks the submissions of a class: a folder with one folder per student, in which exercise NN-name is NN-name/answer.cpp or
-/// NN-name.cpp. Each is marked by a process of its own, `jobs` of them at a time. Of the exercises (nothing: those that anybody
-/// handed in) a student without a submission gets no points.
+/// NN-name.cpp. Each is marked by a process of its own, `jobs` of them at a time. `only` is the exercise to mark; null: all that
+/// anybody handed in. A student without a submission gets no points.
 struct ClassOptions {
   std::filesystem::path folder;
   const Exercise* only = nullptr;

@@ -72,7 +72,7 @@ class Reader {
     std::int64_t number = 0;
     const auto [end, error] = std::from_chars(one.data(), one.data() + one.size(), number);
     if (error != std::errc() || end != one.data() + one.size()) {
-      throw Malformed("there is no whole number where one belongs");
+      throw Malformed("expected a whole number");
     }
     return number;
   }
@@ -81,7 +81,7 @@ class Reader {
     char* end = nullptr;
     const double number = std::strtod(one.c_str(), &end);
     if (one.empty() || end != one.c_str() + one.size()) {
-      throw Malformed("there is no number where one belongs");
+      throw Malformed("expected a number");
     }
     return number;
   }

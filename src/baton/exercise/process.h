@@ -21,7 +21,7 @@ Clock::time_point after(double seconds);
 struct Ended {
   bool late = false;
   int code = 0;         // 128 and the signal's number if a signal ended it
-  std::string printed;  // on both outputs
+  std::string printed;  // the output of the program, of stdout and stderr
 };
 /// Runs a command with these limits of time and memory (0: none), in a process group of its own, of which nothing is left.
 /// It is not confined further: compilers write files and start processes. If `given_up` says so while it runs, it is ended as if it

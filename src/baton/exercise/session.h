@@ -100,8 +100,8 @@ class Session {
   Limits limits_;
   std::mt19937_64 random_;
   std::list<GradedPart> parts_;
-  std::unique_ptr<Process> process_;  // that answers one case after the other
-  Clock::duration left_;              // of the time for all cases: what the checker itself computes does not count
+  std::unique_ptr<Process> process_;  // the process that answers one case after the other
+  Clock::duration left_;              // what is left of the time for all cases: what the checker itself computes does not count
   std::int64_t case_ = 0;
   std::string name_;
   bool given_up_ = false;

@@ -14,7 +14,7 @@ namespace baton::findings {
 namespace {
 
 constexpr double endless = std::numeric_limits<double>::infinity();
-constexpr double power = 0.9;  // of the smallest difference that is said to be seen
+constexpr double power = 0.9;  // the chance that the smallest difference said to be seen is seen
 
 /// The continued fraction of the incomplete beta function, by Lentz's method.
 double beta_fraction(double a, double b, double x) {
@@ -203,7 +203,7 @@ Difference difference(const Sample& a, const Sample& b, const Test& test) {
   const double needed = std::max(reach, least) + shift;
   result.differ = std::abs(apart) > needed;
   result.tested = {std::exp(apart - needed), std::exp(apart + needed)};
-  // Of few instances the scatter comes out too small more often than too large: by so much in the median.
+  // With few instances the scatter comes out too small more often than too large: by this much in the median.
   const double usually = std::isinf(degrees) ? 1 : std::pow(1 - 2 / (9 * degrees), 1.5);
   result.smallest = both_exact
                         ? 0

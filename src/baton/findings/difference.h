@@ -10,15 +10,15 @@ double student_quantile(double p, double degrees);
 /// A time that was measured in several fresh instances, as the mean of its logarithms with the variance of that mean.
 struct Sample {
   double log_mean = 0;
-  double variance = 0;  // of that mean
-  double degrees = 0;   // of freedom with which the variance is known; 0: it is not known
+  double variance = 0;  // the variance of that mean
+  double degrees = 0;   // degrees of freedom with which the variance is known; 0: it is not known
 };
 /// The sample of the instances' medians, all positive. The variance of a single one is not known.
 Sample sample_of(std::span<const double> instance_times);
 /// The usual scatter of an instance among several samples: the median of their variances, for samples whose few instances happen
 /// to agree. It has the degrees of freedom of all of them together.
 struct Scatter {
-  double variance = 0;  // of one instance
+  double variance = 0;  // the variance of one instance
   double degrees = 0;
 };
 Scatter usual_scatter(std::span<const Sample> samples);
@@ -42,16 +42,16 @@ Sample from_interval(double time, const Interval& interval, double instances);
 
 struct Test {
   double level = 0.01;  // how often two equal times may be called different
-  double pairs = 1;     // that one statement is chosen from: the level is divided by them (Bonferroni)
+  double pairs = 1;     // the number of pairs that one statement is chosen from: the level is divided by it (Bonferroni)
   double drift = 0;     // standard deviation of what the machine itself changes between the two, relative
   double shift = 0;     // by how much the machine is known to have changed between the two, relative: no difference below twice it
 };
 
 /// The ratio of two times, and how sure it is.
 struct Difference {
-  double ratio = 1;   // of the second to the first
-  Interval of_ratio;  // with 95 % confidence
-  Interval tested;    // with the confidence of the test: the two differ if it does not hold 1
+  double ratio = 1;   // the second over the first
+  Interval of_ratio;  // interval of the ratio with 95 % confidence
+  Interval tested;    // interval with the confidence of the test: the two differ if 1 is outside
   bool differ = false;
   double smallest = 0;  // the smallest true difference that is found in nine of ten cases, relative; infinite if none would be
 };

@@ -174,8 +174,8 @@ std::string quality(double r2) {
 
 std::string quality(const AlphaBeta& fit) {
   if (!fit.testable()) {
-    return fmt::format("not tested: {} size{} {} too few for a formula of two numbers, which takes three", fit.sizes,
-                       fit.sizes == 1 ? "" : "s", fit.sizes == 1 ? "is" : "are");
+    return fmt::format("not tested: a formula with two parameters needs three sizes, and there {} {}",
+                       fit.sizes == 1 ? "is" : "are", fit.sizes);
   }
   const double off = 100 * fit.worst_residual;
   return fit.worst_residual <= 0.1 ? fmt::format("a good fit (at worst {:.1f} % off)", off)

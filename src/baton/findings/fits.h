@@ -12,7 +12,7 @@ struct Line {
   double intercept = 0;
   double slope = 0;
   double r2 = 0;
-  std::size_t points = 0;  // with an x of their own
+  std::size_t points = 0;  // the number of different x
 };
 Line fit_line(std::span<const double> x, std::span<const double> y);
 
@@ -41,7 +41,7 @@ struct AlphaBeta {
   double beta = 0;  // bytes per second; 0 if time does not grow with size
   double r2 = 0;
   double worst_residual = 0;  // largest |fitted − measured| / measured
-  std::size_t sizes = 0;      // that differ
+  std::size_t sizes = 0;      // the number of different sizes
   /// Two numbers take three sizes to be tested on.
   bool testable() const { return sizes >= 3; }
 };

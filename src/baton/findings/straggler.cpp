@@ -8,7 +8,7 @@
 namespace baton::findings {
 namespace {
 
-constexpr double least_cost = 0.05;  // of the step
+constexpr double least_cost = 0.05;  // share of the step
 constexpr double least_surprise = 0.01;
 constexpr Nanoseconds least_time(50'000'000);
 /// The share of its lateness that must be in one phase for that to be named.

@@ -10,12 +10,12 @@ namespace baton::findings {
 /// The arrivals of a device at its collectives, on average over steps.
 struct ArrivalStats {
   std::string name;
-  double last_share = 0;       // of the collectives: it came last
+  double last_share = 0;       // share of the collectives at which it came last
   Nanoseconds held_up;         // per step: how long all others waited for it alone
-  std::string phase;           // in which it took longest beyond the others,
-  Nanoseconds excess;          // by this much per step
-  std::int64_t steps = 0;      // that were looked at; 0: not said
-  std::int64_t latest_in = 0;  // of these: the others waited longest for it
+  std::string phase;           // the phase in which it took longest beyond the others
+  Nanoseconds excess;          // how much longer it took there, per step
+  std::int64_t steps = 0;      // the number of steps that were looked at; 0: not said
+  std::int64_t latest_in = 0;  // the number of these steps in which the others waited longest for it
 };
 
 /// The chance that one of `devices` equal ones is the one that the others wait for longest in at least `latest_in` of

@@ -163,7 +163,7 @@ void for_each_choice(const Group& group, const model::Model& model, std::int64_t
     const std::vector<schedule::Schedule>& schedules = schedule::schedules();
     for (std::size_t s = 0; s < schedules.size(); ++s) {
       if (count == 1 && (schedules[s].name == "gpipe" || schedules[s].name == "1f1b")) {
-        continue;  // of one micro-batch they are naive
+        continue;  // with one micro-batch they are naive
       }
       for (const std::int64_t chunks : chunk_counts(schedules[s], group, blocks)) {
         Choice one = choice;

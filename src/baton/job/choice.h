@@ -42,12 +42,13 @@ struct Group {
 };
 
 /// The possible splits for a model, a batch and at most this many devices.
-///   dp     up to 64 devices every number; of more, those that divide the batch
-///   pp     up to 64 devices every number; of more, powers of two, divisors of the number of devices, and the smallest numbers for
+///   dp     up to 64 devices every number; beyond that, those that divide the batch
+///   pp     up to 64 devices every number; beyond that, powers of two, divisors of the number of devices, and the smallest numbers
+///   for
 ///          which the longest stage has this many blocks
-///   tp     up to 8 devices every number; of more, powers of two and divisors of the number of devices up to 64
+///   tp     up to 8 devices every number; beyond that, powers of two and divisors of the number of devices up to 64
 ///   sp     off, and on if tensors are divided
-/// In all, no more devices than there are.
+/// All together take no more devices than there are.
 std::vector<Group> groups_of(const model::Model& model, std::int64_t batch, std::int64_t devices);
 
 /// The variants of a group: stages of ZeRO 0 to 3; every schedule, with 2, 3, 4, 6 and 8 chunks where it takes several; every

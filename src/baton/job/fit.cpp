@@ -181,7 +181,7 @@ Candidate priced(Pricer& pricer, const Choice& choice, std::int64_t batch) {
   return one;
 }
 
-/// Of each division of the devices the fastest split and the smallest that fit by formula. Counts in `list` the splits that it
+/// The fastest and the smallest split that fit by formula, for each division of the devices. Counts in `list` the splits that it
 /// looks at.
 std::vector<Candidate> candidates_of(const strategy::Request& request, Pricer& pricer, FitList& list) {
   constexpr double most_tasks_of_one = 5e5;

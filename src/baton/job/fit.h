@@ -17,7 +17,7 @@ struct DeviceMemory {
   std::string device;
   std::int64_t copies = 1;  // devices of the cluster that it stands for
   Bytes peak;               // what the plan lays out: what `plan` and `simulate` show
-  MemoryByPurpose held;     // of that, by cause, at the moment when most is alive
+  MemoryByPurpose held;     // the bytes of that by cause, at the moment when most is alive
   /// The rest of the peak: memory that cannot be shared because lanes run side by side, and gaps between buffers.
   Bytes unshared() const { return Bytes(peak.count - held.sum()); }
 };
@@ -27,8 +27,8 @@ struct Fit {
   JobSpec spec;
   std::string name;  // as plans are described
   std::vector<DeviceMemory> devices;
-  Bytes limit;                // of each device
-  double estimated_time = 0;  // of a step, in nanoseconds; 0: not estimated
+  Bytes limit;                // memory of each device
+  double estimated_time = 0;  // nanoseconds of a step; 0: not estimated
   /// The memory that the program which the specification names would reserve on each device of a pipeline; empty if its
   /// profile does not say.
   std::vector<Reserved> reserved = {};
@@ -50,15 +50,15 @@ std::vector<Fit> smaller_splits(const Fit& too_large);
 
 /// The splits of a job over all its devices, and whether they fit.
 struct FitList {
-  std::vector<Fit> smallest;   // that were laid out and fit, the smallest memory first
-  std::vector<Fit> fastest;    // likewise, the fastest by formula first
-  std::size_t considered = 0;  // all splits over all devices,
-  std::size_t impossible = 0;  // of which this many need more for parameters and states alone than a device has,
-  Bytes least_impossible;      // and each of them at least this much,
-  std::size_t likely = 0;      // and this many fit by formula
-  std::size_t laid_out = 0;    // were compiled
-  std::size_t refused = 0;     // the model or the batch does not allow them
-  std::optional<Fit> nearest;  // if none fits: of those laid out the smallest
+  std::vector<Fit> smallest;   // splits that were laid out and fit, the smallest memory first
+  std::vector<Fit> fastest;    // the same splits, the fastest by formula first
+  std::size_t considered = 0;  // the number of all splits over all devices
+  std::size_t impossible = 0;  // splits whose parameters and states alone need more than a device has
+  Bytes least_impossible;      // lower bound in bytes of the fullest device of any of those
+  std::size_t likely = 0;      // splits that fit by formula
+  std::size_t laid_out = 0;    // splits that were compiled
+  std::size_t refused = 0;     // splits that the model or the batch does not allow
+  std::optional<Fit> nearest;  // if none fits: the smallest that was laid out
   Bytes limit;
 };
 /// The job says nothing about the split. `go_on` is called before each plan; false: stop with the results so far.

@@ -182,7 +182,7 @@ inline constexpr Time alone_ns{"alone_ns"};
 inline constexpr Time beside_ns{"beside_ns"};
 inline constexpr Time separate_ns{"separate_ns"};
 
-// Keys of experiments beside those.
+// Keys of experiments in addition to those.
 inline constexpr Real theory{"theory"};
 inline constexpr Whole stages{"stages"};
 inline constexpr Whole used{"used"};
@@ -276,9 +276,9 @@ inline constexpr Real of_peak{"of_peak"};
 // Points of plots that are not rows.
 inline constexpr Whole step{"step"};
 inline constexpr Real step_ns{"step_ns"};
-inline constexpr Real y{"y"};  // of several columns
+inline constexpr Real y{"y"};  // the values of several columns
 
-// A published measurement beside its prediction.
+// A published measurement and its prediction.
 inline constexpr Text source{"source"};
 inline constexpr Whole line{"line"};
 inline constexpr Text what{"what"};
@@ -393,7 +393,7 @@ struct DevicesResult {
   static constexpr Objects devices{"devices"};
 };
 
-/// The result of `fit` for one split, beside the bytes of each cause.
+/// The result of `fit` for one split, in addition to the bytes of each cause.
 struct FitResult {
   static constexpr Flag fits{"fits"};
   static constexpr Size needed_bytes{"needed_bytes"};
@@ -410,7 +410,7 @@ struct ReservedEntry {
   static constexpr Any causes{"causes"};
 };
 
-/// The result of `fit`: of one split with those that are smaller, or of all splits.
+/// The result of `fit` for one split and those that are smaller, or for all splits.
 struct FitAnswer {
   static constexpr Object fit{"fit"};
   static constexpr Objects smaller{"smaller"};
@@ -445,7 +445,7 @@ struct SearchAnswer {
   static constexpr Text why_not_the_next{"why_not_the_next"};
 };
 
-/// The keys that an entry of its `ranked` has beside those of a split's record, and an entry of `programs`.
+/// The keys that an entry of its `ranked` has in addition to those of a split's record, and an entry of `programs`.
 struct RankedEntry {
   static constexpr Flag from_shorter_steps{"from_shorter_steps"};
   static constexpr Any programs{"programs"};

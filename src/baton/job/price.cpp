@@ -167,7 +167,7 @@ class Pricer::UnitSums {
 
  private:
   struct Life {
-    std::int32_t block = -1;  // of the first task that touches it; -1: that task is not in the forward of a block
+    std::int32_t block = -1;  // the block of the first task that touches it; -1: that task is not in the forward of a block
     bool touched = false;
     bool backward = false;
     bool late = false;
@@ -349,7 +349,7 @@ Pricer::Pipe Pricer::make_pipe(const PipeKey& key) {
   return pipe;
 }
 
-/// Of a reduce_scatter or an all_gather over the replicas: rings within the nodes, and between them.
+/// The time of a reduce_scatter or an all_gather over the replicas: rings within the nodes, and between them.
 double Pricer::spread_time(double bytes, std::int64_t dp, std::int64_t tp) const {
   if (dp == 1 || !cluster_.wiring()) {
     return 0;
@@ -365,7 +365,7 @@ double Pricer::spread_time(double bytes, std::int64_t dp, std::int64_t tp) const
   return messages * latency + over((inside - 1) / inside * bytes, port) + over((nodes - 1) / nodes * bytes / inside, network);
 }
 
-/// Of a message from a stage to the next.
+/// The time of a message from a stage to the next.
 double Pricer::message_time(double bytes, std::int64_t dp, std::int64_t tp) const {
   if (!cluster_.wiring()) {
     return 0;
@@ -538,7 +538,7 @@ Price Pricer::price(const Choice& choice) {
       time = std::max(time, 2 * static_cast<double>(choice.chunks) * pieces * message);
     }
   }
-  // Gradients travel beside the last backward; pieces of parameters beside every forward and backward.
+  // Gradients travel during the last backward; pieces of parameters during every forward and backward.
   if (choice.dp > 1) {
     const double spread = spread_time(pipe.elements * value, choice.dp, choice.tp);
     const double once = choice.zero < 2 ? 2 * spread : choice.zero == 2 ? spread : 0;

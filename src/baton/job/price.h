@@ -15,12 +15,12 @@ namespace baton::job {
 
 /// The cost of a split, without compiling it.
 struct Price {
-  double time = 0;          // of a step, in nanoseconds: an estimate
-  double memory = 0;        // bytes of the device that needs most: an estimate
-  double least_time = 0;    // nanoseconds: no step of that split takes less
-  double least_memory = 0;  // bytes: no device that needs most holds less
-  double tasks = 0;         // of the plans that would be compiled, about; several for one that takes as much longer to check,
-  double all_tasks = 0;     // and if their devices were not alike, so that none is folded
+  double time = 0;          // estimated nanoseconds of a step
+  double memory = 0;        // estimated bytes of the fullest device
+  double least_time = 0;    // lower bound in nanoseconds of a step
+  double least_memory = 0;  // lower bound in bytes of the fullest device
+  double tasks = 0;      // estimated tasks of the plans that would be compiled; a task that takes longer to check counts as several
+  double all_tasks = 0;  // the same if no devices were alike, so that nothing is folded
 };
 
 /// The numbers of micro-batches of the two shorter steps from which the time of a step with very many is extrapolated: once the
@@ -50,23 +50,23 @@ class Pricer {
       double backward = 0;
       double weights = 0;  // the part of the backward that the gradients of weights take
       double update = 0;
-      double elements = 0;  // of parameters, of one part
+      double elements = 0;  // elements of the parameters of one part
       double inner = 0;     // bytes that are kept from the forward to the backward
       double late = 0;      // bytes that the gradients of weights are computed from
       double output = 0;    // bytes that pass to the next block
     };
-    std::vector<Block> blocks;  // of the reduced model
+    std::vector<Block> blocks;  // the blocks of the reduced model
   };
   /// The device of a pipeline that needs most, and the pipeline as a whole.
   struct Pipe {
     double longest = 0;   // nanoseconds per micro-batch of the slowest device
-    double whole = 0;     // of all devices together
-    double forward = 0;   // of the slowest device
-    double weights = 0;   // of the slowest device, gradients of weights
+    double whole = 0;     // nanoseconds per micro-batch of all devices together
+    double forward = 0;   // nanoseconds of the forward on the slowest device
+    double weights = 0;   // nanoseconds of the gradients of weights on the slowest device
     double update = 0;    // nanoseconds per step of the device with most parameters, not divided
     double elements = 0;  // parameters of that device
-    double kept = 0;      // bytes per micro-batch of the device that keeps most,
-    double late = 0;      // and those that wait for the gradients of weights where the backward is in halves
+    double kept = 0;      // bytes per micro-batch of the device that keeps most
+    double late = 0;      // bytes that wait for the gradients of weights if the backward is in halves
     double again = 0;     // bytes that recomputation makes at once
     double message = 0;   // bytes between two stages
     double backward = 0;  // nanoseconds of the slowest device's backward
@@ -93,11 +93,11 @@ class Pricer {
   struct Matrix {
     double positions;  // rows of one sample
     double rows, columns;
-    double products;  // of all blocks: forward, gradient of the weights and, but for the first block, of the input
+    double products;  // flops of all blocks: forward, gradient of the weights and, except in the first block, gradient of the input
   };
 
   strategy::Request request_;
-  cluster::Cluster cluster_;  // with the changes of --what-if
+  cluster::Cluster cluster_;  // the cluster, changed as --what-if asks
   WhatIf what_if_;
   cost::Software software_;
   Duration own_;

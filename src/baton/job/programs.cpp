@@ -98,7 +98,7 @@ ProgramFlags torchtitan(const Choice& choice, std::int64_t batch) {
   } else if (choice.zero == 1) {
     result.cannot = "stage 1 of ZeRO: FSDP divides gradients as well";
   } else if (choice.zero == 0 && choice.dp > 1 && choice.tp * choice.pp > 1) {
-    result.cannot = "whole replicas of divided models: beside tensor and pipeline parallelism it has FSDP only";
+    result.cannot = "whole replicas of divided models: with tensor and pipeline parallelism it has FSDP only";
   }
   if (!result.cannot.empty()) {
     return result;

@@ -10,7 +10,7 @@ namespace baton::job {
 /// The flags that make another training program split its work like a choice, or why it cannot: one of the two is empty.
 struct ProgramFlags {
   std::string program;  // "Megatron-LM"
-  std::string flags;    // of its command line, or its JSON configuration
+  std::string flags;    // its command line, or its JSON configuration
   std::string cannot;   // why it cannot split in this way
 };
 

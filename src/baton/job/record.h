@@ -51,7 +51,7 @@ class Record {
       set(entry);
     }
   }
-  Record(Json values)  // NOLINT: as a file has it
+  Record(Json values)  // NOLINT: the JSON of a file
       : values_(std::move(values)) {
     check(values_.is_object(), "a record is not an object");
   }
@@ -66,7 +66,7 @@ class Record {
   /// The value; a record that has none of this type is a bug, or a file that was changed.
   template <typename T>
   T operator[](Key<T> key) const;
-  /// The value, or this one if there is none. One of another type is a bug, or a file that was changed.
+  /// The value, or this one if there is none. A value of another type is a bug, or a file that was changed.
   template <typename T>
   T value(Key<T> key, const std::type_identity_t<T>& otherwise) const {
     return is_known(key.name) ? (*this)[key] : otherwise;

@@ -7,7 +7,7 @@
 
 namespace baton::job {
 
-/// A model without its repetitions: of a block, or sequence of blocks, that is repeated, one copy is left. The
+/// A model without its repetitions: one copy is left of a block, or sequence of blocks, that is repeated. The
 /// first and the last block stay, since their gradients and losses differ from all others.
 struct Reduced {
   model::Model model;

@@ -82,7 +82,7 @@ struct Group {
   std::vector<Allocation> own;    // this device's pieces in float32, and the optimizer's states of them
   std::vector<Allocation> whole;  // gathered
   std::vector<Allocation> whole_gradients;
-  std::vector<Allocation> summed;  // of several micro-batches, in float32
+  std::vector<Allocation> summed;  // sums of several micro-batches, in float32
   Allocation gradient;             // this device's piece
 
   std::int64_t total() const {

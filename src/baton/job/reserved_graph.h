@@ -20,15 +20,15 @@ struct Shares {
 struct LayerGraph {
   struct Value {
     std::int64_t bytes = 0;
-    bool kept = false;    // from the forward to the backward
-    bool remade = false;  // by the backward, before it begins
+    bool kept = false;    // true if it is kept from the forward to the backward
+    bool remade = false;  // true if the backward recomputes it before it begins
     bool token = false;   // integers: it has no gradient
   };
   struct Node {
     std::vector<std::size_t> reads;
     std::vector<std::size_t> writes;
     std::vector<std::size_t> backward_reads;  // values that its gradient is computed from
-    std::vector<std::size_t> passed_on;       // of `reads`, those whose gradient is that of the output itself
+    std::vector<std::size_t> passed_on;       // those of `reads` whose gradient is that of the output itself
     std::vector<std::size_t> parameters;
     bool product = false;
     bool attention = false;

@@ -56,7 +56,7 @@ class OwnCost final : public cost::CostModel {
 }  // namespace
 
 void require_room(const strategy::Request& request, const strategy::Strategy& strategy, Bytes room, bool folded) {
-  constexpr double bytes_per_task = 850;  // of the plan, its checks and the simulation together
+  constexpr double bytes_per_task = 850;  // for the plan, its checks and the simulation together
   const double tasks = strategy::estimated_tasks(request, strategy, folded);
   if (const double needed = bytes_per_task * tasks; room.count > 0 && needed > static_cast<double>(room.count)) {
     const bool whole = folded || request.cluster.size() == 1;

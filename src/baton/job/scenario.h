@@ -26,7 +26,7 @@ struct LaidOutPlan {
   plan::Plan plan;
   sim::StandsFor stands_for = {};  // empty, unless equal replicas are folded
   plan::Totals totals = {};        // what a step does and moves on all devices, those that were folded away among them
-  double flops = 0;                // of `totals`, also where they are more than 64 bits hold
+  double flops = 0;                // the flops in `totals`, also if they are more than 64 bits hold
   std::vector<Bytes> peak = {};    // by device: what the plan lays out; of folded replicas, the largest
 
   /// The number of devices that each one of the plan stands for.
@@ -67,7 +67,7 @@ trace::StepTrace imagined_step(const plan::Plan& plan, const cluster::Cluster& c
 std::string imagined_origin(const cluster::Cluster& cluster, const JobSpec& spec, const cost::Software& software);
 std::string changed_origin(const std::string& origin, const JobSpec& spec);
 
-/// The effect that a change of one thing would have on the step, beside what the job's own --what-if asks for.
+/// The effect that a change of one thing would have on the step, in addition to what the job's own --what-if asks for.
 struct Sensitivity {
   std::string knob;  // "compute twice as fast"
   Nanoseconds step;
@@ -101,7 +101,7 @@ class Scenario {
   cost::Software software_;
   strategy::Request request_;
   LaidOutPlan laid_;
-  std::shared_ptr<cost::KeptTimes> kept_ = std::make_shared<cost::KeptTimes>();  // of the plan's tasks
+  std::shared_ptr<cost::KeptTimes> kept_ = std::make_shared<cost::KeptTimes>();  // the times of the plan's tasks
   trace::StepTrace step_;
   Study study_;
 };

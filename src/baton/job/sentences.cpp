@@ -19,7 +19,7 @@ namespace {
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
-/// The devices compute for so much of the step; the largest part of the rest follows.
+/// Says for how much of the step the devices compute, and which part of the rest is the largest.
 std::string where_time_goes(const Scenario& scenario) {
   const Study& study = scenario.study();
   const trace::DeviceTime mean = study.mean_time(scenario.step().duration);
@@ -37,8 +37,7 @@ std::string where_time_goes(const Scenario& scenario) {
     text += fmt::format(" Most of the rest is {}: {}.", most->second, percent(part(most->first)));
   }
   if (mean.communication.count > 0) {
-    text += fmt::format(" Of the communication, {} is hidden behind computing.",
-                        percent(trace::share_of(mean.overlapped, mean.communication)));
+    text += fmt::format(" Computing hides {} of the communication.", percent(trace::share_of(mean.overlapped, mean.communication)));
   }
   return text;
 }
@@ -51,7 +50,7 @@ std::string what_helps(const std::vector<Sensitivity>& sensitivities) {
   return fmt::format("The step would be {} shorter with {}.", percent(best.gain), best.knob);
 }
 
-/// Of a pipeline: the idle share of the schedule in theory, beside the simulated one.
+/// The idle share of a pipeline's schedule in theory, compared with the simulated one; empty if there is no pipeline.
 std::string idle_in_theory(const Scenario& scenario) {
   const strategy::Request& request = scenario.request();
   if (!is_pipeline(request)) {

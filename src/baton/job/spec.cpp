@@ -228,7 +228,7 @@ auto found_by(Find find) {
   return [find](const std::string& name, const std::string& /*flag*/) { return static_cast<std::size_t>(find(name)); };
 }
 
-/// A field that stays text. `check` may refuse it, and gives it as the table has it that it names something of.
+/// A field that stays text. `check` may refuse it; otherwise it returns the name in the spelling of its table.
 JobField text(std::string name, std::string JobSpec::*member, std::string type, std::string help,
               std::function<std::string(const std::string& text)> check = nullptr) {
   return field_of(
@@ -298,7 +298,7 @@ JobField with(JobField field, Topic topic, std::vector<std::string> also = {},
   return field;
 }
 
-/// An experiment may be given it beside its axes, though its topic is another than the step; or may not.
+/// An experiment may be given it in addition to its axes, though its topic is another than the step; or may not.
 JobField beside_axes(JobField field, bool taken = true) {
   field.beside_axes = taken;
   return field;
@@ -438,7 +438,7 @@ void add_step_fields(std::vector<JobField>& list) {
   list.push_back(beside_axes(with(delay_field(), Topic::step), false));
 }
 
-/// Adds the fields of the machine beside its devices, and of the data.
+/// Adds the fields of the machine in addition to its devices, and of the data.
 void add_machine_and_data_fields(std::vector<JobField>& list) {
   const auto add = [&](JobField field, Topic topic = Topic::machine) { list.push_back(with(std::move(field), topic)); };
   add(beside_axes(parsed(
@@ -463,7 +463,7 @@ void add_machine_and_data_fields(std::vector<JobField>& list) {
           "drawn from the seed)"),
       Topic::data);
   add(text("tokenizer", &JobSpec::tokenizer, "NAME",
-           "with a text as --data: bytes, chars, or the file or folder of a tokenizer (default: what lies beside the data, or "
+           "with a text as --data: bytes, chars, or the file or folder of a tokenizer (default: what lies next to the data, or "
            "bytes)"),
       Topic::data);
   add(choice("token-type", &JobSpec::token_type, "with token files that have no header: ", token_type_names), Topic::data);

@@ -105,7 +105,7 @@ struct JobSpec {
   std::optional<PixelScale> normalize;
   Augmentation augment;
   std::string cluster;   // empty: run on this machine, not simulated
-  std::string software;  // of the simulated machine; empty: Baton's own
+  std::string software;  // training program of the simulated machine; empty: Baton's own
   WhatIf what_if;
   Fold fold = Fold::automatic;
 
@@ -113,7 +113,7 @@ struct JobSpec {
   bool operator==(const JobSpec&) const = default;
 };
 
-/// A value for a field, as its source has it: text from a command line, numbers from TOML, JSON and Python.
+/// A value for a field, as in its source: text from a command line, numbers from TOML, JSON and Python.
 using FieldValue = std::variant<std::string, std::int64_t, double>;
 
 /// The topic of a field.
@@ -131,7 +131,7 @@ struct JobField {
   std::function<void(JobSpec& spec)> reset;
   /// The value as text for the command line; empty if the field was left out.
   std::function<std::string(const JobSpec& spec)> text;
-  /// The value as JSON and Python have it: a number if it is one, otherwise its text. Setting it gives the member again, to the
+  /// The value for JSON and Python: a number if it is one, otherwise its text. Setting it gives the member again, to the
   /// bit.
   std::function<FieldValue(const JobSpec& spec)> value;
   /// True if two specifications have the same value.
@@ -144,9 +144,9 @@ struct JobField {
   std::function<void(JobSpec& spec, const std::vector<std::int64_t>& values)> set_list = nullptr;
   /// Refuses a value that can be set but with which no job can be made.
   std::function<void(const FieldValue& value)> require = nullptr;
-  /// True for a text that is allowed beside `values`, as the path of a file.
+  /// True for a text that is allowed in addition to `values`, as the path of a file.
   std::function<bool(const std::string& text)> takes_beside = nullptr;
-  /// True if an experiment may be given it beside its axes: it says neither how work is split nor where it runs.
+  /// True if an experiment may be given it in addition to its axes: it says neither how work is split nor where it runs.
   bool beside_axes = false;
   /// Adds one more value, if the field may be given several times.
   std::function<void(JobSpec& spec, std::string_view value)> add = nullptr;
@@ -182,7 +182,7 @@ void set_field(JobSpec& spec, std::string_view name, const FieldValue& value);
 /// The same for a field whose value is a list of whole numbers.
 void set_list_field(JobSpec& spec, std::string_view name, const std::vector<std::int64_t>& values);
 
-/// The flags that ask for this job: of the wanted fields, those that differ from their defaults: "--batch 128 --dp 2".
+/// The flags that ask for this job, for those wanted fields that differ from their defaults: "--batch 128 --dp 2".
 /// `quote` quotes a text for a shell.
 std::string flags_of(const JobSpec& spec, const std::function<std::string(const std::string& text)>& quote = {},
                      const std::function<bool(const JobField& field)>& wanted = {});

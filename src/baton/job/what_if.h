@@ -10,10 +10,10 @@ namespace baton::job {
 
 /// Changes to a simulated machine. Factors above one make it faster or wider.
 struct WhatIf {
-  double compute = 1;  // devices, at what they compute
+  double compute = 1;  // the speed of computing
   double link = 1;     // the bandwidth of links; where devices carry messages themselves, how fast they do
-  double latency = 1;  // of links: this many times as long,
-  Nanoseconds longer;  // plus this
+  double latency = 1;  // the factor by which the latency of links grows
+  Nanoseconds longer;  // the time that is added to it
 
   bool changes() const { return *this != WhatIf{}; }
   bool operator==(const WhatIf&) const = default;

@@ -18,9 +18,9 @@ namespace baton::lab {
 namespace {
 
 constexpr std::string_view of_job = "[job] ";         // begins the key of a field of a spec's job
-constexpr std::string_view of_file = "contents of ";  // and of a file
+constexpr std::string_view of_file = "contents of ";  // begins the key of a file
 
-constexpr Bytes most_hashed(std::int64_t{4} << 20);  // of a schedule, the largest of such files
+constexpr Bytes most_hashed(std::int64_t{4} << 20);  // the size of the largest file that is hashed, a schedule
 
 std::string hash_text(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 

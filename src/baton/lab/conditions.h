@@ -6,7 +6,7 @@
 
 #include "baton/lab/experiment.h"
 
-/// The conditions of a measurement: everything beside its point that the numbers depend on. A record belongs to one set of
+/// The conditions of a measurement: everything that the numbers depend on, except its point. A record belongs to one set of
 /// conditions; a run continues another only if both have the same.
 namespace baton::lab {
 

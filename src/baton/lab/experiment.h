@@ -22,7 +22,7 @@ Preset preset_by_name(std::string_view name);
 
 /// A quantity that an experiment varies: the values of the quick preset and of the full one, which has the courses' sizes.
 struct Axis {
-  /// Of the values: `counts` are whole numbers above 0, since nothing below one can be measured; `numbers` are at least 0.
+  /// The type of the values: `counts` are whole numbers above 0, since nothing below one can be measured; `numbers` are at least 0.
   enum class Type : std::uint8_t { any, counts, numbers };
   using Check = std::function<void(const job::FieldValue& value)>;
 
@@ -85,14 +85,14 @@ struct Plot {
   Format y_format = Format::number;
   std::string series;          // the column that tells lines apart
   std::string ideal = "none";  // linear, flat or none
-  bool log_x = false;          // of a line: a logarithmic axis
+  bool log_x = false;          // true if a line plot has a logarithmic axis
   bool log_y = false;
   std::string low;  // the columns that hold the ends of the bar of uncertainty
   std::string high;
-  std::vector<std::string> parts;        // of a stacked plot: the keys,
-  std::vector<std::string> part_titles;  // and what they are called
-  std::string theory;                    // of bars: the column that holds what theory says
-  Format x_format = Format::number;      // of points of its own
+  std::vector<std::string> parts;        // the keys of a stacked plot
+  std::vector<std::string> part_titles;  // the titles of those keys
+  std::string theory;                    // the column that holds the values of theory, for bars
+  Format x_format = Format::number;      // format of x, for points of its own
   /// The points that are drawn if they are not the rows: one per device, message or bin.
   std::function<std::vector<Record>(const std::vector<Record>& rows)> points;
   std::function<std::vector<Curve>(const std::vector<Record>& rows)> curves;
@@ -111,8 +111,9 @@ struct Settings {
   int instance = 0;               // which of a point's fresh instances is opened: the first one shows the losses
   std::string cluster;            // to simulate; empty: measure here
   job::WhatIf what_if;            // changes to the simulated machine
-  std::int64_t most_devices = 0;  // that a point of the run asks for; 0: not known
-  std::map<std::string, job::FieldValue> fields = {};  // of the jobs, beside what the experiment says: optimizer → adam
+  std::int64_t most_devices = 0;  // the most devices that a point of the run asks for; 0: not known
+  std::map<std::string, job::FieldValue> fields =
+      {};  // fields set for the jobs, in addition to what the experiment says: optimizer → adam
   /// Called now and then, from another thread, with the share of a long measurement that is done. May be empty.
   std::function<void(double share)> within = nullptr;
 };
@@ -149,7 +150,7 @@ struct Question {
 /// hold several that share a measurement.
 struct Experiment {
   std::string id;
-  std::string part;  // of the course: A, B or C; empty if it belongs to none
+  std::string part;  // the part of the course: A, B or C; empty if it belongs to none
   std::string title;
   std::string task;  // {axis} stands for the values that the axis has in a run
   std::vector<Question> questions;
@@ -165,9 +166,9 @@ struct Experiment {
   std::function<std::vector<std::string>(const std::vector<Record>& rows)> details;
   /// True if it needs losses, which only training gives: then it cannot be simulated.
   bool by_losses = false;
-  /// Fields of a job that it sets itself: they cannot be set beside its axes.
+  /// Fields of a job that it sets itself: they cannot be set in addition to its axes.
   std::vector<std::string> own_fields = {};
-  /// True if it trains models: then fields of a job can be set beside its axes.
+  /// True if it trains models: then fields of a job can be set in addition to its axes.
   bool trains = true;
 };
 

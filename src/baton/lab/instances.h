@@ -24,8 +24,8 @@ bool precise_enough(const std::vector<std::vector<double>>& times_by_point);
 /// One record out of those of the instances, in the order in which they were measured. Times are those of the instance in the
 /// middle, how step times scatter (`mean_ns`, `std_ns`, percentiles) is over the steps of all; losses, roundings and what else
 /// belongs to the values are those of the first. It says `instances`, `instance_times_ns`, `time_low_ns` and `time_high_ns` (the 95
-/// % interval of the time over instances, `interval_level`; none of fewer than two) and `smallest_difference`: the smallest one to
-/// another point of the same scatter that is found in nine of ten cases.
+/// % interval of the time over instances, `interval_level`; no interval with fewer than two) and `smallest_difference`: the
+/// smallest one to another point of the same scatter that is found in nine of ten cases.
 Record merge_instances(const std::vector<Record>& records);
 
 /// The times of the instances of a row; none if it does not say.

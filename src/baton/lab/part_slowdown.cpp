@@ -73,7 +73,7 @@ std::optional<PartSlowdown> part_slowdown(const plan::Plan& plan, const training
     }
     return found;
   } catch (const Error&) {
-    return std::nullopt;  // there is no room for it beside what is measured
+    return std::nullopt;  // there is no room for it in addition to what is measured
   }
 }
 
@@ -99,22 +99,21 @@ std::vector<std::string> part_slowdown_findings(const std::vector<Record>& rows)
   const double most = slowdown(beside);
   const std::string parts = fmt::format("{}", beside[key::parts]);
   if (most < hardly) {
-    return {
-        fmt::format("The parts of the GPU hardly slow each other down here: the tasks of these steps take at most {} times as long "
-                    "while all {} parts work as while the others rest.",
-                    ratio_text(most), parts)};
+    return {fmt::format(
+        "The parts of the GPU hardly slow each other down here: with all {} parts busy, the tasks of these steps take at "
+        "most {} times as long as alone.",
+        parts, ratio_text(most))};
   }
   const double tasks = number(beside, key::alone_ns);
-  return {fmt::format(
-      "Parts of a GPU are not separate GPUs, since they share its memory and power: the tasks of these steps take {} times "
-      "as long "
-      "while all "
-      "{} parts work as while the others rest, {} instead of {} where it is most. That step takes {}; on separate GPUs of the "
-      "parts' size "
-      "it would take {} (simulated).",
-      ratio_text(least) == ratio_text(most) ? ratio_text(most) : ratio_text(least) + " to " + ratio_text(most), parts,
-      duration_text(number(beside, key::beside_ns)), duration_text(tasks), to_text(time_of(*worst)),
-      to_text(time_of(beside, key::separate_ns)))};
+  return {
+      fmt::format("Parts of a GPU are not separate GPUs, since they share its memory and power. With all {} parts busy, the tasks "
+                  "of these steps "
+                  "take {} times as long as alone. Worst case: {} instead of {}. That step takes {}; on separate GPUs of the "
+                  "parts' size it would "
+                  "take {} (simulated).",
+                  parts, ratio_text(least) == ratio_text(most) ? ratio_text(most) : ratio_text(least) + " to " + ratio_text(most),
+                  duration_text(number(beside, key::beside_ns)), duration_text(tasks), to_text(time_of(*worst)),
+                  to_text(time_of(beside, key::separate_ns)))};
 }
 
 std::optional<std::string> calibrated_part_slowdown(const plan::Plan& plan, const cluster::Cluster& cluster,
@@ -127,8 +126,7 @@ std::optional<std::string> calibrated_part_slowdown(const plan::Plan& plan, cons
   }
   const double ratio = static_cast<double>(found->beside.count) / static_cast<double>(found->alone.count);
   return fmt::format(
-      "The computation of a step on one of {0} parts of the GPU takes {1} times as long while all work as while the others "
-      "rest{2}.",
+      "With all {0} parts of the GPU busy, the computation of a step on one of them takes {1} times as long as alone{2}.",
       parts.size(), ratio_text(ratio),
       ratio < hardly ? ": they hardly slow each other down"
                      : fmt::format(", so {} parts do at most {} times what one does alone", parts.size(),

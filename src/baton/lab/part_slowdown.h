@@ -16,8 +16,8 @@
 namespace baton::lab {
 
 struct PartSlowdown {
-  std::size_t parts = 0;    // that work at the same time
-  int multiprocessors = 0;  // of each
+  std::size_t parts = 0;    // the number of parts that work at the same time
+  int multiprocessors = 0;  // multiprocessors per part
   Nanoseconds alone;        // what a step computes on one part, task by task, while the other parts rest
   Nanoseconds beside;       // the same while all of them work
   Nanoseconds separate;     // a step if they did not slow each other down, as separate GPUs of their size: simulated

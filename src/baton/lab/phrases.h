@@ -44,7 +44,7 @@ std::string trained_line(const std::vector<Record>& rows);
 /// enough.
 std::string few_instances_finding(const std::vector<Record>& rows);
 
-/// That rows were measured beside such work (their `others_share`); empty if none was.
+/// That rows were measured while such work ran (their `others_share`); empty if none was.
 std::string other_processes_finding(const std::vector<Record>& rows);
 
 }  // namespace baton::lab

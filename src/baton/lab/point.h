@@ -11,7 +11,7 @@
 
 namespace baton::lab {
 
-/// A value of an axis as people write it: a text as it is, a number as JSON has it.
+/// A value of an axis as people write it: a text as it is, a number as in JSON.
 std::string word_of(const job::FieldValue& value);
 
 /// One value for each axis of an experiment, in the order of the axes.

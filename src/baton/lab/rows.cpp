@@ -44,7 +44,7 @@ std::vector<std::string> words_of(const std::vector<Record>& rows, const std::st
 
 namespace {
 
-/// Null is the same as none.
+/// A null value counts as a missing one.
 bool is_same(const Json* a, const Json* b) { return (a == nullptr ? Json() : *a) == (b == nullptr ? Json() : *b); }
 
 }  // namespace
@@ -64,7 +64,7 @@ void add_speedup(std::vector<Record>& rows, const std::vector<std::string>& same
     const std::int64_t base_devices = first[key::devices];
     const double speedup = number(first, key::time_per_step_ns) / number(row, key::time_per_step_ns);
     row.set(key::speedup, speedup);
-    // Of one instance alone the noise is not known: then there is no bar of uncertainty.
+    // One instance alone does not show the noise: then there is no bar of uncertainty.
     const findings::Interval ratio = difference_of(row, first).of_ratio;
     const bool known = !itself && ratio.low > 0;
     row.set(key::speedup_low, known ? std::min(speedup, ratio.low) : speedup);
@@ -83,7 +83,7 @@ std::vector<Record> beyond_base(const std::vector<Record>& rows) {
 
 namespace {
 
-/// Of a row that has no list of instances, its interval says the same; of one instance alone nothing is known.
+/// The sample of a row. If the row has no list of instances, its interval says the same; one instance alone says nothing.
 findings::Sample sample_of_row(const Record& row) {
   const double time = std::max(1e-3, number(row, key::time_per_step_ns));
   if (is_simulated(row)) {

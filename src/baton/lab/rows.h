@@ -119,7 +119,7 @@ std::vector<findings::ArrivalStats> arrival_stats_of(const Record& row);
 
 /// The column that most tables have.
 Column time_column();
-/// Plots that several experiments have: step times with their uncertainty, and the speedup by devices beside the ideal.
+/// Plots that several experiments have: step times with their uncertainty, and the speedup by devices compared with the ideal.
 Plot time_plot(Plot::Type kind, std::string title, std::string x, std::string x_title, std::string series = "");
 Plot speedup_plot(std::string series = "");
 

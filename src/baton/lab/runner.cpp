@@ -33,7 +33,7 @@ constexpr const char* refused_point = "refused";
 
 /// A point of a batch, and the records of its instances so far.
 struct Entry {
-  std::size_t index;  // of the point
+  std::size_t index;  // the index of the point
   std::vector<Record> records;
   std::vector<double> times;
   Nanoseconds spent;

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 /// The largest spec that is read: ten thousand points take some megabytes.
 constexpr Bytes most_read(std::int64_t{64} << 20);
-constexpr std::size_t most_values_kept = 1'000'000;  // of a spec or a record
+constexpr std::size_t most_values_kept = 1'000'000;  // for a spec or a record
 
 /// True if a line is longer than the longest record that is read.
 bool too_large(std::string_view line) {

@@ -14,15 +14,15 @@ namespace baton::lab {
 /// The settings of one experiment of a run.
 struct RunSpec {
   std::string experiment;
-  std::string title;        // of the run's report
-  std::string run_command;  // of the whole run
-  std::string created;      // as `time_text` has it
+  std::string title;        // title of the run's report
+  std::string run_command;  // the command that repeats the whole run
+  std::string created;      // in the form of `time_text`
   Preset preset = Preset::quick;
   std::string command;  // measures this one again
   std::vector<Point> points;
   Json environment = Json::object();
   Json conditions = Json::object();  // what its numbers depend on (conditions.h); empty in files of version 0.1.0
-  std::optional<std::string> toml;   // of an experiment that a user wrote
+  std::optional<std::string> toml;   // the TOML of an experiment that a user wrote
 
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };
@@ -49,8 +49,8 @@ class Store {
   std::size_t keep(const std::string& id, const Point& point, const Record& record, bool final,
                    const std::string& conditions = "") const;
 
-  /// The records of an experiment that belong to the conditions, or only the final ones, as `parse_records` has them. A usage error
-  /// if they are more than a report can be made from, or cannot be read. Damaged lines are added to `skipped`.
+  /// The records of an experiment that belong to the conditions, or only the final ones, in the form of `parse_records`. A usage
+  /// error if they are more than a report can be made from, or cannot be read. Damaged lines are added to `skipped`.
   std::map<Point, Record> records(const std::string& id, bool only_final, const std::string& conditions = "",
                                   std::vector<SkippedLine>* skipped = nullptr) const;
   std::filesystem::path records_path(const std::string& id) const { return folder_ / (id + ".jsonl"); }

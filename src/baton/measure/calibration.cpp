@@ -56,7 +56,7 @@ std::int64_t copies_for(Bytes one, std::span<const Bytes> distances) {
   return std::clamp<std::int64_t>(farthest.count / std::max<std::int64_t>(1, one.count) + 1, 2, most_copies);
 }
 
-/// The times in a plan of nothing but copies: of one copy, and of the step beside its tasks.
+/// The times in a plan of nothing but copies: of one copy, and of the step in addition to its tasks.
 struct Timing {
   Nanoseconds one;
   Nanoseconds step;
@@ -206,7 +206,7 @@ std::map<std::string, cost::Times> parse_calibration(std::string_view text, cons
   }
   for (const auto& [name, times] : kept["times"].items()) {
     if (!name.ends_with(table_ending)) {
-      continue;  // of a version that kept tables by the memory in use
+      continue;  // an entry of a version that kept tables by the memory in use
     }
     for (const auto& [key, time] : times.items()) {
       if (times.is_object() && time.is_number_unsigned() && time.get<std::uint64_t>() <= longest_time) {

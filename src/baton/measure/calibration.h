@@ -36,8 +36,8 @@ class Calibration {
   std::size_t measure(const plan::Plan& plan, const cost::TaskKeys& keys, const cluster::Cluster& cluster,
                       const exec::Backend& backend, bool again = false, const Progress& progress = {});
 
-  /// The key of the time that a step takes beside its tasks. The time is that of the plan that was timed first, until all are timed
-  /// again.
+  /// The key of the time that a step takes in addition to its tasks. The time is that of the plan that was timed first, until all
+  /// are timed again.
   static constexpr std::string_view step_key = "step";
   /// The keys by which `measure` and `times` know the tasks of a plan.
   cost::TaskKeys keys(const plan::Plan& plan, const cluster::Cluster& cluster) const { return {plan, cluster, cache_}; }
@@ -50,7 +50,7 @@ class Calibration {
   const std::string& unkept() const { return unkept_; }
 
  private:
-  struct Pass;  // of one call of `measure`
+  struct Pass;  // one call of `measure`
   void keep();
 
   std::filesystem::path file_;

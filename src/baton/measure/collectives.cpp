@@ -59,7 +59,7 @@ double expected(plan::Move operation, std::int64_t element, std::size_t ranks, s
   return value_of(element, 0);
 }
 
-/// Of a piece's elements, which lie as they are counted: visit(first, room for some from there on), so that none but those are in
+/// Calls visit(first, room for some elements from there on) for the elements of a piece in their order, so that only those are in
 /// memory a second time.
 template <typename Visit>
 void for_each_run(const plan::Piece& piece, Visit visit) {

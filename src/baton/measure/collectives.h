@@ -34,8 +34,8 @@ void parse_sizes(std::string_view text, BenchOptions& options);
 /// A row of the table. Columns are those of nccl-tests.
 struct BenchRow {
   plan::Move operation = plan::Move::all_reduce;
-  std::int64_t bytes = 0;  // of the whole
-  std::int64_t count = 0;  // elements that a member brings or takes: of a reduce_scatter or all_gather, those of a piece
+  std::int64_t bytes = 0;  // bytes of the whole tensor
+  std::int64_t count = 0;  // elements that a member brings or takes (for reduce_scatter and all_gather: of one piece)
   Nanoseconds time;        // the median from the end of one to the end of the next, one after the other
   Nanoseconds low;         // the 5th and the 95th percentile
   Nanoseconds high;
@@ -76,7 +76,7 @@ std::int64_t agreed(std::int64_t number, ranks::World* world);
 struct MeasuredLinks {
   cluster::Link link;
   cluster::Algorithm algorithm = cluster::Algorithm::ring;
-  double median_error = 0;  // of the collectives by that algorithm, relative; 0 if there are none
+  double median_error = 0;  // relative error of the collectives under that algorithm; 0 if there are none
 };
 MeasuredLinks measured_links(const std::vector<BenchRow>& rows, const cluster::Cluster& cluster);
 

@@ -16,7 +16,7 @@
 namespace baton::measure {
 namespace {
 
-constexpr std::int64_t extent = 512;         // of a product: some milliseconds on a core
+constexpr std::int64_t extent = 512;         // rows and columns of a product: some milliseconds on a core
 constexpr std::int64_t products = 32;        // some ten looks after messages are between them, as in training
 constexpr std::int64_t gathered = 16 << 20;  // bytes
 constexpr std::int64_t most_gathers = 16;    // each into a place of its own
@@ -53,7 +53,7 @@ plan::Plan products_beside_messages(std::int64_t product_count, std::int64_t gat
   const auto count = static_cast<std::uint32_t>(cluster.size());
   const std::int64_t elements = bytes / size_of(DType::f32);
   plan::Draft draft;
-  draft.title = fmt::format("{} products on each of {} devices beside {} all_gathers of {} bytes", product_count, count, gathers,
+  draft.title = fmt::format("{} products on each of {} devices during {} all_gathers of {} bytes", product_count, count, gathers,
                             elements * size_of(DType::f32));
   draft.meetings = static_cast<std::uint32_t>(gathers);
   for (const cluster::Device& device : cluster.devices()) {

@@ -19,9 +19,9 @@ struct GptSize {
   std::int64_t context = 0;
   std::int64_t vocab = 0;
   std::int64_t hidden = 0;  // features within the feed-forward; 0: four times `dim`
-  double epsilon = 1e-5;    // of the norms
+  double epsilon = 1e-5;    // added to the variance in norms
   bool tied = true;         // scores by the embedding's weight; otherwise by one of their own, `lm_head.weight`
-  double dropout = 0;       // of the embedding, and of what each half of a layer adds
+  double dropout = 0;       // share of the embedding, and of the result of each half of a layer, that is dropped
 };
 Model gpt(const GptSize& size);
 

@@ -41,12 +41,12 @@ constexpr std::array harmless{
     "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
     "num_return_sequences", "remove_invalid_values", "exponential_decay_length_penalty", "attn_implementation",
     "_attn_implementation", "_attn_implementation_autoset", "is_decoder", "keys_to_ignore_at_inference",
-    // of GPT-2: the classes of its other heads, the context under an older name, a way of computing attention
+    // GPT-2: the classes of its other heads, the context under an older name, a way of computing attention
     "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout", "n_ctx",
     "n_special", "predict_special_tokens", "_num_labels", "reorder_and_upcast_attn",
-    // of LLaMA: how weights were divided when it was trained
+    // LLaMA: how weights were divided when it was trained
     "pretraining_tp",
-    // of ViT and ResNet: heads that are not for classes
+    // ViT and ResNet: heads that are not for classes
     "encoder_stride", "pooler_output_size", "pooler_act", "out_features", "out_indices", "stage_names"};
 
 bool is_off(const ConfigTree& value) {
@@ -574,7 +574,7 @@ std::map<std::string, std::string> read_weight_map(const std::filesystem::path& 
   for (const auto& [tensor, file] : list->items()) {
     if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos ||
         !file.get<std::string>().ends_with(".safetensors")) {
-      throw usage_error("{} has {} in {}, which is not a safetensors file beside it", path.string(), tensor, shown(file));
+      throw usage_error("{} has {} in {}, which is not a safetensors file next to it", path.string(), tensor, shown(file));
     }
     files[tensor] = file.get<std::string>();
   }

@@ -31,7 +31,7 @@ FolderModel read_model_folder(const std::filesystem::path& folder, const ModelSe
 /// The differences between training this model and what its configuration asks for; empty unless it is a folder.
 std::vector<std::string> remarks_on(const ModelName& name);
 
-/// The contents of model.safetensors.index.json: by tensor, the file beside it that holds it.
+/// The contents of model.safetensors.index.json: by tensor, the file next to it that holds it.
 std::map<std::string, std::string> read_weight_map(const std::filesystem::path& path);
 
 /// config.json of a model that `read_config` would read as the same, with the names that the weights' loaders expect. A usage

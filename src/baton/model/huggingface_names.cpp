@@ -40,7 +40,7 @@ std::string name_in_resnet(std::string_view name) {
 struct BaseName {
   const char* kind;
   const char* prefix;
-  const char* head;  // what is beside the base in a whole model
+  const char* head;  // what is there in addition to the base in a whole model
 };
 constexpr std::array<BaseName, 4> base_names{{{"gpt", "transformer.", "lm_head."},
                                               {"llama", "model.", "lm_head."},

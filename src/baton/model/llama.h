@@ -21,13 +21,13 @@ struct LlamaSize {
   std::int64_t hidden = 0;
   std::int64_t context = 0;
   std::int64_t vocab = 0;
-  std::int64_t base = 10000;  // of the angles of the positions
+  std::int64_t base = 10000;  // base of the angles of the positions
   std::int64_t head = 0;      // features of a head; 0: `dim` over the heads
-  double epsilon = 1e-5;      // of the norms
+  double epsilon = 1e-5;      // added to the variance in norms
   bool qkv_bias = false;
-  bool out_bias = false;  // of what attention gives back to the stream
+  bool out_bias = false;  // true if the projection after attention has a bias
   bool tied = false;      // scores by the embedding's weight
-  double dropout = 0;     // of the embedding, and of what each half of a layer adds
+  double dropout = 0;     // share of the embedding, and of the result of each half of a layer, that is dropped
 };
 Model llama(const LlamaSize& size);
 

@@ -15,7 +15,7 @@ struct MixerSize {
   std::int64_t depth = 0;
   std::int64_t dim = 0;
   std::int64_t tokens = 0;    // features between the two Linear layers that mix patches
-  std::int64_t channels = 0;  // and between those that mix channels
+  std::int64_t channels = 0;  // features between the two Linear layers that mix channels
   std::int64_t patch = 0;
   std::int64_t image = 0;
   std::int64_t classes = 0;

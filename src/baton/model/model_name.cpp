@@ -24,7 +24,7 @@ std::optional<Number> number_in(std::string_view text) {
   return is_number && fmt::format("{}", number) == text ? std::optional(number) : std::nullopt;
 }
 
-/// Numbers with dashes between them; nullopt if some are none.
+/// Numbers with dashes between them; nullopt if a part is not a number.
 std::optional<std::vector<std::int64_t>> sizes_in(std::string_view text) {
   std::vector<std::int64_t> sizes;
   for (const std::string_view part : split(text, '-')) {

@@ -27,7 +27,7 @@ struct ModelSetting {
   /// The index of its value among the names; a usage error lists them.
   std::size_t choice(const std::vector<std::string>& names, std::string_view what) const;
 
-  /// The key as `canonical` has it; without a key, the text.
+  /// The key in its `canonical` form; without a key, the text.
   std::string name() const;
   std::string value_text() const;
   /// `dim=64`.
@@ -90,10 +90,10 @@ class ModelName {
 
   /// True if no model is named.
   bool empty() const { return kind_.empty() && settings_.list().empty(); }
-  /// As it is written.
+  /// The kind as it was written.
   const std::string& kind() const { return kind_; }
   const ModelSettings& settings() const { return settings_; }
-  /// With these settings in place of its own.
+  /// The same model with these settings in place of its own.
   ModelName with(const ModelSettings& more) const { return {kind_, settings_.with(more)}; }
 
   /// `mlp:dim=64,depth=2`. The text of a name that was read is what was read.

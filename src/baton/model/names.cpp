@@ -11,7 +11,7 @@ namespace baton::model {
 namespace {
 
 /// The axes of a parameter's tensor.
-///   same    as the parameter has them
+///   same    those of the parameter
 ///   matrix  outputs and inputs, those of heads together
 ///   joined  the same for one of several parts of it, by their order
 enum class Axes { same, matrix, joined };
@@ -20,7 +20,7 @@ enum class Axes { same, matrix, joined };
 struct Rule {
   std::string_view ending;
   Axes axes = Axes::same;
-  std::size_t output_axes = 1;  // of the parameter: the axes in front that are outputs
+  std::size_t output_axes = 1;  // the number of axes in front of the parameter that are outputs
   bool transposed = false;
   std::size_t ones = 0;          // axes of one in front
   std::string_view joined = {};  // the ending of the tensor that it is a part of

@@ -15,7 +15,7 @@ namespace baton::model {
 struct StoredTensor {
   struct JoinedParameter {
     std::string parameter;
-    std::int64_t first;  // of the outputs
+    std::int64_t first;  // the first of its outputs
   };
 
   std::string name;
@@ -23,7 +23,7 @@ struct StoredTensor {
   std::vector<JoinedParameter> parts;
   std::int64_t outputs = 1;
   std::int64_t inputs = 1;
-  bool transposed = false;  // inputs first, as GPT-2 has them
+  bool transposed = false;  // inputs first, as in GPT-2
 
   /// The place in the tensor of an element of a part, which is counted row-major in the parameter.
   std::int64_t place(std::size_t part, std::int64_t element) const {

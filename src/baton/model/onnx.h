@@ -23,7 +23,7 @@ struct OnnxTensor {
 /// where one value passes and the block before has a product.
 struct OnnxModel {
   struct Weight {
-    std::string name;  // of the tensor in the file
+    std::string name;  // the name of the tensor in the file
     OnnxTensor tensor;
     std::int64_t outputs = 1;
     std::int64_t inputs = 1;

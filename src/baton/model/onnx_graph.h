@@ -11,7 +11,7 @@
 namespace baton::model {
 
 struct OnnxAttribute {
-  double number = 0;  // of `f`, or of `i`
+  double number = 0;  // the value of `f`, or of `i`
   std::string_view text;
   std::vector<std::int64_t> integers;
 };

@@ -13,7 +13,7 @@ namespace baton::model::protobuf {
 struct Field {
   std::uint64_t number = 0;
   bool has_bytes = false;   // a text, a message or numbers in a row; otherwise one number
-  std::uint64_t value = 0;  // of one number, its bits
+  std::uint64_t value = 0;  // the bits of one number
   std::string_view bytes = {};
 
   float real() const { return std::bit_cast<float>(static_cast<std::uint32_t>(value)); }

@@ -22,7 +22,7 @@ constexpr std::int64_t small_image = 64;
 constexpr std::size_t stage_count = 4;
 constexpr std::size_t most_stages = 8;
 constexpr std::int64_t most_blocks = 1 << 12;
-constexpr std::int64_t narrowing = 4;  // of a bottleneck
+constexpr std::int64_t narrowing = 4;  // the factor by which a bottleneck has fewer channels
 
 struct Stages {
   std::int64_t depth;

@@ -10,7 +10,7 @@
 
 namespace baton::model {
 
-/// A residual network as torchvision has it, with its names of parameters. Images of at most 64 × 64 get the small form: a first
+/// A residual network of torchvision, with its names of parameters. Images of at most 64 × 64 get the small form: a first
 /// convolution of 3×3 in place of 7×7, and no max-pool after it. Blocks are the stem, one per residual block, and the head.
 struct ResnetSize {
   std::int64_t depth = 50;  // 18, 34, 50 or 101

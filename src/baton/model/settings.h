@@ -23,7 +23,7 @@ struct Setting {
   std::string_view key;
   /// Its value before the text is read is the default. A size that is 0 before must be given, unless it is `optional`.
   std::variant<std::int64_t*, double*, bool*> value;
-  std::int64_t most = 0;  // of a size
+  std::int64_t most = 0;  // the largest value of a size
   bool optional = false;
 };
 

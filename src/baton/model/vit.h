@@ -20,10 +20,10 @@ struct VitSize {
   std::int64_t image = 0;
   std::int64_t classes = 0;
   std::int64_t hidden = 0;    // features within the feed-forward; 0: four times `dim`
-  std::int64_t channels = 3;  // of the image
-  double epsilon = 1e-12;     // of the norms
+  std::int64_t channels = 3;  // channels of an image
+  double epsilon = 1e-12;     // added to the variance in norms
   bool qkv_bias = true;
-  double dropout = 0;  // of the embedding, and of what each half of a layer adds
+  double dropout = 0;  // share of the embedding, and of the result of each half of a layer, that is dropped
 };
 Model vit(const VitSize& size);
 

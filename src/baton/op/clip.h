@@ -10,7 +10,7 @@
 
 namespace baton::op {
 
-/// The factor by which gradients are multiplied so that their norm is at most `clip`, as PyTorch's clip_grad_norm_ has it: 1 if it
+/// The factor by which gradients are multiplied so that their norm is at most `clip`, like PyTorch's clip_grad_norm_: 1 if it
 /// is less. The gradients whose squares add up to `squared_sum` are the wanted ones times `scale`, which the factor does not take
 /// back. It is NaN if a gradient is.
 BATON_ON_HOST_AND_DEVICE inline double clip_factor(double clip, double squared_sum, double scale) {

@@ -11,7 +11,7 @@ namespace baton::op {
 struct Ref {
   enum class Tensor { input, output, parameter, output_gradient, input_gradient, parameter_gradient };
   Tensor kind;
-  std::size_t index = 0;  // which of them, if there are several
+  std::size_t index = 0;  // the number of the tensor, if there are several
   bool operator==(const Ref&) const = default;
 };
 

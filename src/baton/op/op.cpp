@@ -87,7 +87,7 @@ std::string list(std::span<const Operand> operands) {
   return text;
 }
 
-/// The conditions of an op beside its signature.
+/// The conditions of an op in addition to its signature.
 struct Law {
   std::span<const Operand> reads;
   std::span<const Operand> writes;
@@ -210,7 +210,7 @@ struct Law {
 bool types_fit(const Signature& signature, std::span<const Operand> reads, std::span<const Operand> writes) {
   std::optional<DType> value;
   std::optional<DType> summed;
-  std::optional<DType> wide;  // of these one that is not float32, or float32
+  std::optional<DType> wide;  // the type of these that is not float32, if there is one, otherwise float32
   const auto one = [](std::optional<DType>& known, DType type) {
     known = known.value_or(type);
     return *known == type && type != DType::i32;
@@ -249,7 +249,7 @@ bool types_fit(const Signature& signature, std::span<const Operand> reads, std::
       return false;
     }
   }
-  // Float32 may be beside the op's type if that has 16 bits; without an operand of that type, the other way around too.
+  // Float32 may be used together with the op's type if that has 16 bits; without an operand of that type, the other way around too.
   const auto suits = [](DType a, DType type) { return a == type || (a == DType::f32 && is_narrow(type)); };
   if (value) {
     return (!summed || suits(*summed, *value)) && (!wide || suits(*wide, *value));

@@ -73,7 +73,7 @@ struct ReluBackward {
 };
 
 /// y = x · Φ(x), Φ the normal distribution. Reads x; writes y. With `tanh`, Φ(x) ≈ (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2, as
-/// GPT-2 has it.
+/// in GPT-2.
 struct Gelu {
   bool tanh = false;
   bool operator==(const Gelu&) const = default;
@@ -235,7 +235,7 @@ struct AddPositionsBackward {
   bool operator==(const AddPositionsBackward&) const = default;
 };
 
-/// Rotary positions, as LLaMA has them. The last axis holds one head of `head` features or several after each other; of each, the
+/// Rotary positions, as in LLaMA. The last axis holds one head of `head` features or several after each other; of each, the
 /// pair (i, i + head/2) is rotated by the angle position · base^(−2i/head), where the position is `first` + t. Reads x; writes y.
 /// With `backward` it rotates the other way. `of` as in AddPositions. Angles are float64.
 struct Rotary {
@@ -257,7 +257,7 @@ struct Attention {
   bool operator==(const Attention&) const = default;
 };
 
-/// Reads do, q, k, v, o and what the forward wrote beside o; writes dq, dk, dv.
+/// Reads do, q, k, v, o and what the forward wrote in addition to o; writes dq, dk, dv.
 struct AttentionBackward {
   bool causal = false;
   bool tf32 = false;
@@ -269,7 +269,7 @@ struct Cast {
   bool operator==(const Cast&) const = default;
 };
 
-/// Reads any number of tensors, none included, each of any floating type; writes one float: how many of them hold an infinity or
+/// Reads any number of tensors (also 0), each of any floating type; writes one float: how many of them hold an infinity or
 /// a NaN.
 struct CheckFinite {
   bool operator==(const CheckFinite&) const = default;
@@ -281,7 +281,7 @@ struct AdjustScale {
   bool operator==(const AdjustScale&) const = default;
 };
 
-/// Reads any number of tensors, none included, each of any floating type; writes one double: the sum of the squares of all their
+/// Reads any number of tensors (also 0), each of any floating type; writes one double: the sum of the squares of all their
 /// elements, added up in double precision and in a fixed order.
 struct SquaredSum {
   bool operator==(const SquaredSum&) const = default;

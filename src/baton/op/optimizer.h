@@ -47,7 +47,7 @@ std::size_t state_slots(const Optimizer& optimizer);
 /// Arithmetic per element of a parameter.
 std::int64_t flops_per_element(const Optimizer& optimizer);
 
-/// The optimizer as one step has it: at that step's rate, and without decay for a parameter that is exempt from it. Steps are
+/// The optimizer of one step: at that step's rate, and without decay for a parameter that is exempt from it. Steps are
 /// numbered from 1. `axes` is how many axes the whole parameter has.
 Optimizer at_step(Optimizer optimizer, std::int64_t step, std::size_t axes);
 

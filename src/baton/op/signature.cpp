@@ -239,7 +239,7 @@ struct Signatures {
     return one;
   }
 
-  // Of images `p` and `q` are the rows and columns of what a window makes of `y` and `x`; it is `k` by `l` itself.
+  // `p` and `q` are the rows and columns of the image that a window of `k` by `l` makes of one with rows `y` and columns `x`.
   const Signature& operator()(const Conv2d& o) const {
     static const Signature biased{.reads = {{"biyx"}, {"oikl"}, {"o"}}, .writes = {{"bopq"}}, .whole = "yxklpq", .once = {2}};
     static const Signature plain{.reads = {{"biyx"}, {"oikl"}}, .writes = {{"bopq"}}, .whole = "yxklpq"};

@@ -72,7 +72,7 @@ struct DividedSum {
   std::optional<Op> finish;             // reads the sum, and after it `finish_reads`
   std::vector<std::size_t> finish_reads;
 };
-/// nullopt if the op has no such form.
+/// The divided form of an op; nullopt if it has none.
 std::optional<DividedSum> divided_sum(const Op& op);
 
 }  // namespace baton::op

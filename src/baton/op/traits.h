@@ -21,7 +21,7 @@ struct MergedLoss {
   Op loss;  // reads the terms after its other operands
 };
 std::optional<MergedLoss> merged(const Op& loss, std::int64_t parts);
-/// Returns the op for a part of the dimension whose index numbers matter to it: of `of` indices those from `first` on. Other ops
+/// Returns the op for a part of the dimension whose index numbers matter to it: the indices from `first` on, among `of`. Other ops
 /// are returned unchanged.
 Op for_part(Op op, std::int64_t first, std::int64_t of);
 /// The arguments with which `for_part` made an op. `of` is 0 if it holds all indices, or their numbers do not matter.

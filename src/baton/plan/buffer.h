@@ -20,14 +20,14 @@ enum class Role : std::uint8_t { input, target, activation, parameter, gradient,
 
 std::string_view to_text(Role role);
 
-/// Rows [begin, end) of the global batch: of its inputs, its targets or its losses. They lie along `axis`; if that is 1, axis 0
+/// Rows [begin, end) of the inputs, targets or losses of the global batch. They lie along `axis`; if that is 1, axis 0
 /// is the sequence, and the buffer holds its positions from `first` on.
 struct BatchRows {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::uint32_t axis = 0;
   std::int64_t first = 0;
-  ValueId value = {};  // of the plan's graph, if there is one
+  ValueId value = {};  // the value of the plan's graph that it holds, if there is a graph
   bool operator==(const BatchRows&) const = default;
 };
 
@@ -58,7 +58,7 @@ struct ParameterPart {
   std::uint32_t axis = 0;
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  std::uint32_t slot = 0;  // which optimizer state
+  std::uint32_t slot = 0;  // the number of the optimizer state
   std::int64_t piece_begin = 0;
   std::int64_t piece_end = 0;
   bool operator==(const ParameterPart&) const = default;
@@ -122,7 +122,7 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 };
 
-/// True if it is a 16-bit copy of a parameter that lives on beside it from step to step: whatever changes the parameter writes the
+/// True if it is a 16-bit copy of a parameter that lives on with it from step to step: whatever changes the parameter writes the
 /// copy too.
 inline bool is_kept_copy(const Buffer& buffer) {
   return buffer.persistent && buffer.role == Role::parameter && is_narrow(buffer.dtype);

@@ -26,8 +26,8 @@ struct LogicalTensor {
     squared_norm
   };
   Tensor kind = Tensor::none;
-  std::uint32_t id = 0;    // of the value, or the parameter's ordinal
-  std::uint32_t slot = 0;  // of an optimizer's state
+  std::uint32_t id = 0;    // the ordinal of the value or the parameter
+  std::uint32_t slot = 0;  // the number of the optimizer state
   bool operator==(const LogicalTensor&) const = default;
 };
 
@@ -79,7 +79,7 @@ class Derivations {
   std::vector<std::vector<Derivation>> unfinished_;
   std::vector<std::vector<Derivation>> loss_terms_;
   std::vector<std::vector<Derivation>> gradients_;
-  std::vector<std::vector<Derivation>> parameters_;  // of their gradients
+  std::vector<std::vector<Derivation>> parameters_;  // the derivations of their gradients
   std::vector<std::vector<Derivation>> statistics_;  // by ordinal
   std::vector<std::uint32_t> uses_;                  // by value
   std::vector<std::uint32_t> parameter_uses_;

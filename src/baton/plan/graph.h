@@ -20,7 +20,7 @@ struct Graph {
   /// Inputs, targets, what the ops write, and the losses, one per row.
   struct Value {
     std::string name;
-    Shape shape;        // of the whole batch
+    Shape shape;        // the shape for the whole batch
     bool wide = false;  // it and its gradient are float32 if others have 16 bits
     bool operator==(const Value&) const = default;
   };

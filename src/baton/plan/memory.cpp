@@ -87,7 +87,7 @@ class Addresses {
  private:
   using Runs = std::map<std::int64_t, int>;  // by where they begin
   static constexpr std::size_t few_runs = 64;
-  static constexpr std::size_t class_count = 64;  // of lengths that are not negative
+  static constexpr std::size_t class_count = 64;  // for all lengths that are not negative
 
   static std::size_t class_of(std::int64_t size) {
     return static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(size)));
@@ -216,7 +216,7 @@ class Arena {
  private:
   std::int64_t end_;
   std::vector<Placed> placed_;
-  std::array<std::optional<View>, lane_count> views_;  // of lanes that have tasks
+  std::array<std::optional<View>, lane_count> views_;  // views of the lanes that have tasks
 };
 
 /// The order in which tasks' first writes place buffers: that of the plan, which each device could follow, so that a device's
@@ -249,7 +249,7 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
                 std::vector<Bytes>(devices)};
 
   std::vector<std::int64_t> base(devices, 0);
-  std::vector<std::int64_t> size(plan.buffers().size(), 0);  // of what has no place yet
+  std::vector<std::int64_t> size(plan.buffers().size(), 0);  // bytes that have no place yet, by buffer
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Buffer& buffer = plan.buffers()[b];
     if (lives_on(buffer)) {

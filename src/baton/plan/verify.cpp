@@ -330,8 +330,8 @@ class Judge {
     report(Rule::waiting, circle, text);
   }
 
-  /// True if an op writes this output for its backward alone, beside its result. Nobody reads it if the op is run again before
-  /// that, or if the plan has no backward: then it may also be the gradient that a loss writes.
+  /// True if an op writes this output for its backward alone, in addition to its result. Nobody reads it if the op is run again
+  /// before that, or if the plan has no backward: then it may also be the gradient that a loss writes.
   bool is_statistics(const Task& task, std::size_t operand) const {
     const auto* compute = std::get_if<Compute>(&task.action);
     return compute != nullptr && operand > 0 &&
@@ -443,7 +443,7 @@ class Judge {
   const Plan& plan_;
   const Limits& limits_;
   bool forward_only_;
-  std::vector<op::Operand> reads_;  // of the task that is judged
+  std::vector<op::Operand> reads_;  // the reads of the task that is checked
   std::vector<op::Operand> writes_;
   Verdict verdict_;
   std::set<std::pair<std::size_t, std::size_t>> made_in_forward_;  // device and value; filled when it is first asked for

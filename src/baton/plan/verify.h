@@ -23,7 +23,7 @@ enum class Rule : std::uint8_t {
   waiting,  // no tasks wait for each other in a cycle (deadlock)
   kernel,   // the backend can run the task
   memory,   // each device's arena fits
-  // Of plans that say what they compute (their graph):
+  // For plans that say what they compute (their graph):
   value,  // operands are the values and the indices that the model's op takes, and members of a collective hold the same
   sum,    // a term of a sum is not read as the sum, and none is counted twice
   update  // each parameter is updated once, by its complete gradient, after its last use
@@ -41,7 +41,7 @@ struct Violation {
 struct Limits {
   std::function<bool(const Task&)> has_kernel;
   std::vector<Bytes> memory;  // by device
-  bool slice = false;         // of a larger plan: members of a collective may be elsewhere
+  bool slice = false;         // true if it is a part of a larger plan: members of a collective may be elsewhere
   bool unread = false;        // a task may overwrite what nothing has read, as in plans that only time tasks
   /// If more than two: tensors are divided into this many parts, of which the plan has the first two, on devices 2i and 2i + 1.
   /// The rule that the split computes the model is then checked for all parts: each further one continues the row of these two.

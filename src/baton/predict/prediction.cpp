@@ -109,7 +109,7 @@ lab::Experiment prediction(const job::JobSpec& shared, const lab::AxisValues& ax
   lab::Experiment experiment{
       .id = "prediction",
       .part = "",
-      .title = "Simulated beside measured",
+      .title = "Simulated compared with measured",
       .task = "Each step simulated from tasks that are timed by themselves, then measured; the error is of the simulated one.",
       .questions = {}};
   std::vector<std::string> names;

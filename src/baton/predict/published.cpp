@@ -568,9 +568,9 @@ std::int64_t chunks_of(const Reader& row, const std::string& schedule) {
 
 bool is_full(const std::string& recompute) { return recompute.starts_with("full") || recompute == "true" || recompute == "yes"; }
 
-/// True if every layer was computed twice, of a table that has no column for that but gives arithmetic per second beside the time:
-/// by the formulas of Megatron-LM's papers a step of a GPT has 72 B s l h² (1 + s/6h + V/12lh) floating-point operations, and 96 B
-/// s l h² (1 + s/6h + V/16lh) with recomputation. The one that gives the table's own figure within 2 % is taken.
+/// True if every layer was computed twice, of a table that has no column for that but gives arithmetic per second in addition to
+/// the time: by the formulas of Megatron-LM's papers a step of a GPT has 72 B s l h² (1 + s/6h + V/12lh) floating-point operations,
+/// and 96 B s l h² (1 + s/6h + V/16lh) with recomputation. The one that gives the table's own figure within 2 % is taken.
 bool says_recomputed(const Reader& row, double seconds, double batch, double sequence, double devices) {
   const std::optional<double> rate = row.number({"tflops_per_gpu", "tflops_gpu", "tflop_s_per_gpu", "tflops"});
   if (!rate || row.text(hidden_names).empty() || row.text(layer_names).empty()) {
@@ -691,7 +691,7 @@ class TrainingReader {
     spec_.split = split_of(layers_, pp_ * chunks);
   }
 
-  /// Of the job, or of several if the table does not say how large a micro-batch is.
+  /// The job of the row, or several if the table does not say how large a micro-batch is.
   PublishedJobs jobs() const {
     const std::int64_t of_replica = batch_ / dp_;
     const auto with_micro_batches = [&](std::int64_t count) {

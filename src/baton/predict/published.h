@@ -47,7 +47,7 @@ struct PublishedKernel {
   std::int64_t positions = 1;
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
-  std::int64_t features = 1;  // of a head, or of a row that is normed
+  std::int64_t features = 1;  // features of a head, or of a row that is normed
 };
 
 /// Jobs of which the published one is the fastest: the table leaves something open, as the micro-batch.
@@ -60,14 +60,14 @@ struct PublishedCase {
   std::string what;              // in words
   double seconds = 0;            // measured
   std::optional<double> memory;  // GiB per device, if it is published
-  bool fitted = false;           // whether constants may have been chosen by it: of 20 rows or more every tenth, from the first on
+  bool fitted = false;  // true if constants may have been chosen by it: every tenth row, from the first on, of 20 rows or more
   std::vector<std::string> assumed;  // what the table does not say of a training step: "sequence 2048", "bf16"
   std::variant<PublishedJobs, PublishedAllReduce, PublishedKernel> job;
   std::string reason;  // why it cannot be simulated; empty: it can
 };
 
 struct PublishedDefaults {
-  std::string cluster;   // of tables that name no device
+  std::string cluster;   // for tables that name no device
   std::string software;  // instead of the one that a table's columns suggest
 };
 

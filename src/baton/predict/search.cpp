@@ -94,8 +94,8 @@ class Candidates {
   }
 
   static constexpr std::size_t most_simulated = 50;
-  static constexpr double most_tasks_of_one = 3e6;  // of a plan that is compiled: that takes 15 s
-  static constexpr double most_tasks = 20e6;        // of all together: 75 s on two cores
+  static constexpr double most_tasks_of_one = 3e6;  // tasks of a plan that is compiled: that takes 15 s
+  static constexpr double most_tasks = 20e6;        // tasks of all plans together: 75 s on two cores
 
   /// True if all that could be simulated are here.
   bool every_one() const { return every_one_; }
@@ -107,23 +107,24 @@ class Candidates {
     return found == all_.end() ? nullptr : &*found;
   }
 
-  /// The most promising one that is not done, by prices that are corrected with simulated times; nullptr if there is none. Of
-  /// which: any; or only of groups of which none was simulated; or only of such that take all devices. Of plans of at most this
-  /// many tasks.
-  enum class Of { any, new_group, new_group_of_all_devices };
-  Candidate* best(Of of, double most_tasks) {
+  /// The most promising candidate that is not done and whose plan has at most `most_tasks` tasks, by prices that are corrected with
+  /// simulated times; nullptr if there is none. `among` restricts the choice: any candidate; only groups not simulated yet; only
+  /// such groups that use all devices.
+  enum class Among { any, new_group, new_group_of_all_devices };
+  Candidate* best(Among among, double most_tasks) {
     Candidate* best = nullptr;
     for (Candidate& one : all_) {
       const bool known = known_[one.group].simulated;
       const bool wanted = one.price.tasks <= most_tasks &&
-                          (of == Of::any || (!known && (of == Of::new_group || one.choice.devices() == devices_)));
+                          (among == Among::any || (!known && (among == Among::new_group || one.choice.devices() == devices_)));
       if (wanted && !one.done && (best == nullptr || key(one) < key(*best))) {
         best = &one;
       }
     }
     return best;
   }
-  /// The one with the least memory by its price. Of plans that cannot be folded, which are often the smallest, only small ones.
+  /// The candidate with the least memory by its price, with at most `most_tasks` tasks. Plans that cannot be folded are often the
+  /// smallest; they may have a sixteenth of that number.
   Candidate* smallest(double most_tasks) {
     Candidate* best = nullptr;
     for (Candidate& one : all_) {
@@ -214,7 +215,7 @@ T extended(T at_few, T at_more, double factor) {
   return T(at_more.count + static_cast<std::int64_t>(static_cast<double>(at_more.count - at_few.count) * factor));
 }
 
-/// Of a step of very many micro-batches two with fewer are simulated: from one full pipeline on each further one adds the same.
+/// For a step of very many micro-batches, simulates two with fewer: from one full pipeline on each further one adds the same.
 RankedSplit simulate(const Candidate& candidate, const job::JobSpec& shared, const cluster::Machine& machine,
                      const training::JobOverrides& overrides) {
   const Choice& choice = candidate.choice;
@@ -342,7 +343,7 @@ class Trials {
 
 /// The best of different groups first, then the best by prices that are corrected with the simulated times.
 void try_the_best(Candidates& candidates, Trials& trials, SearchResult& result) {
-  using Of = Candidates::Of;
+  using Among = Candidates::Among;
   constexpr std::size_t most_tried = 2 * Candidates::most_simulated;
   constexpr std::size_t at_once = 2;
   constexpr std::size_t few_large = 4;
@@ -357,10 +358,10 @@ void try_the_best(Candidates& candidates, Trials& trials, SearchResult& result) 
       const std::size_t n = result.tried + i;
       Candidate* one = n == 0        ? candidates.plain_device()
                        : n % 10 == 9 ? candidates.smallest(share)
-                       : n < 10      ? candidates.best(Of::new_group_of_all_devices, share)
-                       : n < 20      ? candidates.best(Of::new_group, share)
+                       : n < 10      ? candidates.best(Among::new_group_of_all_devices, share)
+                       : n < 20      ? candidates.best(Among::new_group, share)
                                      : nullptr;
-      one = one == nullptr ? candidates.best(Of::any, share) : one;
+      one = one == nullptr ? candidates.best(Among::any, share) : one;
       if (one == nullptr) {
         break;
       }
@@ -373,7 +374,7 @@ void try_the_best(Candidates& candidates, Trials& trials, SearchResult& result) 
   }
 }
 
-/// Of few and small plans all that could be faster than the fastest.
+/// If plans are few and small, simulates all that could be faster than the fastest.
 void try_the_rest(Candidates& candidates, Trials& trials, SearchResult& result) {
   constexpr double most_tasks = 6e6;
   std::vector<Candidate*> rest;

@@ -19,7 +19,7 @@ struct RankedSplit {
   job::Choice choice = {};
   std::string name;  // as plans are described, "dp 4 × pp 2, 1f1b, 8 micro-batches", and whether it recomputes
   Nanoseconds step;
-  Bytes memory;                     // of the device that needs most
+  Bytes memory;                     // memory of the device that needs most
   trace::DeviceTime time;           // the parts of the step, the mean over devices
   bool from_shorter_steps = false;  // two steps of fewer micro-batches were simulated, the rest is in proportion
 };
@@ -32,18 +32,18 @@ job::Record to_record(const RankedSplit& found);
 
 struct SearchResult {
   std::vector<RankedSplit> ranked;             // the fastest first
-  std::vector<std::size_t> frontier;           // into `ranked`: none that was simulated is both faster and smaller
+  std::vector<std::size_t> frontier;           // indices into `ranked`: no simulated split is both faster and smaller than these
   std::size_t considered = 0;                  // all splits: each is in one of the next five, or simulated and refused or too large
-  std::size_t tried = 0;                       // simulated
+  std::size_t tried = 0;                       // splits that were simulated
   std::size_t pruned = 0;                      // not simulated: cannot be faster than the fastest
   std::size_t left_out = 0;                    // not simulated: others are priced faster
   std::size_t too_long = 0;                    // not simulated: the plan would have more tasks than a search compiles
-  std::size_t too_large = 0;                   // for the devices' memory,
-  Bytes least_too_large;                       // of which the smallest needs no less than this
-  std::size_t refused = 0;                     // that the model or the batch does not allow,
-  std::map<std::string, std::size_t> reasons;  // how many for which reason
+  std::size_t too_large = 0;                   // splits that need more than the devices' memory
+  Bytes least_too_large;                       // lower bound of the memory of the smallest of these
+  std::size_t refused = 0;                     // splits that the model or the batch does not allow
+  std::map<std::string, std::size_t> reasons;  // the number of those by reason
   std::optional<RankedSplit> one_device;       // without micro-batches, whether it fits or not; nothing if it was not reached
-  std::int64_t devices = 1;                    // that there are
+  std::int64_t devices = 1;                    // the number of devices of the cluster
   Bytes device_memory;
   bool complete = true;
 

@@ -14,7 +14,7 @@ namespace baton::predict {
 struct ValidatedPoint {
   PublishedCase published;
   double seconds = 0;  // simulated; 0 if it could not be simulated: then the case has a reason
-  job::JobSpec spec;   // of a training step: the job that was simulated, the fastest if the table leaves it open
+  job::JobSpec spec;   // the job of a training step that was simulated, the fastest if the table leaves it open
   double memory = 0;   // GiB of the fullest device, if it is published and the step is simulated
 
   bool simulated() const { return published.reason.empty(); }

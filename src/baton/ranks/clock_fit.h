@@ -10,9 +10,9 @@ namespace baton::ranks {
 
 /// A question to another rank for its time, and the answer.
 struct Echo {
-  Nanoseconds asked;     // on rank 0's clock
-  Nanoseconds there;     // on the other's
-  Nanoseconds answered;  // on rank 0's
+  Nanoseconds asked;     // when it was asked, on the clock of rank 0
+  Nanoseconds there;     // when the other rank answered, on its own clock
+  Nanoseconds answered;  // when the answer came, on the clock of rank 0
 };
 
 /// The offset of another rank's clock from rank 0's at one moment of rank 0's clock.
@@ -28,7 +28,7 @@ ClockReading read_clock(std::span<const Echo> echoes);
 struct ClockFit {
   ClockReading first;
   double drift = 0;   // nanoseconds per nanosecond
-  Nanoseconds error;  // of the offset at the first and at the last reading, the larger
+  Nanoseconds error;  // the larger of the errors of the offset at the first and at the last reading
 
   /// Converts a time of the other clock to rank 0's clock.
   Nanoseconds on_rank_0(Nanoseconds there) const;

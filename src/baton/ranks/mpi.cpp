@@ -57,7 +57,7 @@ class MpiWorld final : public World {
   }
 
   ~MpiWorld() override {
-    for (std::size_t i = 0; i < requests_.size(); ++i) {  // of a step that was given up; nobody waits for them any more
+    for (std::size_t i = 0; i < requests_.size(); ++i) {  // requests of a step that was given up; nobody waits for them any more
       if (awaited_[i].end == Message::End::receive) {
         MPI_Cancel(&requests_[i]);
       }

@@ -55,7 +55,7 @@ struct ProgressSnapshot {
   Activity activity = Activity::starting;
   std::uint64_t gatherings = 0;  // arrivals at and departures from the gathering between steps; odd while it is there
   std::uint64_t looks = 0;       // how often it has polled while it waits there
-  std::vector<DeviceProgress::Counts> devices;  // of its own devices, in their order; empty before there is a plan
+  std::vector<DeviceProgress::Counts> devices;  // the counts of its own devices, in their order; empty before there is a plan
   Nanoseconds worked{};  // processor time of its threads; filled in by the watch, 0 from `RankProgress::snapshot`
 
   /// True if there is progress since the other snapshot.

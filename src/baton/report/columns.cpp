@@ -61,7 +61,7 @@ std::string rate_text(double rate) {
   return fmt::format("{:.{}f}", rate, size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : decimals_for(rate, 3));
 }
 
-/// Six significant figures at most, but none of a whole number cut off; very large ones in powers of ten.
+/// Six significant figures at most, but all figures of a whole number; very large ones in powers of ten.
 std::string number_text(double number) {
   const double size = std::abs(number);
   const bool whole = size < 1e15 && (number == std::floor(number) || size >= 999999.5);

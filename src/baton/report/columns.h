@@ -16,9 +16,9 @@ struct ShownTable {
   std::vector<lab::Column> columns;  // without those that no row knows and that say so
   std::vector<std::string> headings;
   std::vector<std::vector<std::string>> cells;  // row by row
-  std::vector<std::string> marks;               // of each row: † more devices than cores, ‡ simulated among measured ones
-  std::size_t marked = 0;                       // the column that a mark is beside
-  std::vector<std::string> notes;               // what the marks mean
+  std::vector<std::string> marks;  // the marks of each row: † more devices than cores, ‡ simulated among measured ones
+  std::size_t marked = 0;          // the column that has the mark
+  std::vector<std::string> notes;  // what the marks mean
 };
 ShownTable shown_table(const lab::Result& result);
 

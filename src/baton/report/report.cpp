@@ -150,7 +150,7 @@ Json headline(const std::vector<lab::Result>& results) {
   return list;
 }
 
-/// The spread of the machine's speed, from the rates at which the same computation ran beside every point.
+/// The spread of the machine's speed, from the rates at which the same computation ran at every point.
 Json noise_json(std::vector<double> rates) {
   if (rates.size() < 3) {
     return {};
@@ -159,7 +159,7 @@ Json noise_json(std::vector<double> rates) {
   const double spread = (rates[rates.size() * 9 / 10] - rates[rates.size() / 10]) / findings::median(rates);
   return {{key::core_peak_gflops.name, rates},
           {"spread", spread},
-          {"sentence", fmt::format("{}: the same computation, timed beside every point, varied by {:.1f} % (10th to 90th "
+          {"sentence", fmt::format("{}: the same computation, timed at every point, varied by {:.1f} % (10th to 90th "
                                    "percentile){}.",
                                    spread < 0.05   ? "The machine was quiet"
                                    : spread < 0.15 ? "There was some noise"

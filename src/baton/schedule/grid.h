@@ -34,8 +34,9 @@ std::int64_t micro_batches(const Grid& grid);
 /// The device of each stage. The grid must have no flaw.
 std::vector<std::int32_t> device_of_stage(const Grid& grid);
 
-/// Explains why the grid cannot run: an action that is missing or appears twice, a stage on two devices, a whole backward beside
-/// its halves, a backward before its forward, or a deadlock, with the devices that wait for each other. Empty if the grid can run.
+/// Explains why the grid cannot run: an action that is missing or appears twice, a stage on two devices, a whole backward in
+/// addition to its halves, a backward before its forward, or a deadlock, with the devices that wait for each other. Empty if the
+/// grid can run.
 std::optional<std::string> flaw(const Grid& grid);
 
 /// All actions in one order in which each comes after what it waits for and each device's own keep their

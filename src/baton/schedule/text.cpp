@@ -74,7 +74,7 @@ Grid parse_csv(std::string_view text) {
   if (last == std::string_view::npos) {
     throw usage_error("the schedule is empty: it has a line for each device, with cells such as 0F0, 0B0");
   }
-  text = text.substr(0, text.find('\n', last));  // lines at the end that say nothing count for nothing
+  text = text.substr(0, text.find('\n', last));  // empty lines at the end are ignored
   std::size_t lines = 0;
   std::size_t slots = 0;
   for_each_part(text, '\n', [&](std::size_t, std::string_view line) {

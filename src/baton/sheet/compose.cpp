@@ -36,7 +36,7 @@ double largest(const std::vector<Record>& rows, const std::string& column) {
   return most;
 }
 
-/// Of those that are not 0; 0 if there are none.
+/// The least of the numbers that are not 0; 0 if there are none.
 double smallest(const std::vector<Record>& rows, const std::string& column) {
   double least = 0;
   for (const Record& row : rows) {
@@ -49,7 +49,7 @@ double smallest(const std::vector<Record>& rows, const std::string& column) {
 
 /// A column of times or bytes in one unit.
 struct ColumnUnit {
-  double scale = 0;  // 0: each cell as the report has it
+  double scale = 0;  // 0: each cell as in the report
   std::string name;
 };
 
@@ -66,7 +66,7 @@ ColumnUnit unit_of(lab::Format format, double most) {
   return {};
 }
 
-/// Three significant figures, but none before the point cut off.
+/// Three significant figures, and all figures before the point.
 std::string number_in(double value) {
   const double size = std::abs(value);
   const int places = size == 0        ? 0
@@ -216,7 +216,7 @@ std::string split_constructor(const std::string& name) {
   return "";
 }
 
-/// The result's plots, at most this many; `origin` says where they come from if there are others beside them.
+/// The result's plots, at most this many; `origin` says where they come from if there are others next to them.
 void add_pictures(Pictures& pictures, const lab::Result& result, const std::vector<lab::Plot>& plots, std::size_t most,
                   const std::string& origin) {
   const std::size_t before = pictures.row.size();
@@ -812,9 +812,9 @@ Document compose(const Sheet& sheet, const std::vector<SheetTask>& tasks, const 
   std::string note = fmt::format("Made with Baton by `{}`. {} on {}.", cover.command,
                                  evidence.first.simulated ? "Simulated" : "Measured", evidence.first.summary);
   bool shared = false;
-  bool starred = false;                           // also by what was measured beside a simulation
+  bool starred = false;                           // also by what was measured in addition to a simulation
   std::map<std::string, std::string> reduced_by;  // the experiments that have it
-  bool larger_beside = false;                     // whether reduced experiments are simulated beside, at the sheet's sizes
+  bool larger_beside = false;                     // whether reduced experiments are simulated too, at the sheet's sizes
   for (const auto& [id, result] : evidence.first.results) {
     shared = shared || oversubscribed(result);
     for (const std::string& one : reductions(result)) {
@@ -828,7 +828,7 @@ Document compose(const Sheet& sheet, const std::vector<SheetTask>& tasks, const 
   }
   const std::string beside = evidence.beside.results.empty()
                                  ? ""
-                                 : fmt::format(" {} shown beside them, simulated on {}.",
+                                 : fmt::format(" {} shown next to them, simulated on {}.",
                                                larger_beside ? "The sheet's own sizes are" : "The same experiments are",
                                                evidence.beside.summary);
   const std::string more_than_cores =
@@ -865,7 +865,7 @@ Document compose(const Sheet& sheet, const std::vector<SheetTask>& tasks, const 
     document.notes.push_back(
         {fmt::format("Sizes are reduced: {}. The sheet's own: `{}`{}.", reduced, cover.full_command,
                      larger_beside && !shared && !evidence.first.parts_of_gpu
-                         ? fmt::format("; simulated on {}, they are shown beside the measured ones", evidence.beside.summary)
+                         ? fmt::format("; simulated on {}, they are shown next to the measured ones", evidence.beside.summary)
                          : "")});
   }
   for (const SheetTask& task : tasks) {

@@ -16,8 +16,8 @@ struct ResultSet {
   std::string devices;  // cpu, cuda, or the name of a cluster
   std::string summary;  // "2 cores of a Xeon", "pcie-5 (five RTX 3090)"
   bool simulated = false;
-  bool parts_of_gpu = false;                        // which share its memory
-  std::int64_t most_devices = 0;                    // that there are; 0: as many as are asked for
+  bool parts_of_gpu = false;                        // true if the devices are parts of a GPU, which share its memory
+  std::int64_t most_devices = 0;                    // the devices that there are; 0: as many as are asked for
   std::map<std::string, lab::Result> results = {};  // by experiment
 };
 

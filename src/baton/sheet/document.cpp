@@ -66,7 +66,7 @@ std::string markdown_grid(const DataTable& grid) {
 
 /// The indentation of the rest of a line of code that is too long.
 constexpr std::size_t wrapped_by = 4;
-/// Of a page's width.
+/// The columns of a table next to which a picture still fits on a page.
 constexpr std::size_t most_columns_beside_a_picture = 6;
 
 // ---------------------------------------------------------------------------------------------- LaTeX
@@ -77,9 +77,9 @@ std::string latex_words(std::string_view text) {
       [](std::string_view plain) { return latex_text(unbroken(plain)); });
 }
 
-/// Code whose lines fit on the page, as `html_code` has them.
+/// Code whose lines fit on the page, broken where `html_code` breaks them.
 std::string latex_code(std::string_view code) {
-  constexpr std::size_t columns = 98;  // of a small typewriter in 170 mm
+  constexpr std::size_t columns = 98;  // characters of a small typewriter font in 170 mm
   std::string out;
   for (std::string_view line : split(code.substr(0, code.find_last_not_of('\n') + 1), '\n')) {
     const std::string further(std::min(line.find_first_not_of(' '), line.size()) + wrapped_by, ' ');
@@ -315,8 +315,8 @@ std::string to_latex(const Document& document) {
 
 namespace {
 
-/// Of each section where it begins. Without numbers of pages they are links that nobody sees: they make Chromium write where the
-/// sections are.
+/// The table of contents: the page on which each section begins. Without numbers of pages it has invisible links: they make
+/// Chromium write where the sections are.
 std::string html_contents(const Document& document, const std::vector<int>& pages) {
   std::string out;
   if (pages.size() != document.sections.size() || pages.empty()) {
@@ -345,7 +345,7 @@ class HtmlSection {
 
   std::string text() {
     for (std::size_t b = 0; b < section_.blocks.size(); ++b) {
-      // Of several tables it stays with the first: all of them and their pictures would leave too much of a page empty.
+      // If there are several tables it stays with the first: all of them and their pictures would leave too much of a page empty.
       if (b == first_figure_ && ahead_) {
         end_together();
       }
@@ -378,7 +378,7 @@ class HtmlSection {
 
   void add(const Grids& grids) {
     tall_ = !grids.row.empty() && grids.row.size() == 1 && grids.row[0].rows.size() > 8;
-    // No picture fits beside a wide table, so a page may end between the two.
+    // No picture fits next to a wide table, so a page may end between the two.
     const bool wide = grids.row.size() == 1 && grids.row[0].heading.size() > most_columns_beside_a_picture;
     figures_ = next_ != nullptr && !wide && (tall_ || next_->row.size() == 1);
     // Chromium tears a picture of such a row over two pages unless all of it stays on one.
@@ -408,9 +408,9 @@ class HtmlSection {
   const Section& section_;
   std::size_t first_figure_;
   bool together_;                   // a heading stays with all that comes before the first table or picture, and with that
-  bool ahead_ = false;              // of several tables in a row
-  bool tall_ = false;               // of a table, so that two pictures lie beside it one above the other
-  bool figures_ = false;            // tables, and the pictures that follow them, lie beside each other where there is room
+  bool ahead_ = false;              // true before several tables in a row
+  bool tall_ = false;               // true if a table is so tall that two pictures lie next to it one above the other
+  bool figures_ = false;            // tables, and the pictures that follow them, lie next to each other where there is room
   const Pictures* next_ = nullptr;  // the block after this one, if it is pictures
   std::string out_;
 };

@@ -30,13 +30,13 @@ struct DataTable {
   std::vector<bool> text;  // by column: words, and no numbers
 };
 
-/// Tables beside each other.
+/// Tables next to each other.
 struct Grids {
   std::vector<DataTable> row;
 };
 
 struct Pictures {
-  std::vector<Picture> row;  // beside each other
+  std::vector<Picture> row;  // next to each other
 };
 
 struct Listing {
@@ -53,7 +53,7 @@ struct Section {
 
 struct Document {
   std::string title;
-  std::string name;  // of the student; may be empty
+  std::string name;  // the student's name; may be empty
   std::string date;
   std::vector<Paragraph> notes;  // before the first section
   std::vector<Section> sections;
@@ -62,7 +62,7 @@ struct Document {
 /// The number of words of a text.
 std::size_t words_in(std::string_view text);
 
-/// Pictures go into files beside it: `files` gets their texts by name.
+/// Pictures go into files next to it: `files` gets their texts by name.
 std::string to_markdown(const Document& document, std::map<std::string, std::string>& files);
 /// Compiles with pdflatex and the packages that every LaTeX has.
 std::string to_latex(const Document& document);

@@ -5,11 +5,11 @@
 
 namespace baton::sheet {
 
-/// Text as HTML has it.
+/// Text escaped for HTML.
 std::string html_text(std::string_view text);
-/// Text as Markdown has it, none of whose signs mark anything: a name, as a user gave it, at the beginning of a line.
+/// Text escaped for Markdown, so that none of its signs mark anything: a name, as a user gave it, at the beginning of a line.
 std::string markdown_text(std::string_view text);
-/// Text as LaTeX has it: its own signs escaped, and those beyond ASCII that pdflatex does not know written with what it knows.
+/// Text escaped for LaTeX: its own signs escaped, and those beyond ASCII that pdflatex does not know written with what it knows.
 std::string latex_text(std::string_view text);
 
 /// Text whose numbers do not break over lines: the spaces within "3 145 728", "3 · 10^-8" and "12 MiB" are non-breaking ones.

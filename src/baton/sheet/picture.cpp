@@ -127,7 +127,7 @@ class Frame {
   }
   void x_label(double x, const std::string& words) { text(x, bottom_ + 11, words, Anchor::middle); }
 
-  /// Names in lines above the plot, as many beside each other as fit.
+  /// Names in lines above the plot, as many next to each other as fit.
   static std::size_t legend_lines(const std::vector<std::string>& names) {
     std::size_t lines = names.empty() ? 0 : 1;
     double at = left_margin;
@@ -429,7 +429,7 @@ Picture draw(const lab::Plot& plot, const std::vector<Record>& rows, const std::
     return draw_bars(std::move(picture), plot, all);
   }
   std::vector<lab::Curve> curves = plot.curves ? plot.curves(rows) : std::vector<lab::Curve>();
-  curves.resize(std::min<std::size_t>(curves.size(), 1));  // of more one could not tell which is which
+  curves.resize(std::min<std::size_t>(curves.size(), 1));  // with more of them one could not tell which is which
   return draw_lines(std::move(picture), plot, all, rows.front().value(key::origin, "measured"), curves);
 }
 

@@ -19,7 +19,7 @@ struct Mark {
   double y2 = 0;
   std::string text = {};
   Anchor anchor = Anchor::left;
-  int color = 0;  // of a small palette that is told apart in grey as well; 0 is black
+  int color = 0;  // index into a small palette that is told apart in grey as well; 0 is black
   bool dashed = false;
 };
 
@@ -28,12 +28,12 @@ struct Picture {
   double width = 228;
   double height = 150;
   std::string title;
-  std::string origin = {};  // "measured" or "simulated", where one of each is beside the other
+  std::string origin = {};  // "measured" or "simulated", where one of each is next to the other
   std::vector<Mark> marks = {};
 };
 
 /// A plot of an experiment's rows: line, bars or stacked bars, axes with numbers and units, a legend where there are several
-/// series. `origin`, as "measured", follows the title where others are beside it. Empty, without marks, where fewer than two rows
+/// series. `origin`, as "measured", follows the title where others are next to it. Empty, without marks, where fewer than two rows
 /// have a value.
 Picture draw(const lab::Plot& plot, const std::vector<lab::Record>& rows, const std::string& origin = "");
 

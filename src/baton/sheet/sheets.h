@@ -31,15 +31,16 @@ struct SheetTask {
   std::string option = {};  // its letter, if the student chooses one of several tasks
   std::vector<std::string> experiments = {};
   std::vector<AskedOn> questions = {};
-  std::vector<std::string> columns = {};      // of its tables, in order; those that an experiment does not have are left out
-  std::vector<std::string> gpu_columns = {};  // of a second table, where drivers of GPUs report something
+  std::vector<std::string> columns =
+      {};  // the columns of its tables, in order; those that an experiment does not have are left out
+  std::vector<std::string> gpu_columns = {};  // the columns of a second table, if drivers of GPUs report something
   std::vector<std::string> noise_columns =
-      {};                                  // of a table that is measured on this machine beside a simulation, which has no noise
+      {};  // the columns of a table that is measured on this machine in addition to a simulation, which has no noise
   std::vector<Reading> reading = {};       // how columns are to be read, below the tables
-  std::size_t plots = 1;                   // at most this many of each experiment's
-  std::size_t most_words = 0;              // of all its answers together; 0: no limit but each answer's
-  std::vector<std::string> programs = {};  // of code/, that do it
-  std::string listed_class = {};           // of a script: the class that spreads layers over devices is shown
+  std::size_t plots = 1;                   // the most plots per experiment
+  std::size_t most_words = 0;              // the most words that all its answers together may have; 0: no limit but each answer's
+  std::vector<std::string> programs = {};  // the programs of code/ that do it
+  std::string listed_class = {};           // the class of a script that spreads layers over devices, which is shown
   std::string note = {};                   // what differs from the sheet, before the tables
   std::int64_t split_over = 0;             // the devices that it asks to split models over; named even if there are fewer
   bool names_size = false;                 // the sheet names the size of what is run

@@ -89,7 +89,7 @@ std::string kind_of(const job::JobSpec& spec) {
       return theirs;
     }
   }
-  throw usage_error("there is a PyTorch twin of single, dp, ddp, layers and fsdp, but none of {}", name);
+  throw usage_error("there is a PyTorch twin of single, dp, ddp, layers and fsdp, but not of {}", name);
 }
 
 void require_twin(const job::JobSpec& spec, const std::string& kind) {
@@ -198,7 +198,7 @@ std::vector<std::int64_t> widths_of(const model::Model& model) {
 }
 
 /// The fields that do not have their default values.
-std::string told(const job::JobSpec& spec) {
+std::string changed_fields(const job::JobSpec& spec) {
   lab::Json list = lab::Json::object();
   for (const job::JobField& field : training::job_fields()) {
     if (field.given(spec)) {
@@ -225,7 +225,7 @@ Optimizer optimizer_of(const op::Optimizer& optimizer) {
   return {adam.decoupled ? "adamw" : "adam", adam.rate, 0, adam.weight_decay, adam.schedule, adam.decay_matrices};
 }
 
-/// The factor of a step, numbered from 1, as Python writes it.
+/// The factor of the learning rate at a step, numbered from 1, as Python code.
 std::string factor_of(const op::RateSchedule& schedule) {
   const std::string passed = schedule.warmup > 0 ? fmt::format("(step - {})", 1 + schedule.warmup) : "(step - 1)";
   std::string factor = "1.0";
@@ -267,7 +267,7 @@ class Settings {
   const std::string& text() const { return text_; }
 
  private:
-  std::string text_ = "\n# What `baton train` was told.\n";
+  std::string text_ = "\n# The options of `baton train`.\n";
 };
 
 /// A job of which there is a twin.
@@ -329,7 +329,7 @@ struct TwinJob {
     settings.say("SEED", std::to_string(job.seed()));
     settings.say("STEPS", std::to_string(run.steps), "the first ones included,");
     settings.say("WARMUP", std::to_string(run.warmup), "the number of these steps that are not timed");
-    settings.say("TWIN_OF", told(spec));
+    settings.say("TWIN_OF", changed_fields(spec));
     return settings.text() + "\n\n";
   }
 
@@ -338,7 +338,7 @@ struct TwinJob {
   std::optional<std::int64_t> devices;  // nullopt: all GPUs there are
   training::Job job;
   model::ModelName recipe = "";  // with a kind of the zoo
-  bool graph = false;            // of more than Linear + ReLU
+  bool graph = false;            // true if the model has more than Linear and ReLU
   std::vector<std::int64_t> widths;
   Optimizer optimizer;
   std::string precision;

@@ -185,7 +185,7 @@ std::vector<Members> by_node(const Members& members, const cluster::Cluster& clu
   return groups.size() > 1 && size > 1 && even ? groups : std::vector<Members>{};
 }
 
-/// The k-th of every group, for each k.
+/// For each k, a group of the k-th members of all groups.
 std::vector<Members> across(const std::vector<Members>& groups) {
   std::vector<Members> columns(groups[0].size());
   for (const Members& group : groups) {

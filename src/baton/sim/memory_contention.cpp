@@ -23,7 +23,7 @@ class Between final : public cost::CostModel {
     const auto alone = static_cast<double>(alone_.duration(plan, task).count);
     const auto beside = static_cast<double>(beside_.duration(plan, task).count);
     const double share = contended_[task.index()];
-    // In a moment alone it does 1/alone of its work, in one beside others 1/beside.
+    // While alone it does 1/alone of its work per nanosecond, while others work 1/beside.
     return Nanoseconds(beside > 0 ? std::llround(alone / (1 - share + share * alone / beside)) : 0) + longer_[task.index()];
   }
   Nanoseconds copying(const plan::Plan& plan, TaskId task) const override { return alone_.copying(plan, task); }

@@ -34,14 +34,14 @@ enum class TaskType : std::uint8_t { work, delay, member };
 
 /// A task as the walk sees it.
 struct Node {
-  Nanoseconds duration;     // of a member: its part of the copying
-  std::uint32_t waits = 0;  // for how many tasks it waits
+  Nanoseconds duration;     // time of the task; for a member of a meeting, of its part of the copying
+  std::uint32_t waits = 0;  // the number of tasks that it waits for
   SlotId slot;
   MeetingId meeting;
   EngineId engine;  // the engine that serves it; none if lanes are separate
   TaskType kind = TaskType::work;
-  Nanoseconds issued;  // by its host, after its cell has begun
-  CellId cell;         // of the schedule, where hosts wait for messages
+  Nanoseconds issued;  // when its host issues it, counted from the begin of its cell
+  CellId cell;         // its cell of the schedule, if hosts wait for messages
 };
 
 /// The tasks that a device computes for one micro-batch of one stage, in a row. If hosts wait for messages, it begins when the
@@ -50,10 +50,10 @@ struct Cell {
   plan::Labels labels;
   TaskId first;
   TaskId last;
-  bool waits = false;   // for messages
+  bool waits = false;   // true if it waits for messages
   CellId before;        // the cell of the device before it
-  Nanoseconds issuing;  // of all its tasks
-  Nanoseconds begun;    // of the step under way: when its host issues the first
+  Nanoseconds issuing;  // time to issue all its tasks
+  Nanoseconds begun;    // when its host issues the first task, in the current step
 };
 
 /// The kind of an event. Events of one time are handled in the order of their kinds and then of numbers.
@@ -69,7 +69,7 @@ enum class ClockEventKind : std::uint8_t {
 struct ClockEvent {
   Nanoseconds time;
   ClockEventKind kind = ClockEventKind::task_ends;
-  std::uint32_t number = 0;   // of the task, the meeting or the engine
+  std::uint32_t number = 0;   // number of the task, the meeting or the engine
   std::uint32_t version = 0;  // the latest counts
 
   auto operator<=>(const ClockEvent&) const = default;
@@ -79,22 +79,22 @@ struct Meeting {
   // The same for every step.
   std::span<const TaskId> members;
   std::span<const Leg> legs;
-  Nanoseconds copying;       // of all members together
-  Nanoseconds min_duration;  // if lanes copy by themselves, and on an emulated link
+  Nanoseconds copying;       // copying time of all members together
+  Nanoseconds min_duration;  // 0, unless lanes copy by themselves or a link is emulated
   double core_share = 0;     // the share of a core that its messages take while they are under way
 
-  // Of the step under way.
+  // The state in the current step.
   std::uint32_t arrived = 0;
   std::uint32_t leg = 0;
-  std::uint32_t parts = 0;  // still under way: copying, links, the minimum duration
-  std::uint32_t wires = 0;  // of those, all but copying
+  std::uint32_t parts = 0;  // parts still under way: copying, links, the minimum duration
+  std::uint32_t wires = 0;  // the number of those that are not copying
   bool begun = false;
   bool over = false;
   Nanoseconds met;
-  Nanoseconds left;  // of the copying, at `since`
+  Nanoseconds left;  // copying that is left at `since`
   Nanoseconds since;
-  std::uint32_t workers = 0;  // engines at it
-  std::uint32_t version = 0;  // of its end
+  std::uint32_t workers = 0;  // engines that copy for it
+  std::uint32_t version = 0;  // version of its end
 };
 
 struct MeetingKind {
@@ -131,13 +131,13 @@ struct Engine {
   TaskId task;
   double left = 0;
   Nanoseconds since;
-  std::uint32_t pace_version = 0;  // of the task's end
-  std::vector<double> messages{};  // under way: the share of a core that those of each meeting take
+  std::uint32_t pace_version = 0;  // version of the task's end
+  std::vector<double> messages{};  // the share of a core that the messages of each meeting under way take
 
   bool busy = false;
-  bool noted = false;         // among those to look at
-  MeetingId meeting;          // whose copying it is at
-  std::uint32_t version = 0;  // of its part of it
+  bool queued = false;        // in the queue of engines to look at
+  MeetingId meeting;          // the meeting for which it copies
+  std::uint32_t version = 0;  // version of the end of its part of that copying
   std::size_t turn = 0;       // the device it looks at first
 };
 
@@ -335,7 +335,7 @@ class Simulator::Walk {
   /// messages.
   template <typename Visit>
   void each_edge_of_messages(Visit visit) {
-    std::vector<CellId> reader(nodes_.size());  // of a receive: the first cell that comes after it
+    std::vector<CellId> reader(nodes_.size());  // by receive: the first cell that comes after it
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
       for (const TaskId before : plan_.tasks()[t].after) {
         if (nodes_[t].cell.valid() && !reader[before.index()].valid()) {
@@ -376,7 +376,7 @@ class Simulator::Walk {
   bool is_transfer(TaskId id) const { return std::holds_alternative<plan::Transfer>(plan_[id].action); }
 
   /// The stream on which a task communicates: messages with one device in one direction; collectives of one group of devices, those
-  /// of parameters and their gradients apart from those of other values, because programs issue them beside or after the backward.
+  /// of parameters and their gradients apart from those of other values, because programs issue them during or after the backward.
   using StreamKey = std::tuple<DeviceId, int, Reach, std::vector<DeviceId>>;
   StreamKey stream_of(TaskId id, const StandsFor& stands_for) const {
     const plan::Task& task = plan_[id];
@@ -551,7 +551,7 @@ class Simulator::Walk {
       meeting.left = meeting.copying;
     }
     for (Engine& engine : engines_) {
-      engine.busy = engine.noted = false;
+      engine.busy = engine.queued = false;
       engine.task = {};
       engine.meeting = {};
       engine.messages.clear();
@@ -716,8 +716,8 @@ class Simulator::Walk {
 
   void note(EngineId id) {
     Engine& engine = engines_[id.index()];
-    if (!engine.busy && !engine.noted) {
-      engine.noted = true;
+    if (!engine.busy && !engine.queued) {
+      engine.queued = true;
       to_look_at_.push_back(id);
     }
   }
@@ -728,14 +728,14 @@ class Simulator::Walk {
       }
     }
   }
-  /// In the order in which they were noted.
+  /// In the order in which they were queued.
   EngineId take_engine() {
     const EngineId id = to_look_at_[looked_at_++];
     if (looked_at_ == to_look_at_.size()) {
       to_look_at_.clear();
       looked_at_ = 0;
     }
-    engines_[id.index()].noted = false;
+    engines_[id.index()].queued = false;
     return id;
   }
 
@@ -953,7 +953,7 @@ class Simulator::Walk {
   Links links_;
   Traffic traffic_;
   std::vector<Node> nodes_;
-  std::vector<Event> crossing_;            // of each task: nothing but the bytes it sends and receives
+  std::vector<Event> crossing_;            // by task: only the bytes that it sends and receives
   std::vector<std::uint32_t> first_next_;  // into next_, by task
   std::vector<TaskId> next_;
   std::map<MeetingKind, Expanded> expanded_;
@@ -965,15 +965,15 @@ class Simulator::Walk {
   bool streams_apart_ = false;
   std::vector<std::pair<TaskId, TaskId>> stream_edges_;  // if streams are separate: before and after
 
-  // Of the step under way.
+  // The state in the current step.
   Nanoseconds now_;
   Event* events_ = nullptr;
   std::size_t ended_ = 0;
   std::vector<std::uint32_t> waits_;  // by task: for how many it still waits
   std::vector<Front> fronts_;         // by device and lane, where an engine serves it
   std::vector<TaskId> starting_;
-  std::vector<EngineId> to_look_at_;  // engines,
-  std::size_t looked_at_ = 0;         // of which this many have been
+  std::vector<EngineId> to_look_at_;  // engines to look at
+  std::size_t looked_at_ = 0;         // how many of those engines have been looked at
   std::vector<ClockEvent> queue_;     // a heap
 };
 

@@ -18,7 +18,7 @@ class Traffic {
   /// A flow whose end was computed again.
   struct Change {
     std::uint32_t flow;
-    std::uint32_t version;  // of the flow: ends of earlier versions are outdated
+    std::uint32_t version;  // version of the flow: ends of earlier versions are outdated
     Nanoseconds end;
   };
   /// Starts `flow` with these loads, which must outlive it. Returns the flows whose ends change, including itself.
@@ -32,19 +32,19 @@ class Traffic {
  private:
   struct Flow {
     const std::vector<Load>* loads = nullptr;
-    double left = 0;    // of the whole
+    double left = 0;    // nanoseconds that are left of `whole`
     double whole = 0;   // nanoseconds for the whole flow at the current rate
     Nanoseconds since;  // when `left` was computed
     std::uint32_t version = 0;
-    std::uint32_t seen = 0;  // in which round of changes
+    std::uint32_t seen = 0;  // the round of changes in which the flow was last seen
   };
   void change(std::uint32_t flow, Nanoseconds now);
   void change_all_beside(const std::vector<Load>& loads, Nanoseconds now);
 
   const Links& links_;
   std::vector<Flow> flows_;
-  std::vector<std::vector<std::uint32_t>> on_link_;  // per link: its flows,
-  std::vector<double> sharing_;                      // and the number of their messages
+  std::vector<std::vector<std::uint32_t>> on_link_;  // the flows of each link
+  std::vector<double> sharing_;                      // the number of messages of each link
   std::vector<Change> changes_;
   std::uint32_t round_ = 0;
 };

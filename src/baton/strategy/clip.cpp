@@ -78,7 +78,7 @@ plan::Draft clip_gradients(plan::Draft draft, const DeviceGroups& groups) {
   const std::map<DeviceId, DeviceId> first = first_of_group(sums, summands);
   std::vector<std::vector<Task>> insertions(draft.tasks.size() + 1);
   std::vector<Task>& tasks = insertions[first_update];
-  // Of devices that hold the same part of a parameter the first counts it.
+  // If several devices hold the same part of a parameter, the first counts it.
   std::set<std::tuple<DeviceId, std::uint32_t, std::uint32_t, std::int64_t, std::int64_t, std::int64_t>> counted;
   for (const auto& [device, own] : summands) {
     Task task{.action = plan::Compute{op::SquaredSum{}},

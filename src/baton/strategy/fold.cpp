@@ -219,8 +219,8 @@ class Folder {
     });
   }
 
-  /// True if both replicas have the same tasks in the same order. Of a parameter of one element only one replica has a piece, so
-  /// updates are left out.
+  /// True if both replicas have the same tasks in the same order. Updates are left out: only one replica has a piece of a parameter
+  /// of one element.
   bool replicas_alike() const {
     const auto counts = [](const Task& task) { return !std::holds_alternative<plan::Update>(task.action); };
     const auto alike = [](const Task& a, const Task& b) {
@@ -322,12 +322,12 @@ class Folder {
   RankAndSize rank_and_size_of(const Collective& collective, std::uint32_t replica, std::uint32_t part) const {
     const auto tp = static_cast<std::uint32_t>(axes_.tp);
     switch (spans_[collective.meeting.index()]) {
-      case Spans::replicas: {  // of a stage, members are in the order of replicas and then of parts
+      case Spans::replicas: {  // the members of a stage's meeting are in the order of replicas and then of parts
         const std::uint32_t written = parts_of_meeting_[collective.meeting.index()];
         return {(collective.rank / (2 * written) * replicas() + replica) * written + collective.rank % written,
                 collective.size / 2 * replicas()};
       }
-      case Spans::parts:  // of divided tensors, its size is that of all already; of gradients, of the two
+      case Spans::parts:  // the size of divided tensors' meetings is that of all parts already; that of gradients is two
         return {rank_of_stage(collective) * tp + part, stages_of(collective) * tp};
       case Spans::both:
         return {rank_of_stage(collective) * replicas() * tp + replica * tp + part, stages_of(collective) * replicas() * tp};
@@ -336,7 +336,7 @@ class Folder {
     }
     return {collective.rank, collective.size};
   }
-  /// Of a collective between parts: the number of stages that have members in it, and the number of this one among them.
+  /// The number of stages that have members in a collective between parts, and the number of this one among them.
   std::uint32_t stages_of(const Collective& collective) const {
     const std::size_t of_each = spans_[collective.meeting.index()] == Spans::both ? 4 : 2;
     return static_cast<std::uint32_t>(two_.members(collective.meeting).size() / of_each);
@@ -346,7 +346,7 @@ class Folder {
     return stages_of(collective) == 1 ? 0 : collective.rank / of_each;
   }
 
-  /// Of an all-reduce each rank sums a share. Shares differ by an element if they are uneven; the plan has those of one rank.
+  /// Each rank of an all-reduce sums a share. Shares differ by an element if they are uneven; the plan has those of one rank.
   void count_shares(const Plan& plan, const std::vector<std::uint32_t>& ranks, Folded& folded) const {
     for (const Task& task : plan.tasks()) {
       const auto* collective = std::get_if<Collective>(&task.action);
@@ -461,12 +461,12 @@ class Folder {
   const Axes& axes_;
   Folds folds_;
   const cluster::Cluster& cluster_;
-  std::int64_t kept_part_;                       // of the two
+  std::int64_t kept_part_;                       // the kept one of the two parts
   std::vector<std::vector<TaskId>> tasks_;       // by device
   std::vector<Spans> spans_;                     // by meeting
   std::vector<std::uint32_t> parts_of_meeting_;  // by meeting: of one stage and replica
-  std::vector<std::string> names_;               // of the devices that are written
-  std::set<std::int64_t> divided_sizes_;         // of parameters that are kept in pieces
+  std::vector<std::string> names_;               // names of the devices that are written
+  std::set<std::int64_t> divided_sizes_;         // sizes of the parameters that are kept in pieces
 };
 
 std::optional<Folded> fold_by(const Request& request, const Strategy& strategy, const Request& named, const Axes& axes,

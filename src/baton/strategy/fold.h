@@ -9,7 +9,7 @@
 
 namespace baton::strategy {
 
-/// The devices that a collective of a folded plan brings together, beside the members that are written out.
+/// The devices that a collective of a folded plan brings together, in addition to the members that are written out.
 enum class Spans : std::uint8_t { nothing, replicas, parts, both };
 
 /// A step of which identical devices are written out once: one replica of many that are alike, and one part of divided tensors
@@ -21,12 +21,12 @@ struct Folded {
   plan::Plan plan;
   /// The devices of the cluster that each device of the plan stands for, replica by replica and in each part by part.
   std::vector<std::vector<DeviceId>> stands_for;
-  std::int64_t parts = 1;    // of each replica that a device stands for
+  std::int64_t parts = 1;    // parts of each replica that a device stands for
   std::vector<Spans> spans;  // by meeting
   /// The work and the messages of all devices. Where parameters are divided unevenly, some send other numbers of bytes than
   /// the last.
   plan::Totals totals;
-  double flops = 0;  // of `totals`, also if they are more than 64 bits hold
+  double flops = 0;  // the flops in `totals`, also if they are more than 64 bits hold
   /// The largest memory, per device of the plan, of those that it stands for whose pieces have other sizes; empty if all
   /// are like it.
   std::vector<Bytes> peak_of_others;

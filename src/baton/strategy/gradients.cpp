@@ -12,7 +12,7 @@ const Gradients::Copy* Gradients::of(DeviceId device) const {
 
 std::vector<Gradients> gradients_of_parameters(const plan::Draft& draft) {
   constexpr std::uint32_t none = Id<void>::invalid;
-  std::vector<std::uint32_t> ordinals(draft.buffers.size(), none);  // of the parameters whose gradients buffers are
+  std::vector<std::uint32_t> ordinals(draft.buffers.size(), none);  // by buffer: the ordinal of the parameter whose gradient it is
   std::size_t count = 0;
   for (std::size_t b = 0; b < draft.buffers.size(); ++b) {
     const auto* part = std::get_if<plan::ParameterPart>(&draft.buffers[b].content);
@@ -33,7 +33,7 @@ std::vector<Gradients> gradients_of_parameters(const plan::Draft& draft) {
     std::vector<Gradients::Copy>& copies = one.copies;
     one.first_writer = copies.empty() ? 0 : copies.front().end_of_writes - 1;
     std::stable_sort(copies.begin(), copies.end(), [](const auto& a, const auto& b) { return a.device < b.device; });
-    // Of each device's the last stays.
+    // The last copy of each device stays.
     const auto kept = std::unique(copies.rbegin(), copies.rend(),
                                   [](const auto& a, const auto& b) { return a.device == b.device; });
     copies.erase(copies.begin(), kept.base());

@@ -41,15 +41,15 @@ struct Layout {
   /// The stage of ZeRO. 1: optimizer states are divided over the replicas, 2: gradients too, 3: parameters too; nullopt: the
   /// strategy's stage.
   std::optional<std::int64_t> zero;
-  std::string schedule;                // of the pipeline; empty: the strategy's
+  std::string schedule;                // the schedule of the pipeline; empty: the strategy's
   std::optional<schedule::Grid> grid;  // a schedule of the user's own
   std::int64_t chunks = 0;             // stages per device; 0: the schedule's
   std::vector<std::int64_t> split;     // blocks per stage; empty: by `balance`
   Balance balance = Balance::even;
   Recompute recompute = Recompute::none;
-  std::int64_t micro_batches = 0;       // that the rows of a replica are split into, accumulating gradients; 0: one, and in a
-                                        // pipeline that overlaps them twice its devices
-  Bytes bucket = Bytes(25 << 20);       // gradients are reduced together once they reach this size
+  std::int64_t micro_batches = 0;  // the parts that the rows of a replica are split into, accumulating gradients; 0: one, and in a
+                                   // pipeline that overlaps them twice its devices
+  Bytes bucket = Bytes(25 << 20);  // gradients are reduced together once they reach this size
   Bytes first_bucket = Bytes(1 << 20);  // a small first bucket lets communication begin early
 };
 

@@ -10,7 +10,7 @@ namespace baton::strategy {
 namespace {
 
 /// The weight of a block on a stage: the arithmetic of a step for one sample, where the first block needs no gradient of its input;
-/// or the bytes of its parameters with their gradients and states, of its activations, and of the inputs and targets beside it.
+/// or the bytes of its parameters with their gradients and states, of its activations, and of the inputs and targets next to it.
 double weight_of(const model::Model& model, std::size_t block, const StageLoad& stage, Balance balance) {
   if (balance == Balance::work) {
     return static_cast<double>(model.forward_flops(block).count) * (block == 0 ? 2 : 3);

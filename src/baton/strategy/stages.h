@@ -10,10 +10,10 @@ namespace baton::strategy {
 
 /// The bytes that a stage of a pipeline has to keep, whichever blocks it gets.
 struct StageLoad {
-  std::int64_t rows = 1;           // of a replica,
-  std::int64_t rows_kept = 1;      // and how many of them have activations alive at once
-  double parameter_bytes = 8;      // of each parameter: itself, its gradient, the optimizer's states
-  std::int64_t element_bytes = 4;  // of activations
+  std::int64_t rows = 1;           // rows of a replica
+  std::int64_t rows_kept = 1;      // the number of those rows whose activations are alive at once
+  double parameter_bytes = 8;      // bytes per parameter: itself, its gradient, the optimizer's states
+  std::int64_t element_bytes = 4;  // bytes per element of activations
 };
 
 /// The number of blocks of each of a pipeline's stages, so that the heaviest stage is as light as possible; among such

@@ -52,8 +52,8 @@ struct Step {
   op::Optimizer optimizer = op::Sgd{};
   Precision precision = Precision::fp32;
   std::optional<LossScale> loss_scale = {};
-  double label_smoothing = 0;   // of cross-entropy
-  bool wide_gradients = false;  // those of parameters are float32 in 16-bit training
+  double label_smoothing = 0;   // the share of a cross-entropy target that is spread over all classes
+  bool wide_gradients = false;  // true if gradients of parameters are float32 in 16-bit training
   /// Evaluation: only forward and loss. The model's output is kept, to be read after the step, and nothing is updated.
   bool forward_only = false;
   /// The rows of the next step are loaded while the step runs, into a second buffer for each of inputs and targets.

@@ -21,7 +21,7 @@ struct Deferred {
 struct MicroBatch {
   plan::BatchRows rows;
   std::vector<std::vector<BufferId>> values;     // by block and value, as they are kept
-  std::vector<std::vector<BufferId>> gradients;  // of them, as far as their readers have given any
+  std::vector<std::vector<BufferId>> gradients;  // the gradients of these values, as far as their readers have given any
   BufferId target;
   std::vector<Deferred> deferred;
 
@@ -46,7 +46,7 @@ struct Shard {
   std::size_t replica;
   std::size_t index;
   std::vector<std::vector<BufferId>> parameters;  // by block
-  std::vector<std::vector<BufferId>> gradients;   // of them, at their homes
+  std::vector<std::vector<BufferId>> gradients;   // the gradients of these parameters, at their homes
   std::vector<MicroBatch> micro;
 };
 

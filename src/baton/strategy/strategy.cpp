@@ -57,7 +57,7 @@ Axis rest_of(const Request& request, const NamedLayout& named) {
 /// A layout in which nothing is open.
 struct Resolved : Axes {
   std::int64_t zero = 0;
-  schedule::Grid grid;  // of one row if there is no pipeline
+  schedule::Grid grid;  // one row if there is no pipeline
   std::vector<std::int32_t> device_of_stage;
   std::int64_t micro_batches = 1;
 
@@ -121,8 +121,7 @@ void resolve_axes(const Request& request, const NamedLayout& named, Resolved& re
   resolved.written_parts = request.written_parts;
   if (layout.sp && resolved.tp == 1) {
     throw usage_error(
-        "sequence parallelism divides the sequence over the devices of divided tensors, and there are none: give it some "
-        "with --tp");
+        "sequence parallelism divides the sequence over the devices of divided tensors, but no tensors are divided: add --tp");
   }
 }
 
@@ -172,7 +171,8 @@ void resolve_schedule(const Request& request, const NamedLayout& named, Resolved
   } else {
     const schedule::Schedule& schedule = schedule::schedule_by_name(layout.schedule.empty() ? named.schedule : layout.schedule);
     if (resolved.pp == 1 && layout.chunks > 0) {
-      throw usage_error("--chunks are stages on each device of a pipeline, and there is none: give it devices with --pp");
+      throw usage_error(
+          "--chunks are stages on each device of a pipeline, but this split has no pipeline: give it devices with --pp");
     }
     if (resolved.pp == 1 && !layout.schedule.empty() && layout.pp != 1 && request.cluster.size() > 1) {
       throw usage_error("the schedule {} needs a pipeline: give it devices with --pp", schedule.name);
@@ -320,8 +320,8 @@ DeviceGroups replica_groups(const Resolved& resolved) {
   return groups;
 }
 
-/// By parameter: the devices of each replica whose gradients of it are terms of a sum, beside those of other replicas. They are
-/// parts that share an op along a dimension that the parameter does not have, or stages that share the parameter.
+/// By parameter: the devices of each replica whose gradients of it are terms of a sum, together with those of other replicas. They
+/// are parts that share an op along a dimension that the parameter does not have, or stages that share the parameter.
 std::map<std::uint32_t, DeviceGroups> sums_of_gradients(const Request& request, const Resolved& resolved,
                                                         const Placement& placement, const Layouts& layouts) {
   const model::Model& model = request.model;

@@ -90,7 +90,7 @@ schedule::Grid grid_of(const Request& request, const NamedLayout& named);
 /// True if the step has stages whose blocks would be others with a balance by work.
 bool is_rebalanced_by_work(const Request& request);
 
-/// The number of tasks of the request's plan, estimated by counting ops, in no time: exact to about a factor of two for named
+/// The number of tasks of the request's plan, estimated by counting ops: exact to about a factor of two for named
 /// layouts with all replicas and parts or, if they are folded, with one of each. Strategies with a function of their own have at
 /// least these.
 double estimated_tasks(const Request& request, const Strategy& strategy, bool folded = false);

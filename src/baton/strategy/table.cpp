@@ -355,7 +355,7 @@ void Layouts::check_call(std::size_t b, const NamedCall& call) const {
   }
   const std::string& block = model_.blocks()[b].name;
   const op::Signature& signature = op::signature(call.op);
-  // Of other dimensions that the table divides, a call gathers its operands.
+  // A call gathers its operands along all other dimensions that the table divides.
   const std::optional<char> dim = shared(call);
   const std::string letters = dim ? letters_of(call, *dim) : std::string();
   for (const char letter : letters) {

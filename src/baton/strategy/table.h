@@ -53,7 +53,7 @@ struct Call {
   std::vector<op::Ref> writes;
   bool of_parameters = false;
   std::optional<char> shared;      // the dimension along which the parts share it; none: each does all of it
-  std::int64_t extent = 0;         // of that dimension
+  std::int64_t extent = 0;         // the extent of that dimension
   bool numbered = false;           // whether the index numbers of that dimension matter to the op (op::for_part)
   std::vector<Conversion> before;  // by operand that is read
   std::vector<Conversion> after;   // by operand that is written; gradients of parameters are converted later

@@ -77,7 +77,7 @@ struct Division {
   std::vector<std::vector<std::size_t>> tasks;    // by group
   std::vector<std::vector<Task>> insertions;      // the tasks inserted after each task (Draft::rearrange)
   std::vector<bool> divided;                      // by buffer: whether it is a parameter that is kept in pieces
-  std::vector<BufferId> pieces;                   // of such a parameter; not valid where none falls to its device
+  std::vector<BufferId> pieces;                   // by buffer: the piece of such a parameter; not valid if its device has none
   std::vector<bool> written;                      // by buffer: whether a task that was looked at writes it
   std::vector<std::size_t> last_writer;           // by buffer
 };
@@ -408,8 +408,8 @@ class Divider {
   Division& division_;
   const std::vector<ParameterLayout>& layouts_;  // by ordinal
   const std::vector<DeviceId>& group_;
-  const std::vector<std::size_t>& tasks_;    // of the group
-  const std::vector<BufferId>& parameters_;  // of the group
+  const std::vector<std::size_t>& tasks_;    // the tasks of the group
+  const std::vector<BufferId>& parameters_;  // the parameters of the group
   std::vector<BufferId> whole_of_;           // by rank and ordinal
 };
 

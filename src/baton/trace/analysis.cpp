@@ -150,7 +150,7 @@ std::vector<PathSegment> critical_path(const Plan& plan, const StepTrace& step) 
     }
     add(kind, at, step.events[started.index()].start);
     TaskId before = plan.before(started);
-    while (before.valid() && end_of(before) > step.events[started.index()].start) {  // of another stream: it held nothing up
+    while (before.valid() && end_of(before) > step.events[started.index()].start) {  // a task of another stream: it held nothing up
       before = plan.before(before);
     }
     for (const TaskId other : plan[started].after) {

@@ -10,8 +10,8 @@ namespace baton::trace {
 
 /// The delay of one device's arrivals at collectives, summed over steps.
 struct Arrivals {
-  std::int64_t collectives = 0;           // of which it was a member
-  std::int64_t last = 0;                  // of those: it arrived last
+  std::int64_t collectives = 0;           // collectives that it was a member of
+  std::int64_t last = 0;                  // collectives at which it arrived last
   Nanoseconds held_up;                    // how long all other members of those waited for it alone
   std::array<Nanoseconds, 3> by_phase{};  // time of its computations and delays, by phase
 

@@ -62,7 +62,7 @@ std::string to_chrome_json(const Plan& plan, const Trace& trace) {
                                 to_text(trace.origin));
   auto end = std::back_inserter(out);
   std::vector<std::vector<std::size_t>> threads;                    // by step
-  std::map<std::pair<std::size_t, std::size_t>, std::size_t> most;  // of a device's lane
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> most;  // by device and lane: the most threads
   for (const StepTrace& step : trace.steps) {
     threads.push_back(threads_of(plan, step));
     for (std::size_t t = 0; t < plan.tasks().size(); ++t) {

@@ -15,7 +15,7 @@ constexpr std::string_view to_text(Origin origin) { return origin == Origin::mea
 /// The start and the end of one task. A task of a meeting starts when it arrives at the meeting and ends when its part is
 /// over, so the time until the last member's start was spent waiting for that member.
 struct Event {
-  Nanoseconds start;  // from the start of the step
+  Nanoseconds start;  // time since the start of the step
   Nanoseconds end;
   Bytes sent;
   Bytes received;

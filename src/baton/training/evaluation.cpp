@@ -130,7 +130,7 @@ std::vector<double> Forward::losses() const {
 
 std::optional<Evaluation> evaluate(Forward& forward, const Job& job, const SampleFeed& feed,
                                    const std::function<bool(std::int64_t done, std::int64_t of)>& go_on) {
-  const data::Order& order = feed.order();
+  const data::SampleOrder& order = feed.order();
   const bool labels = job.request().step.loss == strategy::Loss::cross_entropy;
   const bool one_label = labels && job.model().output().rank() == 1;
   Evaluation evaluation{.samples = order.samples()};

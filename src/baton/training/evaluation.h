@@ -13,7 +13,7 @@ namespace baton::training {
 
 /// The result of a model on data.
 struct Evaluation {
-  std::int64_t step = 0;  // of the training, at which it was made
+  std::int64_t step = 0;  // the step of the training at which it was made
   std::int64_t samples = 0;
   double loss = 0;                   // the mean over the samples
   std::optional<double> accuracy;    // the share of samples whose label has the highest score; where each has one label
@@ -31,7 +31,7 @@ class Forward {
   Forward(const Job& job, std::shared_ptr<const exec::Feed> feed);
 
   const plan::Plan& plan() const { return plan_; }
-  /// Takes the weights as a training has them, or as a checkpoint does. A usage error if one is missing or of another shape.
+  /// Takes the weights of a training, or those of a checkpoint. A usage error if one is missing or of another shape.
   void take_weights(const plan::Plan& plan, const exec::Executor& executor);
   void take_weights(const checkpoint::TensorReader& source);
 

@@ -149,7 +149,7 @@ void Job::open_data() {
   if (!overrides_.data && (spec_.data.empty() || data::is_random(spec_.data))) {
     for (const JobField& field : job_fields()) {
       if (field.topic == job::Topic::data && field.name != "data" && field.given(spec_)) {
-        throw usage_error("--{} says how data is read, and there is none: give some with --data", field.name);
+        throw usage_error("--{} says how data is read, but there is no data: give it with --data", field.name);
       }
     }
     return;

@@ -21,8 +21,9 @@ data::Preparation preparation_of(const JobSpec& spec, std::uint64_t seed, Sample
   return preparation;
 }
 
-data::Order order_of(std::int64_t samples, std::int64_t batch, std::uint64_t seed, SampleFeed::Use use) {
-  return use == SampleFeed::Use::training ? data::Order::training(samples, batch, seed) : data::Order::evaluation(samples, batch);
+data::SampleOrder order_of(std::int64_t samples, std::int64_t batch, std::uint64_t seed, SampleFeed::Use use) {
+  return use == SampleFeed::Use::training ? data::SampleOrder::training(samples, batch, seed)
+                                          : data::SampleOrder::evaluation(samples, batch);
 }
 
 }  // namespace
@@ -125,8 +126,7 @@ JobData::JobData(const JobSpec& spec, const model::Model& model, strategy::Loss 
                                           .token_type = spec.token_type,
                                           .type_of_other_data = false})) {
   if (!parts_.train) {
-    throw usage_error("{} holds a test part alone, which is nothing to train on: give a folder or file with training data",
-                      spec.data);
+    throw usage_error("{} holds only a test part, which is not for training: give a folder or file with training data", spec.data);
   }
   training_ = std::make_shared<const SampleFeed>(parts_.train, with_pixel_scale(spec, *parts_.train), form_, batch, seed,
                                                  SampleFeed::Use::training);

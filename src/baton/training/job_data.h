@@ -19,21 +19,22 @@ using job::JobSpec;
 /// The form of one sample of a model, and of the target that its output is compared with, for a source of data.
 data::Form form_of(const model::Model& model, strategy::Loss loss);
 
-/// The specification with how the folder of its model prepares images, if it is one that says so, the source holds images and no
-/// --normalize says otherwise. A usage error names what such a folder asks for and Baton does not do.
+/// The specification with --normalize set as the folder of its model prepares images. It is unchanged if the folder does not say
+/// that, if the source holds no images, or if --normalize is given. A usage error names what such a folder asks for and Baton does
+/// not do.
 JobSpec with_pixel_scale(JobSpec spec, const data::Source& source);
 
 /// The samples of a source in an order, as rows of batches.
 class SampleFeed final : public exec::Feed {
  public:
-  /// In the order of training, or as they stand in the source where they are only evaluated: then there is no augmentation either.
-  /// A usage error says why the source does not fit the model.
+  /// Training takes samples in another order per epoch and augments them; evaluation takes them in the order of the source as they
+  /// are. A usage error says why the source does not fit the model.
   enum class Use : std::uint8_t { training, evaluation };
   SampleFeed(std::shared_ptr<const data::Source> source, const JobSpec& spec, const data::Form& form, std::int64_t batch,
              std::uint64_t seed, Use use);
 
   const data::Source& source() const { return *source_; }
-  const data::Order& order() const { return order_; }
+  const data::SampleOrder& order() const { return order_; }
 
   std::int64_t input_elements() const override { return form_.input.elements(); }
   std::int64_t target_elements() const override { return form_.target.elements(); }
@@ -52,10 +53,10 @@ class SampleFeed final : public exec::Feed {
   data::Form form_;
   Use use_;
   std::unique_ptr<data::Samples> samples_;
-  data::Order order_;
+  data::SampleOrder order_;
 };
 
-/// The data that --data and the flags beside it name, opened.
+/// The data that --data and the other flags of data name, opened.
 class JobData {
  public:
   /// Opens what the specification names. If `own` is given, takes its data and opens nothing.

@@ -68,7 +68,7 @@ void require_consistent(const Json& result, const JobSpec& spec, std::size_t los
                       whole_number(result, key::steps_before.name));
   }
   if (const std::int64_t steps = whole_number(result, key::steps.name); steps < 1 || static_cast<std::size_t>(steps) != losses) {
-    throw usage_error("the result says that it has {} steps, and has {} losses", steps, losses);
+    throw usage_error("the result says that it has {} steps, but has {} losses", steps, losses);
   }
   if (whole_number(result, key::seed.name) != spec.seed) {
     throw usage_error("the result says that its seed is {}, and its settings say {}", whole_number(result, key::seed.name),

@@ -37,8 +37,8 @@ class Simulation {
   struct Timed {
     std::shared_ptr<const cost::CostModel> alone;   // while other devices rest
     std::shared_ptr<const cost::CostModel> beside;  // while all work
-    Nanoseconds waking_up;                          // of a device that has rested
-    Nanoseconds rest_of_step;                       // beside its tasks
+    Nanoseconds waking_up;                          // time that a device that has rested takes longer
+    Nanoseconds rest_of_step;                       // the time of a step in addition to its tasks
     std::string where;
   };
   Timed timed(const measure::Calibration::Progress& progress) const;
@@ -48,7 +48,7 @@ class Simulation {
   sim::StandsFor stands_for_;
   WhatIf what_if_;
   std::optional<Timed> timed_;                                                   // if this machine is simulated
-  std::shared_ptr<cost::KeptTimes> kept_ = std::make_shared<cost::KeptTimes>();  // of tasks on another cluster
+  std::shared_ptr<cost::KeptTimes> kept_ = std::make_shared<cost::KeptTimes>();  // times of tasks on another cluster
 };
 
 using job::Sensitivity;

@@ -16,7 +16,7 @@
 namespace baton::training {
 namespace {
 
-/// The settings that change the course of a training, beside model, seed and optimizer. How it is split does not.
+/// The settings that change the course of a training, in addition to model, seed and optimizer. How it is split does not.
 constexpr std::array<std::string_view, 19> settings_of_a_checkpoint{
     "batch",       "loss",      "label-smoothing", "samples",           "lr",   "momentum",  "weight-decay", "decay",
     "lr-schedule", "precision", "loss-scale",      "loss-scale-growth", "clip", "gradients", "data",         "tokenizer",
@@ -98,11 +98,11 @@ void Training::make_room_for_checkpoints() {
 checkpoint::Tensors Training::tensors() const { return checkpoint::tensors_of(*plan_); }
 
 checkpoint::Metadata Training::metadata() const {
-  checkpoint::Progress progress{.step = steps_before_ + static_cast<std::int64_t>(losses_.size()),
-                                .seed = job_->seed(),
-                                .model = checkpoint::kept_name(job_->model().name()),
-                                .optimizer = job_->spec().optimizer,
-                                .settings = {}};
+  checkpoint::TrainingState progress{.step = steps_before_ + static_cast<std::int64_t>(losses_.size()),
+                                     .seed = job_->seed(),
+                                     .model = checkpoint::kept_name(job_->model().name()),
+                                     .optimizer = job_->spec().optimizer,
+                                     .settings = {}};
   for (const JobField& field : job_fields()) {
     for (const std::string_view name : settings_of_a_checkpoint) {
       if (field.name == name && !(field.topic == job::Topic::data && job_->data() == nullptr)) {
@@ -125,7 +125,7 @@ std::string Training::save(const std::function<void(std::span<const std::byte> t
 
 std::vector<std::string> Training::restore(const checkpoint::TensorReader& source) {
   check(executor_ != nullptr && losses_.empty(), "a training that has started cannot be restored from a checkpoint");
-  const checkpoint::Progress progress = checkpoint::progress_of(source);
+  const checkpoint::TrainingState progress = checkpoint::training_state_of(source);
   if (progress.seed != job_->seed()) {
     throw usage_error("the checkpoint was trained on the data of seed {}, but --seed is {}", progress.seed, job_->seed());
   }

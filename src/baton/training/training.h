@@ -51,7 +51,7 @@ class Training {
   /// The contents of a checkpoint of the current state.
   checkpoint::Tensors tensors() const;
   checkpoint::Metadata metadata() const;
-  /// Weights and optimizer state as they are now, tensor by tensor, as `checkpoint::for_each_tensor` has it.
+  /// Weights and optimizer state as they are now, tensor by tensor, in the order of `checkpoint::for_each_tensor`.
   std::string save(const std::function<void(std::span<const std::byte> tensor)>& visit) const;
   /// Continues from a checkpoint, whatever strategy it was saved under; a usage error says why it cannot. Returns in words which
   /// settings differ from those of the checkpoint's run.
@@ -69,10 +69,10 @@ class Training {
   /// The Error of the data because of which the last run ended early, the same on all ranks; null if there is none.
   const std::exception_ptr& unread() const { return unread_; }
 
-  const std::vector<double>& losses() const { return losses_; }               // of every step
-  const std::vector<Nanoseconds>& step_times() const { return step_times_; }  // of every step
-  const std::vector<Nanoseconds>& timed() const { return timed_; }            // of those after a warm-up
-  const std::vector<Nanoseconds>& data_waits() const { return data_waits_; }  // of every step
+  const std::vector<double>& losses() const { return losses_; }               // one per step
+  const std::vector<Nanoseconds>& step_times() const { return step_times_; }  // one per step
+  const std::vector<Nanoseconds>& timed() const { return timed_; }            // the steps after a warm-up
+  const std::vector<Nanoseconds>& data_waits() const { return data_waits_; }  // one per step
   /// The memory that the plan lays out, by device; of folded replicas, that of the one that needs most.
   const std::vector<Bytes>& peak() const { return peak_; }
   /// The memory that the plan takes by itself, by device, without the workspace of the kernels that run it here.
@@ -118,7 +118,7 @@ class Training {
 
   std::unique_ptr<Job> job_;
   std::optional<plan::Plan> plan_;
-  std::unique_ptr<exec::Executor> executor_;  // of the two, one
+  std::unique_ptr<exec::Executor> executor_;  // null if the plan is simulated
   std::unique_ptr<Simulation> simulation_;
   std::int64_t copies_ = 1;
   std::vector<double> losses_;

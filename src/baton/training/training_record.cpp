@@ -18,7 +18,7 @@ namespace key = job::key;
 
 namespace {
 
-constexpr std::size_t losses_kept = 64;  // of the first steps
+constexpr std::size_t losses_kept = 64;  // the first steps
 
 /// By device: when its tasks computed in a step. The tasks of a compute lane run one at a time.
 class ComputingTimes {
@@ -127,7 +127,7 @@ std::vector<double> gradients_left(const Training& run) {
   return left;
 }
 
-/// The readings of GPU 0 and of the other GPUs, as a table has them; empty without a GPU.
+/// The readings of GPU 0 and of the other GPUs, for a table; empty without a GPU.
 Record gpu_summary(const Training& run) {
   Record summary;
   std::vector<double> others;  // utilizations; one of 0 is of a window of the driver before the kernels that ran

@@ -3,7 +3,7 @@
 #include "baton/job/record.h"
 #include "baton/training/training.h"
 
-/// The record of a training: `train --json` prints it, with the settings and every step beside it, and the laboratory keeps it. A
+/// The record of a training: `train --json` prints it, with the settings and every step next to it, and the laboratory keeps it. A
 /// key means the same in both (docs/measuring.md).
 namespace baton::training {
 

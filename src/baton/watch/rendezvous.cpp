@@ -71,7 +71,7 @@ class Host {
     while (missing_ > 0) {
       if (now() > end) {
         throw failure(
-            "{} did not reach port {} of rank 0 on {} within {} s: let it through, or run without a watch by "
+            "{} did not reach port {} of rank 0 on {} within {} s: open that port in the firewall, or run without a watch by "
             "--patience 0",
             ranks::name_ranks(absent()), listening.port, host_name(), longest_seconds);
       }
@@ -168,7 +168,7 @@ Connection reach(const RendezvousAddress& meeting_point, int rank) {
     std::erase_if(tries, [](const Connection& one) { return !one.open(); });
   }
   throw failure(
-      "rank {} on {} cannot reach rank 0 at port {} of any of {}: let it through, or run without a watch by "
+      "rank {} on {} cannot reach rank 0 at port {} of any of {}: open that port in the firewall, or run without a watch by "
       "--patience 0",
       rank, host_name(), meeting_point.port, list);
 }

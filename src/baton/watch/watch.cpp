@@ -168,9 +168,9 @@ class Watch::HeartbeatThread {
     Nanoseconds heard;
     Nanoseconds closed;  // when its connection was found closed; 0: it is not
     ranks::ProgressSnapshot snapshot;
-    std::uint64_t earlier_looks = 0;  // some beats before, to see how much of the time since it has worked
-    Nanoseconds earlier_worked;
-    Nanoseconds earlier_at;
+    std::uint64_t earlier_looks = 0;  // the number of its looks some heartbeats ago
+    Nanoseconds earlier_worked;       // how long it had worked by then
+    Nanoseconds earlier_at;           // when that was
     Nanoseconds waited;               // when it was last seen to look while it waited as a whole
     std::vector<Nanoseconds> looked;  // by device: when it was last seen to look or to move
     bool finished = false;            // has said that it is done
@@ -544,7 +544,7 @@ class Watch::HeartbeatThread {
         if (peer.connection.open()) {
           peer.connection.flush();
           peer.connection.receive();
-          while (peer.connection.next()) {  // nothing that is said now is of use, but it must not be in the way
+          while (peer.connection.next()) {  // messages that come now are dropped: they only make room for later ones
           }
           waiting.push_back({peer.connection.descriptor(), POLLIN, 0});
         }
@@ -647,7 +647,7 @@ class Watch::HeartbeatThread {
   std::shared_ptr<const ranks::RankProgress> progress_;
   std::function<void(const Ending&)> over_;
   Nanoseconds interval_;  // from beat to beat
-  Nanoseconds limit_;     // of silence: a little less than the patience, since it was heard from a little before
+  Nanoseconds limit_;     // the longest silence: a little less than the patience, since it was heard from a little before
                           // it fell silent
   Socket wake_;
   std::vector<Peer> peers_;     // by rank; on rank 0 its own snapshot too, on others only rank 0

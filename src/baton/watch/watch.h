@@ -37,8 +37,8 @@ struct LostRank {
   int rank = -1;  // -1: no rank in particular, all wait
   Cause cause = Cause::closed;
   Nanoseconds since;
-  std::string words;  // of one that failed,
-  int code = 0;       // and the exit code that it wants
+  std::string words;  // the error that a failed rank reported
+  int code = 0;       // the exit code that a failed rank wants
 };
 
 /// The reason for which all ranks end.

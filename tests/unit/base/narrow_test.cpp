@@ -29,7 +29,7 @@ double by_formula(std::uint16_t bits, int exponent_bits) {
 }
 
 /// The nearest of all values of a format, found among the two neighbours of where a search ends; the even one
-/// of two that are equally near. The value past the largest counts as infinity, as IEEE 754 has it.
+/// of two that are equally near. The value past the largest counts as infinity, as IEEE 754 says.
 template <typename Narrow>
 std::uint16_t nearest(float value, int exponent_bits, std::uint16_t infinite) {
   const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;

@@ -32,7 +32,7 @@ TEST(Augmentation, IsWrittenAsItIsRead) {
 
 TEST(Augmentation, OfNoneHasNothingBesideIt) {
   EXPECT_EQ(test::usage_sentence([] { parse_augmentation("none,flip"); }),
-            "--augment has 'none' beside other changes, but none stands alone");
+            "--augment has 'none' and other changes: leave out one or the others");
 }
 
 TEST(TokenTypes, AreNamedInTheOrderOfTheirValues) {

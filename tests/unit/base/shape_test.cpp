@@ -45,7 +45,7 @@ TEST(Shape, OfMoreAxesThanLieInItIsCopiedMovedAndCompared) {
 TEST(InlineVector, GrowsBeyondWhatLiesInIt) {
   InlineVector<int, 2> list;
   for (int i = 0; i < 9; ++i) {
-    list.push_back(i == 0 ? 7 : list[0] + i);  // of its own, too
+    list.push_back(i == 0 ? 7 : list[0] + i);  // a value of its own, too
   }
   EXPECT_EQ(list, (InlineVector<int, 2>{7, 8, 9, 10, 11, 12, 13, 14, 15}));
   InlineVector<int, 2> other = list;

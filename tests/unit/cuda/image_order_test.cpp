@@ -156,7 +156,7 @@ void expect_sound(const plan::Plan& plan, bool apart) {
   const std::vector<NormShare> shares = norm_shares(plan, ordering, last);
   std::vector<std::int64_t> version(plan.buffers().size(), 0);  // how often each was written
   struct Kept {
-    std::int64_t moments = -1;  // of which version of x
+    std::int64_t moments = -1;  // the version of x whose moments are kept
     std::pair<BufferId, std::int64_t> slopes;
   };
   std::vector<Kept> kept(plan.buffers().size());

@@ -71,12 +71,12 @@ TEST(Permutation, TakesNoTimeToSetUpForHugeData) {
   EXPECT_EQ(seen.size(), 1000U);
 }
 
-TEST(Order, OfTrainingTakesEachSampleAtMostOncePerEpochAndDropsTheRest) {
+TEST(SampleOrder, OfTrainingTakesEachSampleAtMostOncePerEpochAndDropsTheRest) {
   std::mt19937_64 random(4);
   for (int trial = 0; trial < 40; ++trial) {
     const auto samples = static_cast<std::int64_t>(1 + random() % 300);
     const auto batch = static_cast<std::int64_t>(1 + random() % static_cast<std::uint64_t>(samples));
-    const Order order = Order::training(samples, batch, random());
+    const SampleOrder order = SampleOrder::training(samples, batch, random());
     ASSERT_EQ(order.steps_per_epoch(), samples / batch);
     for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
       std::set<std::int64_t> seen;
@@ -94,9 +94,9 @@ TEST(Order, OfTrainingTakesEachSampleAtMostOncePerEpochAndDropsTheRest) {
   }
 }
 
-TEST(Order, IsTheSameForWhoeverAsksAndWheneverItIsAsked) {
-  const Order first = Order::training(1000, 8, 42);
-  const Order other = Order::training(1000, 8, 42);
+TEST(SampleOrder, IsTheSameForWhoeverAsksAndWheneverItIsAsked) {
+  const SampleOrder first = SampleOrder::training(1000, 8, 42);
+  const SampleOrder other = SampleOrder::training(1000, 8, 42);
   for (const std::int64_t step : {0, 1, 124, 125, 5000}) {
     for (std::int64_t row = 7; row >= 0; --row) {
       EXPECT_EQ(first.at(step, row), other.at(step, row));
@@ -104,8 +104,8 @@ TEST(Order, IsTheSameForWhoeverAsksAndWheneverItIsAsked) {
   }
 }
 
-TEST(Order, OfEvaluationHasAllSamplesInTurnAndAPartialBatchAtTheEnd) {
-  const Order order = Order::evaluation(10, 4);
+TEST(SampleOrder, OfEvaluationHasAllSamplesInTurnAndAPartialBatchAtTheEnd) {
+  const SampleOrder order = SampleOrder::evaluation(10, 4);
   EXPECT_EQ(order.steps_per_epoch(), 3);
   EXPECT_EQ(order.rows(1), 4);
   EXPECT_EQ(order.rows(2), 2);
@@ -114,9 +114,9 @@ TEST(Order, OfEvaluationHasAllSamplesInTurnAndAPartialBatchAtTheEnd) {
   EXPECT_EQ(order.at(2, 3).sample, 8);  // does not count
 }
 
-TEST(Order, OfFewerSamplesThanABatchIsRefused) {
-  EXPECT_TRUE(test::says(test::usage_sentence([] { Order::training(3, 4, 0); }), "3 samples, fewer than one batch of 4"));
-  EXPECT_TRUE(test::says(test::usage_sentence([] { Order::evaluation(0, 4); }), "no sample"));
+TEST(SampleOrder, OfFewerSamplesThanABatchIsRefused) {
+  EXPECT_TRUE(test::says(test::usage_sentence([] { SampleOrder::training(3, 4, 0); }), "3 samples, fewer than one batch of 4"));
+  EXPECT_TRUE(test::says(test::usage_sentence([] { SampleOrder::evaluation(0, 4); }), "no sample"));
 }
 
 }  // namespace

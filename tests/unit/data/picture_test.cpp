@@ -99,7 +99,7 @@ TEST(PictureFiles, OfPngKeepTheirNumbersWhateverTheySayOfScreens) {
   if (!reads_png()) {
     GTEST_SKIP() << "built without libpng";
   }
-  // Of 16 bits per sample the upper 8, in gray, in colours and in colours with transparency.
+  // The upper 8 of 16 bits per sample, in gray, in colours and in colours with transparency.
   EXPECT_EQ(decoded(png(3, 1, 0, std::string("\x10\xff\x40\x80\xc8\x01", 6), 16)).pixels,
             (std::vector<std::uint8_t>{0x10, 0x40, 0xc8}));
   EXPECT_EQ(decoded(png(1, 1, 2, std::string("\x10\xff\x40\x80\xc8\x01", 6), 16)).pixels,

@@ -207,7 +207,7 @@ TEST(Loading, TimeThatOnlyDataIsWaitedForIsTold) {
   const cluster::Cluster cluster(test::cpus(1, 1));
   const plan::Plan plan = compiled({"", "single", 1}, model, cluster, *cpu, true);
   const auto feed = std::make_shared<CountingFeed>(model, false);
-  feed->slow = std::chrono::milliseconds(2);  // for each of 8 rows, beside a step of some microseconds
+  feed->slow = std::chrono::milliseconds(2);  // for each of 8 rows, compared with a step of some microseconds
   Executor executor(plan, cluster, *cpu, {.feed = feed});
   const RunResult result = executor.run({.steps = 3, .warmup = 0});
   for (std::size_t s = 0; s < 3; ++s) {

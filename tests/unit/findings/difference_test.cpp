@@ -62,7 +62,7 @@ TEST(Quotient, ScattersWithBoth) {
   EXPECT_NEAR(ratio.variance, sample_of(a).variance + sample_of(b).variance, 1e-15);
   EXPECT_GT(ratio.degrees, 3);
   EXPECT_LE(ratio.degrees, 7);
-  // Of an exact time it is the other one; of one instance nothing is known.
+  // With an exact time it is the other one; one instance says nothing.
   const Sample half = quotient(sample_of(a), exact(2));
   EXPECT_NEAR(half.variance, sample_of(a).variance, 1e-15);
   EXPECT_NEAR(half.degrees, 4, 1e-9);
@@ -122,7 +122,7 @@ struct Noise {
   const char* name;
   std::function<double(Random&)> instance;  // the logarithm of what an instance is slower by
   double step = 0.02;                       // standard deviation of steps, relative
-  double drift = 0;                         // of the machine from one turn to the next, a random walk
+  double drift = 0;                         // drift of the machine from one turn to the next, a random walk
 };
 
 double normal(Random& random) { return std::normal_distribution<double>()(random); }
@@ -147,7 +147,7 @@ std::pair<std::vector<double>, std::vector<double>> turns(const Noise& noise, st
   for (std::size_t round = 0; round < instances; ++round) {
     for (std::size_t turn = 0; turn < 2; ++turn) {
       speed += noise.drift * normal(random);
-      const double median_of_steps = noise.step * normal(random) / 5;  // of some tens of steps
+      const double median_of_steps = noise.step * normal(random) / 5;  // the median of some tens of steps
       const double time = 1e6 * std::exp(speed + noise.instance(random) + median_of_steps);
       ((round + turn) % 2 == 0 ? a : b).push_back(time * ((round + turn) % 2 == 0 ? 1 : slower));
     }

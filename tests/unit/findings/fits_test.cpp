@@ -156,7 +156,7 @@ TEST(AlphaBeta, OfFewerThanThreeSizesIsNotTested) {
   EXPECT_EQ(fit_alpha_beta(bytes, times).sizes, 2U);
   EXPECT_FALSE(fit_alpha_beta(bytes, times).testable());
   EXPECT_FALSE(fit_message(bytes, times).testable());
-  EXPECT_EQ(quality(fit_message(bytes, times)), "not tested: 2 sizes are too few for a formula of two numbers, which takes three");
+  EXPECT_EQ(quality(fit_message(bytes, times)), "not tested: a formula with two parameters needs three sizes, and there are 2");
   EXPECT_TRUE(says(quality(fit_message(std::vector<double>{8}, std::vector<double>{700})), "1 size is too few"));
 }
 

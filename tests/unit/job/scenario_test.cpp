@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The time of a step by a program that issues forwards more slowly than the GPU runs them, and backwards in no time.
+/// The time of a step by a program that issues forwards more slowly than the GPU runs them, and backwards without delay.
 std::int64_t step_of(const std::string& waits, std::int64_t micro_batches) {
   const fs::path profile = fs::path(testing::TempDir()) / "profile.toml";
   std::ofstream(profile) << "[host]\nforward = \"100us\"\nrecompute = \"0us\"\nbackward = \"0us\"\n" << waits;

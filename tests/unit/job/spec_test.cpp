@@ -292,7 +292,7 @@ TEST(JobSpec, DelaysAreAddedOneByOne) {
   ASSERT_EQ(spec.delays.size(), 2U);
   EXPECT_EQ(field->text(spec), "before=forward,device=1,ms=3;before=update,device=all,ms=0.0015");
   JobSpec again;
-  field->add(again, field->text(spec));  // as a command line has it that is pasted
+  field->add(again, field->text(spec));  // as on a command line that is pasted
   EXPECT_EQ(again.delays, spec.delays);
 }
 

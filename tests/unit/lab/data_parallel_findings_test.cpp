@@ -594,7 +594,7 @@ TEST(DpVsDdp, BusySharesThatPointTheOtherWayAreRemarkedOn) {
   for (const Json& row : two_strategies(6, 4, 90, 4)) {
     rows.push_back(row);
   }
-  rows[2]["device_list"][0]["busy"] = 0.2;  // of dp on four devices: the others 50 %
+  rows[2]["device_list"][0]["busy"] = 0.2;  // dp on four devices: the others 50 %
   EXPECT_TRUE(
       says(answer("dp-vs-ddp", "hw1/4/Q1", on_cores(2, rows)),
            "On 2 devices it computes for 90.0 % of the step, the others for 50.0 %; on 4 (devices shared cores) for 20.0 % and "
@@ -801,7 +801,7 @@ TEST(Delay, AFractionAbove100PercentIsNotUsedAsAShare) {
            "Without the delay the serial fraction s₀ = 1225.0 % is outside 0 to 100 %: the formula does not apply (splitting "
            "costs more than it gains)."));
   EXPECT_TRUE(says(said,
-                   "A delay d is serial beside c = 1.00 ms: its share d/(c + d), 83.3 %, 90.9 % and 95.2 % for d = 5 to 20 ms, "
+                   "A delay d is serial: its share d/(c + d) with c = 1.00 ms, 83.3 %, 90.9 % and 95.2 % for d = 5 to 20 ms, "
                    "limits the speedup to 1.20, 1.10 and 1.05 times; 5 devices reach 0.40, 0.55 and 0.70 (simulated)."));
   EXPECT_TRUE(silent_on(said, "Fits give"));
   const std::string noise = answer("delay", "hw1/5A/Q3", noisy(delayed({20, 25, 30, 40}, {21, 26, 31, 41}), 2));

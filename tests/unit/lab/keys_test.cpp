@@ -26,7 +26,7 @@ std::set<std::string> every_key() {
     names.insert((*next)[1]);
   }
   EXPECT_EQ(names.size(), count) << "a name stands twice";
-  const std::regex own("static constexpr [^;]*\\{\"(\\w+)\"\\};");  // of an object inside a record
+  const std::regex own("static constexpr [^;]*\\{\"(\\w+)\"\\};");  // a key of an object inside a record
   for (std::sregex_iterator next(text.begin(), text.end(), own); next != std::sregex_iterator(); ++next) {
     names.insert((*next)[1]);
   }
@@ -36,7 +36,7 @@ std::set<std::string> every_key() {
 TEST(Keys, StandNowhereElseAsText) {
   const std::set<std::string> names = every_key();
   ASSERT_GT(names.size(), 150U);
-  // Of one word, a name may also be a heading; as an index, or asked for, it is a key. These are in other files too.
+  // A name of one word may also be a heading; as an index, or asked for, it is a key. These are in other files too.
   const std::set<std::string> elsewhere{"command", "cores", "environment", "host", "run", "split"};
   const std::regex literal(R"re((\[|contains\(|has\(|value\(|erase\()?"(\w+)")re");
   std::size_t files = 0;

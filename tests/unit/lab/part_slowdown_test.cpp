@@ -76,17 +76,19 @@ TEST(PartSlowdown, OfCoresNoRecordSpeaks) {
 TEST(CrowdingFindings, AreOfTheStepsOwnTasksAndOfTheRowThatSuffersMost) {
   const std::vector<std::string> all = part_slowdown_findings({row(400'000, 420'000), row(600'000, 750'000)});
   ASSERT_EQ(all.size(), 1U);
-  EXPECT_TRUE(
-      says(all[0],
-           "the tasks of these steps take 1.05 to 1.25 times as long while all 4 parts work as while the others rest, 750 µs "
-           "instead of 600 µs where it is most."));
+  EXPECT_TRUE(says(
+      all[0],
+      "With all 4 parts busy, the tasks of these steps take 1.05 to 1.25 times as long as alone. Worst case: 750 µs instead of "
+      "600 µs."));
   EXPECT_TRUE(says(all[0], "That step takes 1.00 ms; on separate GPUs of the parts' size it would take 900 µs (simulated)."));
 }
 
 TEST(CrowdingFindings, SaySoWherePartsHardlySlowEachOtherDown) {
   const std::vector<std::string> all = part_slowdown_findings({row(2'000'000, 2'020'000)});
   ASSERT_EQ(all.size(), 1U);
-  EXPECT_TRUE(says(all[0], "hardly slow each other down here: the tasks of these steps take at most 1.01 times as long"));
+  EXPECT_TRUE(says(all[0],
+                   "hardly slow each other down here: with all 4 parts busy, the tasks of these steps take at most 1.01 times as "
+                   "long as alone."));
 }
 
 TEST(CrowdingFindings, AreNoneWhereNoRowSpeaksOfParts) {
@@ -157,7 +159,8 @@ TEST(CalibratedCrowding, IsThatOfAllTheTasksOfAPlan) {
   const cost::Times beside = times(cut, {150, 150, 75, 1500});
   const std::optional<std::string> sentence = calibrated_part_slowdown(plan, cut, cut_keys, alone, beside);
   ASSERT_TRUE(sentence.has_value());
-  EXPECT_TRUE(says(*sentence, "The computation of a step on one of 2 parts of the GPU takes 1.50 times as long"));
+  EXPECT_TRUE(says(*sentence,
+                   "With all 2 parts of the GPU busy, the computation of a step on one of them takes 1.50 times as long as alone"));
   EXPECT_TRUE(says(*sentence, "2 parts do at most 1.33 times"));
   EXPECT_FALSE(calibrated_part_slowdown(plan, cut, cut_keys, {}, {}).has_value());
   const cluster::Cluster cores(baton::test::cpus(2));

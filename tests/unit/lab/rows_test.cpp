@@ -84,7 +84,7 @@ TEST(Rows, ThatDidNotTakeTurnsDifferByTheDriftToo) {
   EXPECT_TRUE(differs(here, with(trained(1.03), {{"batch_name", "one"}, {"drift", 0.01}})));
   EXPECT_FALSE(differs(here, with(trained(1.03), {{"batch_name", "two"}, {"drift", 0.01}})));
   EXPECT_TRUE(differs(here, with(trained(1.2), {{"batch_name", "two"}, {"drift", 0.01}})));
-  // The machine ran at other speeds, or had other work beside it, when the two were measured.
+  // The machine ran at other speeds, or had other work to do, when the two were measured.
   const Json fast = with(trained(1), {{"batch_name", "one"}, {"core_peak_gflops", 60.0}, {"others_share", 0.02}});
   EXPECT_TRUE(differs(fast, with(trained(1.3), {{"batch_name", "two"}, {"core_peak_gflops", 60.0}, {"others_share", 0.02}})));
   EXPECT_FALSE(differs(fast, with(trained(1.3), {{"batch_name", "two"}, {"core_peak_gflops", 46.0}, {"others_share", 0.02}})));

@@ -59,7 +59,7 @@ TEST(FirstSplit, OverlapIsWhatTheTraceShows) {
                                       {with(first_split_row(0, 20, 1), {{"overlap_backward_ns", 1.4e6}})});
   EXPECT_TRUE(says(backward,
                    "In the forward the devices work one after the other, without overlap: at no time did both compute; in the "
-                   "backward one computes a weight gradient beside the other for 1.40 ms."));
+                   "backward one computes a weight gradient while the other computes, for 1.40 ms."));
   EXPECT_TRUE(says(backward, "idleness: mostly, while one works the other waits."));
   EXPECT_TRUE(silent_on(answer("first-split", "practical8/5/Q1", {first_split_row(0, 0, 0)}), "the other waits"));
 }
@@ -280,9 +280,9 @@ TEST(AllDevices, FiveAreComparedWithTwoWhateverTheCores) {
   const std::vector<Json> gains{spread_row(4.5, 2, 0.2, 50), spread_row(4, 5, 0.2, 25)};
   EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", gains), "Yes, here it is: 5 devices take 0.89 times the step of 2 devices. "));
   EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", gains),
-                   "the gain comes from weight gradients beside the next backward, caches or memory."));
+                   "the gain comes from weight gradients during the next backward, caches or memory."));
   EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", test::simulated(gains)),
-                   "the gain comes from weight gradients beside the next backward."));
+                   "the gain comes from weight gradients during the next backward."));
   const std::string shared = answer("all-devices", "hw3/4/Q2", on_cores(2, gains));
   EXPECT_TRUE(says(shared, "Not by the split: 5 devices take 0.89 times the step of 2 devices (devices shared cores)."));
   EXPECT_TRUE(says(shared, "The shorter step is not a gain of the split: these devices share cores."));
@@ -469,7 +469,7 @@ TEST(FourWaySplit, ASlowerSplitIsCalledSlowerAndWhy) {
   const std::string faster = answer("four-way-split", "csye-hw4/3/Q1", rows);
   EXPECT_TRUE(
       says(faster,
-           "4 devices take 0.67 times as long as 2: faster, by weight gradients beside the next backward, caches or memory, "
+           "4 devices take 0.67 times as long as 2: faster, by weight gradients during the next backward, caches or memory, "
            "in spite of 3 borders"));
   EXPECT_TRUE(silent_on(faster, "only one works at a time"));
   for (Json& row : rows) {
@@ -686,7 +686,7 @@ TEST(Precision, EmulatedTimesAreSaidToBeNoTimesOfHardware) {
 }
 
 TEST(Precision, RecordsOfFp32AloneAreEnoughForARow) {
-  EXPECT_TRUE(says(findings("precision", {with(trained(3), {{"precision", "fp32"}})}), "Measured here beside fp32: none."));
+  EXPECT_TRUE(says(findings("precision", {with(trained(3), {{"precision", "fp32"}})}), "Measured here in addition to fp32: none."));
 }
 
 // profile
@@ -710,7 +710,7 @@ TEST(Profile, TheBottleneckIsWhatTheCriticalPathSpendsMostIn) {
 }
 
 TEST(Profile, WhatOverlapsIsNotCountedTwice) {
-  // The all-reduce takes 40 % of the step beside products of 77 %, but only 21 % of it is on the critical path.
+  // The all-reduce takes 40 % of the step while products take 77 %, but only 21 % of it is on the critical path.
   const Json row = profiled(0.77, 0.40, 0.77, 0.21);
   EXPECT_TRUE(says(findings("profile", {row}), "Then all_reduce 21.0 % and time between tasks 2.0 %."));
   EXPECT_TRUE(says(answer("profile", profile_question, {row}), "at most 4.35 times as fast"));  // 1 / 0.23

@@ -32,7 +32,7 @@ std::vector<std::string> ops_of(const Model& model) {
   return names;
 }
 
-/// Element i, row-major, of a parameter as the file has it.
+/// Element i, row-major, of a parameter in the file.
 float element(const OnnxModel& onnx, const std::string& parameter, std::int64_t i) {
   const OnnxModel::Weight& weight = onnx.weights.at(parameter);
   float value = 0;

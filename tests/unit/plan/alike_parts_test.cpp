@@ -22,7 +22,7 @@ struct TwoOfMore {
   Plan plan;
 };
 
-/// Every model that can be divided into 4 and 8 equal parts, alone and beside replicas, stages and a divided sequence.
+/// Every model that can be divided into 4 and 8 equal parts, alone and together with replicas, stages and a divided sequence.
 const std::vector<TwoOfMore>& plans() {
   static const std::vector<TwoOfMore> list = [] {
     std::vector<TwoOfMore> all;
@@ -90,7 +90,7 @@ TEST(AlikeParts, ThatWereSpoiltAreCaughtByName) {
   std::mt19937 random(23);
   std::map<SplitMutation, int> caught;
   for (const TwoOfMore& one : plans()) {
-    // Of these kinds every mutant changes what is computed.
+    // Every mutant of these kinds changes what is computed.
     for (const SplitMutation mutation :
          {SplitMutation::missing_sum, SplitMutation::doubled_sum, SplitMutation::bias_twice, SplitMutation::missing_update,
           SplitMutation::wrong_number, SplitMutation::missing_merge, SplitMutation::missing_addition}) {

@@ -118,7 +118,7 @@ class Judge {
     if (name == "relu") {
       return in.size() == 1 && out.size() == 1 && same(in[0], out[0]);
     }
-    if (name == "add") {  // any of them may be float32 beside one 16-bit type
+    if (name == "add") {  // any of them may be float32 together with one 16-bit type
       std::set<DType> types;
       for (const auto* list : {&in, &out}) {
         for (const BufferId id : *list) {

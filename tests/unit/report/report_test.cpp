@@ -322,7 +322,7 @@ TEST(Report, TheNoiseIsJudgedByThePulse) {
     return to_report({with_core_peaks(core_peaks)}, {})["noise"]["sentence"].get<std::string>();
   };
   EXPECT_EQ(sentence({10, 10, 10, 10, 10}),
-            "The machine was quiet: the same computation, timed beside every point, varied by 0.0 % (10th to 90th percentile).");
+            "The machine was quiet: the same computation, timed at every point, varied by 0.0 % (10th to 90th percentile).");
   EXPECT_TRUE(says(sentence({9.5, 10, 10, 10, 10.5}), "There was some noise: "));
   EXPECT_TRUE(
       says(sentence({9.5, 10, 10, 10, 10.5}), "varied by 10.0 % (10th to 90th percentile); smaller differences mean little."));

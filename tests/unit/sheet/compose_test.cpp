@@ -205,7 +205,7 @@ TEST(Compose, AnAnswerThatIsTooLongLosesItsLastSentences) {
 }
 
 TEST(Compose, AnAnswerOfTheSecondSourceHasItsTable) {
-  // A cluster with one device cannot show scaling; what was measured beside it can.
+  // A cluster with one device cannot show scaling; what was measured in addition can.
   Evidence evidence{.first = {.devices = "small", .summary = "one GPU", .simulated = true}};
   evidence.first.results.emplace("strong-scaling", scaling({8}, true));
   evidence.beside = {.devices = "cpu", .summary = "4 cores of a test"};
@@ -393,7 +393,7 @@ TEST(GridOf, AColumnHasOneUnit) {
   EXPECT_EQ(grid.heading, (std::vector<std::string>{"#devices", "time/step (s)"}));
   EXPECT_EQ(grid.rows[0][1], "0.000500");
   EXPECT_EQ(grid.rows[2][1], "1.23");
-  records[0] = trained(0.003, 1);  // 3 µs beside 1.2 s: in the unit between
+  records[0] = trained(0.003, 1);  // 3 µs compared with 1.2 s: in the unit between
   const DataTable apart = grid_of(result_of("strong-scaling", {scaling_point(1), scaling_point(2), scaling_point(4)}, records),
                                   {"devices", "time_per_step_ns"}, "");
   EXPECT_EQ(apart.heading[1], "time/step (ms)");

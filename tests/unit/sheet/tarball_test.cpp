@@ -18,7 +18,7 @@ std::uint32_t little(const std::string& bytes, std::size_t at, int count) {
   return value;
 }
 
-/// Bit by bit, as RFC 1952 has it.
+/// The checksum of RFC 1952, bit by bit.
 std::uint32_t checksum(const std::string& text) {
   std::uint32_t crc = 0xffffffffU;
   for (const char c : text) {

@@ -18,7 +18,7 @@ struct ByHand {
   std::size_t devices = 1;
   std::vector<plan::Buffer> buffers = {};
   std::vector<plan::Task> tasks = {};
-  std::vector<std::int64_t> times = {};  // of a meeting's task: what its device's own cores work on it
+  std::vector<std::int64_t> times = {};  // for a meeting's task: the time that its device's own cores work on it
 
   TaskId compute(std::size_t device, std::int64_t time, std::vector<TaskId> after = {}, Lane lane = Lane::compute) {
     return add(plan::Compute{op::Relu{}}, device, lane, time, std::move(after), {}, {});

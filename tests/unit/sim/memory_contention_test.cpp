@@ -46,7 +46,7 @@ TEST(Crowded, DevicesThatTakeTurnsDoNot) {
 }
 
 TEST(Crowded, ATaskIsSlowedForAsLongAsTheOtherWorks) {
-  // Device 1 works for 1000 at first, all of it beside device 0: 2000. Device 0 works 4000 if left alone; slowed for as
+  // Device 1 works for 1000 at first, all of it while device 0 works: 2000. Device 0 works 4000 if left alone; slowed for as
   // long as device 1 is at it, it takes 5000: 2000 for what would take 1000, and 3000.
   ByHand hand{.devices = 2};
   hand.compute(0, 4000);

@@ -177,7 +177,7 @@ TEST(Walk, MessagesThatTakeAShareOfACoreDelayWhatComputesBesideThemByThatAndNoth
   hand.send(0, 1, 0, 1000);
   hand.compute(0, 900);
   hand.receive(1, 0, 0, 1000);
-  hand.compute(1, 100);  // all beside messages
+  hand.compute(1, 100);  // all while messages are under way
   cluster::Link link = slow(200);
   EXPECT_EQ(hand.walk(shared(2, link)), (Times{{0, 1200}, {0, 900}, {0, 1200}, {0, 100}}));
   link.core_share = 0.5;

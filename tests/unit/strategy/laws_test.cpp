@@ -225,7 +225,7 @@ TEST(Memory, RecomputationLetsActivationsGo) {
   const auto flops = [](Recompute recompute) {
     return plan::totals_by_device(plan_of("single", 1, {.recompute = recompute}, "mlp:dim=8,depth=16", 512))[0].work.flops.count;
   };
-  // Of a forward, which is about a third of a step, every second block but the last of each pair; or three of four.
+  // Recomputed are every second block of the forward, which is about a third of a step, or three of four.
   const auto forward = static_cast<double>(flops(Recompute::none)) / 3;
   EXPECT_NEAR(static_cast<double>(flops(Recompute::alternate) - flops(Recompute::none)), forward / 2, forward / 10);
   EXPECT_NEAR(static_cast<double>(flops(Recompute::all) - flops(Recompute::none)), forward * 3 / 4, forward / 10);
@@ -257,7 +257,7 @@ TEST(Memory, OfZeroFallsAsItsPaperSays) {
       EXPECT_NEAR(static_cast<double>(persistent(plan_of(strategy, count, layout, "mlp:dim=64,depth=96"))), 12 * psi / n, 2400)
           << strategy;
     }
-    // A piece of a parameter lies beside the whole one, which the paper's mixed precision has as its master copy; a block or
+    // A piece of a parameter lies next to the whole one, which the paper's mixed precision has as its master copy; a block or
     // two may be on their way.
     const double way = 6 * static_cast<double>(block_bytes);
     EXPECT_NEAR(at("ddp"), 16 * psi, way);
@@ -305,7 +305,7 @@ TEST(Zero3, HoldsTwoBlocksWholeAtATime) {
 
 TEST(Zero3, GathersTheNextBlockWhileOneComputesAndNoneBeforeThat) {
   const plan::Plan plan = plan_of("zero-3", 2, {}, "mlp:dim=64,depth=6", 4, op::Sgd{});
-  std::vector<std::size_t> gathers;            // of device 0, in order
+  std::vector<std::size_t> gathers;            // the gathers of device 0, in order
   std::vector<std::vector<std::size_t>> uses;  // for each of them the computations that read what it gathers
   for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
     const plan::Task& task = plan.tasks()[i];
@@ -440,7 +440,7 @@ TEST(Products, SayWhatIsMissing) {
   EXPECT_NE(said("ddp", 4, {.schedule = "gpipe"}).find("--pp"), std::string::npos);
   EXPECT_NE(said("product", 4, {.tp = 4}, "mlp:dim=8,depth=1").find("no such pair"), std::string::npos);
   EXPECT_NE(said("tensor", 4, {.sp = true}).find("has none"), std::string::npos);
-  EXPECT_NE(said("ddp", 4, {.sp = true}).find("give it some with --tp"), std::string::npos);
+  EXPECT_NE(said("ddp", 4, {.sp = true}).find("add --tp"), std::string::npos);
   EXPECT_NE(said("tensor", 4, {}, "mlp:8-3-8").find("3 features"), std::string::npos);
   EXPECT_NE(said("1f1b", 4, {.micro_batches = 100}).find("100 micro-batches"), std::string::npos);
   EXPECT_NE(said("interleaved", 4, {}, "mlp:dim=8,depth=6").find("8 stages"), std::string::npos);

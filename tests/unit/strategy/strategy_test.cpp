@@ -91,7 +91,7 @@ TEST(Images, PlansOfEveryStrategyObeyTheLaw) {
   for (const std::string model : {"resnet:18,image=8,classes=3,width=1", "resnet:50,image=65,classes=3,width=1"}) {
     for (auto [strategy, count, layout] : ways) {
       if (!layout.split.empty() && model.starts_with("resnet:50")) {
-        layout.split = {8, 10};  // as PyTorch's tutorial has it
+        layout.split = {8, 10};  // as in PyTorch's tutorial
       }
       const plan::Plan plan = compiled(strategy, model, count, {.global_batch = 13, .loss = Loss::cross_entropy}, layout);
       const plan::Verdict verdict = plan::verify(plan);
@@ -253,7 +253,7 @@ TEST(Title, SaysThePrecisionAlsoOfWhatIsFolded) {
 }
 
 TEST(Balance, OfWorkCountsNoGradientOfTheFirstInput) {
-  // Of five layers the first and the last are alike, but the first has two products per step and the last three.
+  // The first and the last of five layers are alike, but the first has two products per step and the last three.
   const plan::Plan plan = compiled("1f1b", "mlp:1024-64-64-64-64-64-1024", 2, {}, {.balance = Balance::work});
   std::int32_t last = -1;
   for (const plan::Task& task : plan.tasks()) {

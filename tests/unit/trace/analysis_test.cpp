@@ -305,9 +305,9 @@ std::vector<std::int64_t> spread_of(std::vector<std::int64_t> counts) {
 }
 
 TEST(Spread, LiesBetweenNeighboursInProportion) {
-  // Of five times the p-th percentile is at place 4 p: 0.2 and 3.8. Squares off 300: 40000, 10000, 0, twice; / 4.
+  // The p-th percentile of five times is at place 4 p: 0.2 and 3.8. Squares off 300: 40000, 10000, 0, twice; / 4.
   EXPECT_EQ(spread_of({500, 100, 300, 200, 400}), (std::vector<std::int64_t>{300, 300, 158, 120, 480, 100, 500}));
-  // Of four: places 1.5, 0.15 and 2.85. Squares off 400: 90000 + 40000 + 10000 + 360000 = 500000; / 3 = 408².
+  // Percentiles of four times: places 1.5, 0.15 and 2.85. Squares off 400: 90000 + 40000 + 10000 + 360000 = 500000; / 3 = 408².
   EXPECT_EQ(spread_of({1000, 200, 300, 100}), (std::vector<std::int64_t>{250, 400, 408, 115, 895, 100, 1000}));
 }
 

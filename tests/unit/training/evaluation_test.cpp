@@ -81,7 +81,7 @@ TEST_F(Evaluating, AForwardRunsWhenItsJobIsGone) {
 TEST_F(Evaluating, TheDataKeepsTheSpecificationAsItWas) {
   JobSpec spec = on_images();
   const JobData data(spec, job::make_model(spec), *spec.loss, spec.batch, 0);
-  spec.normalize = parse_pixel_scale("imagenet");  // of three channels, and the images are gray
+  spec.normalize = parse_pixel_scale("imagenet");  // for three channels, and the images are gray
   EXPECT_NE(data.evaluation(""), nullptr);
 }
 
@@ -220,7 +220,7 @@ TEST_F(TrainingOnData, GoesOnWithTheNextSampleUnderAnotherStrategy) {
 TEST_F(TrainingOnData, EpochsHaveEverySampleInAnotherOrder) {
   const JobSpec spec = on_images();
   const Job job(spec, two_cores());
-  const data::Order& order = job.data()->training()->order();
+  const data::SampleOrder& order = job.data()->training()->order();
   EXPECT_EQ(order.steps_per_epoch(), 5);
   std::vector<std::int64_t> first;
   std::vector<std::int64_t> second;
@@ -253,7 +253,7 @@ TEST_F(TrainingOnData, SaysWhatDoesNotFit) {
                      spec.data = "random";
                      spec.normalize = parse_pixel_scale("mnist");
                    }),
-                   "give some with --data"));
+                   "give it with --data"));
 }
 
 }  // namespace

@@ -46,9 +46,9 @@ constexpr std::size_t most_events_in_haste = 100'000;
 /// A task as its device's thread sees it.
 struct LaneTask {
   TaskId id;
-  std::unique_ptr<Kernel> kernel;      // of tasks that work alone,
-  std::unique_ptr<Exchange> exchange;  // of those that meet others;
-  Nanoseconds delay;                   // of neither
+  std::unique_ptr<Kernel> kernel;      // for a task that works alone
+  std::unique_ptr<Exchange> exchange;  // for a task that meets others
+  Nanoseconds delay;                   // for a delay
   plan::VectorClock after{};           // the number of tasks of each lane that must be done first
   Bytes sent{};                        // by the plan's count, as `received`
   Bytes received{};
@@ -133,11 +133,11 @@ struct HostDevice {
 
 /// The progress of a device's thread in a step, by lane.
 struct StepWalk {
-  std::int64_t number;  // of the step
+  std::int64_t number;  // the number of the step
   Nanoseconds origin;   // when it began
   std::array<std::uint32_t, lane_count> done{};
   std::array<bool, lane_count> started{};       // whether the next task is
-  std::array<Nanoseconds, lane_count> until{};  // of a delay that is started
+  std::array<Nanoseconds, lane_count> until{};  // when a delay that has started ends, by lane
   KernelWork work{};
   bool moved = false;                 // whether a task started or ended in this round
   bool left = false;                  // it is given up in the middle
@@ -456,7 +456,7 @@ class HostEngine final : public Engine {
         if (stopping_) {
           break;
         }
-        if (!data_.loaded.empty()) {  // of all devices: those without data wait for the others' too
+        if (!data_.loaded.empty()) {  // true if any device loads: those without data wait for the others too
           load(device);
           barrier_->wait(stopping_, device.progress, [this] {
             world_.progress()->arrive();
@@ -769,14 +769,14 @@ class HostEngine final : public Engine {
   StepReport report_;
   plan::Memory memory_;
   std::vector<std::unique_ptr<HostDevice>> devices_;  // none if another rank runs it
-  int local_device_count_ = 0;                        // of this rank
+  int local_device_count_ = 0;                        // the number of devices of this rank
   std::size_t progress_entry_ = 0;                    // the number of their entries
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<StepBarrier> barrier_;
   std::int64_t steps_before_ = 0;
   static constexpr std::int64_t nowhere = -1;
   std::int64_t loaded_for_ = 0;                        // the step whose rows are there
-  std::vector<std::pair<TaskId, Loading*>> loadings_;  // of the devices here
+  std::vector<std::pair<TaskId, Loading*>> loadings_;  // the loading tasks of the devices here
   std::vector<Rounding> counted_;                      // by task, up to the end of the last run
 
   // The state of the run under way. The last thread at the barrier writes it, the others read it afterwards.
@@ -789,7 +789,7 @@ class HostEngine final : public Engine {
   Nanoseconds step_start_;
   trace::Event* events_ = nullptr;
   std::vector<trace::Event> scratch_events_;
-  std::vector<Nanoseconds> starts_;  // of the traced steps
+  std::vector<Nanoseconds> starts_;  // when the traced steps started
   std::atomic<std::int64_t> done_{0};
   std::atomic<int> finished_{0};
   std::atomic<bool> stopping_{false};

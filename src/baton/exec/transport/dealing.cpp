@@ -43,13 +43,13 @@ std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t 
   std::int64_t total = 0;
   for (const BufferId id : buffers) {
     total += plan[id].shape.elements();
-    check(plan[id].dtype == type, "buffer {} of a collective is of another type", id.value);
+    check(plan[id].dtype == type, "buffer {} of a collective has another type than its first buffer", id.value);
   }
   std::vector<Share> shares(members);
   for (std::size_t rank = 0; rank < members; ++rank) {
     Share& share = shares[rank];
     std::size_t piece = 0;
-    std::int64_t start = 0;  // of the buffer, in the row of all buffers
+    std::int64_t start = 0;  // where the buffer begins in the row of all buffers
     for (std::size_t b = 0; b < buffers.size(); ++b) {
       const std::int64_t extent = plan[buffers[b]].shape.elements();
       if (rule.owner == plan::MoveRule::Owner::piece) {

@@ -18,8 +18,8 @@ struct ElementRun {
   std::size_t buffer;
   std::int64_t begin;
   std::int64_t count;
-  std::size_t piece = 0;         // of the pieces that its share's member holds,
-  std::int64_t piece_begin = 0;  // where in it
+  std::size_t piece = 0;         // which of the pieces that the share's member holds
+  std::int64_t piece_begin = 0;  // the first element in that piece
 };
 
 /// The runs of one member: in a sum those that it adds up, in a copy those that it receives, in an all_gather those
@@ -40,10 +40,10 @@ struct MemberMemory {
   /// The run's address in its piece. Only in the memory of the member whose share it is.
   std::byte* piece_at(const ElementRun& run) const { return pieces[run.piece] + run.piece_begin * width; }
 
-  std::vector<std::byte*> buffers;     // the whole ones
-  std::vector<std::byte*> pieces;      // that it reads or writes, if members hold pieces
-  std::vector<std::byte*> parameters;  // if the sum is applied and not kept
-  std::int64_t width;                  // of an element
+  std::vector<std::byte*> buffers;     // the whole buffers
+  std::vector<std::byte*> pieces;      // the pieces that it reads or writes, if members hold pieces
+  std::vector<std::byte*> parameters;  // the parameters, if the sum is applied and not kept
+  std::int64_t width;                  // bytes per element
 };
 
 }  // namespace baton::exec

@@ -16,8 +16,8 @@ struct NcclCall {
   plan::Move move = plan::Move::copy;
   const std::byte* from = nullptr;  // nullptr if it sends nothing
   std::byte* to = nullptr;          // nullptr if it receives nothing
-  std::int64_t elements = 0;        // of a reduce_scatter and an all_gather: those of one piece
-  int peer = 0;                     // of a broadcast and a reduce the root, of a send and a receive the other end
+  std::int64_t elements = 0;        // for a reduce_scatter or an all_gather the elements of one piece
+  int peer = 0;                     // the root of a broadcast or a reduce, the other end of a send or a receive
 };
 
 /// The calls of one member; the calls of all members pair up in their order. Sums that are to be applied are left in place

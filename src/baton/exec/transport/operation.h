@@ -25,7 +25,7 @@ struct Operation {
   std::vector<std::byte*> to;
   double rate = 0;
 
-  /// Runs it, and returns the effects of rounding.
+  /// Runs the operation, and returns the effects of rounding.
   Rounding run() const;
 };
 

@@ -44,7 +44,7 @@ void derive(std::vector<Record>& rows) {
 
 std::string size(const Record& row) { return to_text(bytes_of(row, key::peak_bytes)); }
 
-/// Of the rows of one precision: the savings and costs of many micro-batches compared with the fewest, and whether they learn the
+/// Compares many micro-batches with the fewest, in the rows of one precision: what they save and cost, and whether they learn the
 /// same.
 void compare_counts(const std::vector<Record>& rows, std::vector<std::string>& sentences) {
   const Record& whole = rows.front();

@@ -39,7 +39,7 @@ std::string the_rule(const std::vector<Record>& rows) {
                    all);
 }
 
-/// "2.00, 1.00 KiB": amounts as a cell of a table has them, with their unit once if all have the same.
+/// "2.00, 1.00 KiB": amounts in a cell of a table, with their unit once if all have the same.
 std::string unit_once(const std::vector<std::string>& amounts) {
   const auto unit = [](const std::string& amount) { return amount.substr(std::min(amount.size(), amount.rfind(' '))); };
   const bool same = std::all_of(amounts.begin(), amounts.end(),
@@ -109,7 +109,7 @@ std::string against(const Record& row, const Record& fewer, const std::string& w
                      ratio_noise_text(difference_of(fewer, row)), origin_mark({fewer, row}));
 }
 
-/// Of measured rows: where computing itself became longer or shorter most, if by more than a tenth, which a split does not explain.
+/// Names the measured row whose computing became longer or shorter most, if by more than a tenth, which a split does not explain.
 std::string on_computing(const std::vector<Record>& rows) {
   const double one = std::max(1.0, computing_time(rows.front()));
   const auto off = [&](const Record& row) { return std::abs(std::log(std::max(1.0, computing_time(row)) / one)); };

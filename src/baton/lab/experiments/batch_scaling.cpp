@@ -144,7 +144,7 @@ std::string larger_batch(const std::vector<Record>& rows) {
 /// The limit of throughput as the batch grows, the batch from which it is within 5 % of the limit, and how this is known.
 struct Saturation {
   enum class By : std::uint8_t {
-    simulation,  // of larger batches
+    simulation,  // larger batches were simulated
     line,        // step time = fixed + per sample
     plateau,     // the highest throughput seen, which several batches reach
     nothing      // throughput still rises
@@ -168,7 +168,7 @@ bool is_settled(const std::vector<Record>& rows, const findings::Line& line) {
   return slope > 0.8 * line.slope && slope < 1.25 * line.slope;
 }
 
-/// Of rows by batch, on one number of devices. No limit above `most` is believed.
+/// Finds where rows by batch, on one number of devices, reach their limit. No limit above `most` is believed.
 Saturation saturation(const std::vector<Record>& rows, double most) {
   Saturation found;
   found.line = findings::fit_line(numbers_of(rows, key::batch), numbers_of(rows, key::time_per_step_ns));
@@ -203,12 +203,12 @@ double two_figures(double value) {
   return std::round(value / unit) * unit;
 }
 
-/// Of a time that may be below a nanosecond, three figures.
+/// The time with three figures; it may be below a nanosecond.
 std::string short_time(double nanoseconds) {
   return std::abs(nanoseconds) < 1000 ? fmt::format("{:.3g} ns", nanoseconds) : duration_text(nanoseconds);
 }
 
-/// Samples per second, of many only three figures.
+/// Samples per second; large numbers have three figures.
 std::string rate_text(double rate) { return rate >= 1e6 ? three_figures(rate / 1e6) + " million" : fmt::format("{:.0f}", rate); }
 
 /// The reason for which the limit is known.
@@ -222,7 +222,7 @@ std::string why_limit(const Saturation& found) {
                    rate);
 }
 
-/// Of larger batches that were simulated: where the limit is nearly reached, as the end of "Throughput is within 5 % of ".
+/// The end of "Throughput is within 5 % of ", if larger batches were simulated: where the limit is nearly reached.
 std::string on_simulated_limit(const std::vector<Record>& rows, const Saturation& found) {
   const Record& last = rows.back();
   const bool inside = found.batch <= number(last, key::batch);

@@ -312,7 +312,7 @@ std::string bound_below(const Record& row) {
                   : fmt::format(", below batch {:.0f}", batch)) +
            (row.has(key::balanced_ns) ? fmt::format(" ({} each{})", duration_text(number(row, key::balanced_ns)),
                                                     number(row, key::balanced_ns) > 1.05 * number(row, key::communication_ns)
-                                                        ? ": communication is slower beside more computing"
+                                                        ? ": communication is slower while more computing runs"
                                                         : "")
                                       : "");
   }

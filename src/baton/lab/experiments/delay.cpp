@@ -45,7 +45,7 @@ std::unique_ptr<Measurement> open_imbalance(const Point& point, const Settings& 
 
 // delay
 
-/// By delay, upwards.
+/// The rows sorted by delay, upwards.
 std::vector<Record> by_delay(std::vector<Record> rows) {
   std::stable_sort(rows.begin(), rows.end(),
                    [](const Record& a, const Record& b) { return number(a, key::delay_ms) < number(b, key::delay_ms); });
@@ -169,7 +169,7 @@ std::string linear_or_not(const std::vector<Record>& rows) {
     }
     worst = std::max(worst, off);
   }
-  const auto slope = [&](const Record& from, const Record& to) {  // of the formula
+  const auto slope = [&](const Record& from, const Record& to) {  // the slope of the formula
     return (amdahl_speedup(base.front(), wide.front(), to) - amdahl_speedup(base.front(), wide.front(), from)) /
            (number(to, key::delay_ms) - number(from, key::delay_ms));
   };
@@ -257,7 +257,7 @@ std::string of_each(const Fractions& all, const Text& text) {
   return listing(words);
 }
 
-/// " beyond the shortest", if there is none of zero.
+/// " beyond the shortest", if no delay is zero.
 std::string_view beyond_least(const Fractions& all) { return all.least == 0 ? "" : " beyond the shortest"; }
 
 std::string relates_to_amdahl(const std::vector<Record>& rows) {
@@ -271,7 +271,7 @@ std::string relates_to_amdahl(const std::vector<Record>& rows) {
     // Then s is not a fraction; that of the delay by itself still is.
     const bool below = std::all_of(all.more.begin(), all.more.end(), [](const auto& one) { return one.speedup * one.own <= 1; });
     return fmt::format(
-        "A delay d{} is serial beside c = {}: its share d/(c + d), {} for d = {} to {} ms, limits the speedup to {} times; {} "
+        "A delay d{} is serial: its share d/(c + d) with c = {}, {} for d = {} to {} ms, limits the speedup to {} times; {} "
         "reach "
         "{}{}{}. {} the serial fraction s₀ = {} is outside 0 to 100 %: the formula does not apply ({}).",
         beyond_least(all), duration_text(all.c), of_each(all, [](const Fractions::One& one) { return percent(one.own); }),

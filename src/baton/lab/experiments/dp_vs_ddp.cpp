@@ -68,7 +68,8 @@ void derive(std::vector<Record>& rows) {
       busy += number(devices[d], key::busy) / static_cast<double>(devices.size() - 1);
     }
     row.set(key::busy_others, busy);
-    row.set(key::variation, number(row, key::std_ns) / number(row, key::time_per_step_ns));  // of the median, which the table shows
+    row.set(key::variation,
+            number(row, key::std_ns) / number(row, key::time_per_step_ns));  // relative to the median, which the table shows
   }
 }
 
@@ -100,7 +101,7 @@ Both most_devices(const std::vector<Both>& all) {
                            [](const Both& a, const Both& b) { return number(a.dp, key::devices) < number(b.dp, key::devices); });
 }
 
-/// Of devices that share cores: busy shares that point the other way than those of devices with a core each.
+/// Names the rows of devices that share cores whose busy shares point the other way than those of devices with a core each.
 std::string shares_that_differ(const std::vector<Both>& all) {
   for (const Both& both : all) {
     if (both.dp.value(key::oversubscribed, false) && &both != &all.front() &&

@@ -27,7 +27,7 @@ std::string op_text(const plan::Task& task) {
   return text;
 }
 
-/// As a loss does.
+/// True if the task reads a target, as a loss does.
 bool reads_target(const plan::Plan& plan, const plan::Task& task) {
   return std::any_of(task.reads.begin(), task.reads.end(),
                      [&](BufferId buffer) { return plan[buffer].role == plan::Role::target; });
@@ -256,7 +256,7 @@ std::string observations(const std::vector<Record>& rows) {
       overlaps ? fmt::format("The devices overlap a little: both computed at the same time for {} of the forward",
                              to_text(time_of(row, key::overlap_ns)))
                : "In the forward the devices work one after the other, without overlap: at no time did both compute",
-      overlaps_backward ? fmt::format("; in the backward one computes a weight gradient beside the other for {}",
+      overlaps_backward ? fmt::format("; in the backward one computes a weight gradient while the other computes, for {}",
                                       to_text(time_of(row, key::overlap_backward_ns)))
                         : "",
       to_text(time_of(row, key::transfer_ns)), percent(number(row, key::transfer_ns) / number(row, key::forward_ns)),

@@ -129,7 +129,7 @@ std::string four_ways(const std::vector<Record>& rows) {
     }
     slower = fmt::format("; {} take {} times as long as {}{}: {}", devices_text(last[key::devices]), ratio_text(ratio),
                          text(before, key::devices), noise,
-                         level ? fmt::format("{}, and {}, hardly show beside the computing", pace, moves)
+                         level ? fmt::format("{}, and {}, are small compared with the computing", pace, moves)
                          : !difference.differ
                              ? fmt::format("{}, and {} {} not show", pace, borders_text, borders == 1 ? "does" : "do")
                          : ratio < 1 ? fmt::format("faster, by {}, in spite of {}", what_wins(last), moves)

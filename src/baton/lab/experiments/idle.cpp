@@ -97,7 +97,7 @@ std::string verdict(const std::vector<Record>& same) {
                                        percent(number(naive, key::idle_share)), percent(number(naive, key::theory)));
   const std::string where = fmt::format("On {} ", devices_text((*best)[key::devices]));
   const std::string times = ratio_text(speedup) + " times as fast as the naive split";
-  const std::size_t schedules = same.size() - 1;  // of which the fastest is chosen
+  const std::size_t schedules = same.size() - 1;  // the fastest of these is chosen
   if (const findings::Difference apart = difference_of(*best, naive, schedules); !apart.differ) {
     return fmt::format("{}no schedule differs from the naive split beyond the noise; the fastest, {}, is {} ({}){}, {}.", where,
                        text(*best, key::schedule), times, tested_text(apart), origin_mark(same), idle);
@@ -118,7 +118,7 @@ std::string verdict(const std::vector<Record>& same) {
 
 std::string won_back(const std::vector<Record>& rows) {
   std::string all;
-  std::size_t told = 0;  // of the headline's number of devices and of one more; the table has the others
+  std::size_t told = 0;  // sentences so far: for the headline's number of devices and for one more; the table has the others
   for (const std::vector<Record>& same : alike(rows)) {
     const std::string sentence = verdict(same);
     if (!sentence.empty() && told < 2) {

@@ -183,7 +183,7 @@ std::string what_overlaps(bool shared) {
 
 std::string what_wins(const Record& row) {
   return several_compute(row) >= shown
-             ? fmt::format("weight gradients beside the next backward{}", is_simulated(row) ? "" : ", caches or memory")
+             ? fmt::format("weight gradients during the next backward{}", is_simulated(row) ? "" : ", caches or memory")
          : is_simulated(row) ? "less work per device"
                              : "caches or memory";
 }

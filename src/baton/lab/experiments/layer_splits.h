@@ -39,7 +39,7 @@ std::string counts_text(const Record& row);
 double together(const Record& row);
 /// The share of the step in which any device computes.
 double some_compute(const Record& row);
-/// The share that is computed beside another device, and the share in which none computes: together() − several_compute() +
+/// The share that is computed while another device computes, and the share in which none computes: together() − several_compute() +
 /// none_computes() is the step.
 double several_compute(const Record& row);
 double none_computes(const Record& row);

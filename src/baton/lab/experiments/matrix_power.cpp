@@ -158,7 +158,7 @@ class PowerMeasurement final : public TrainMeasurement {
   Point point_;
   Settings settings_;
   std::int64_t power_;
-  Nanoseconds expected_;  // of one step, where it is estimated
+  Nanoseconds expected_;  // estimated time of one step
   bool once_ = false;
 };
 
@@ -195,7 +195,7 @@ std::string on_one_and_two(const std::vector<Record>& rows) {
   for (const Record& row : rows) {
     for (const Record& alone :
          rows_with(rows_with(rows_with(rows, key::size, row[key::size]), key::power, row[key::power]), key::devices, 1)) {
-      if (number(row, key::devices) > 1 && all.empty()) {  // of further devices only two work
+      if (number(row, key::devices) > 1 && all.empty()) {  // only two of more devices work
         const double speedup = number(alone, key::time_per_step_ns) / number(row, key::time_per_step_ns);
         all = fmt::format(
             "One takes {}, {} {}: a speedup of {}{}{}. At most 2 are possible: there are two powers, and only their sum needs "

@@ -284,7 +284,7 @@ std::string how_many_types(const std::vector<Record>& rows) {
   }
   return fmt::format(
       "Three on GPUs since Ampere: operands in FP16, BF16 (16 bits each) or TF32 (19 bits), all summed in FP32; Volta and Turing "
-      "have FP16 only, and Hopper adds FP8 as a fourth. Measured here beside fp32: {}{}.",
+      "have FP16 only, and Hopper adds FP8 as a fourth. Measured here in addition to fp32: {}{}.",
       tried.empty() ? "none" : listing(tried),
       emulated.empty() ? "" : fmt::format("; {} emulated on a CPU, so losses are right and times say nothing", listing(emulated)));
 }

@@ -62,7 +62,7 @@ class Profiled final : public TrainMeasurement {
     const plan::Plan& plan = training().plan();
     struct Sum {
       Nanoseconds time;
-      Nanoseconds on_path;  // of the critical path
+      Nanoseconds on_path;  // its time on the critical path
       plan::TaskWork work;
       std::int64_t tasks = 0;
     };

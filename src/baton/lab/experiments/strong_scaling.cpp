@@ -25,7 +25,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
 /// A part of the time that a step loses against the ideal one. Together with the ideal step they are the step.
 struct Loss {
   job::Key<double> key;
-  job::Key<Nanoseconds> part;  // of the step, in which it is found
+  job::Key<Nanoseconds> part;  // the part of the step in which it is found
   const char* name;
 };
 constexpr std::array<Loss, 4> losses{{{key::unshrunk_ns, key::compute_ns, "computing that did not shrink"},

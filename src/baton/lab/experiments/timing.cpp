@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t all_steps = 30;
 constexpr std::int64_t dropped = 5;
 
-/// One run of 30 steps, the first 5 dropped. Keeps the time of each step beside the values of every training measurement.
+/// One run of 30 steps, the first 5 dropped. Keeps the time of each step in addition to the values of every training measurement.
 class EveryStep final : public TrainMeasurement {
  public:
   using TrainMeasurement::TrainMeasurement;
@@ -72,7 +72,7 @@ std::string reasons(const Record& row) {
 struct FirstSteps {
   double first = 0;   // step 1, in nanoseconds
   double slower = 0;  // times the median
-  double change = 0;  // of the mean if the dropped steps counted, relative
+  double change = 0;  // relative change of the mean if the dropped steps counted
   bool stands_out = false;
 };
 FirstSteps first_steps(const Record& row) {

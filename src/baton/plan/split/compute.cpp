@@ -236,9 +236,8 @@ void ComputeRules::put(TaskId id, BufferId buffer, const LogicalTensor& made, co
   const std::uint32_t uses = ledger_.derivations().uses(made);
   if (steps) {
     if (!all || uses != 1) {
-      return ledger_.breach(
-          Rule::update, {id},
-          fmt::format("{} updates {} by some terms of its gradient only", ledger_.name(id), ledger_.name(buffer)));
+      return ledger_.breach(Rule::update, {id},
+                            fmt::format("{} updates {} with an incomplete gradient", ledger_.name(id), ledger_.name(buffer)));
     }
     ledger_.update(id, buffer);
     return;

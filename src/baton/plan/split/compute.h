@@ -30,7 +30,7 @@ class ComputeRules {
   void not_the_models(TaskId id, const Task& task, std::span<const BufferId> reads);
 
   Ledger& ledger_;
-  Indices indices_;  // of the task that is judged
+  Indices indices_;  // the indices of the task that is checked
 };
 
 }  // namespace baton::plan

@@ -19,7 +19,7 @@ struct DeclaredContent {
   LogicalTensor tensor;
   std::span<const Range> at;  // by dimension of the whole
   Range piece;                // elements of that, as they lie in memory; empty: all
-  std::int64_t parts = 1;     // of a loss's terms: of this many parts of the scores
+  std::int64_t parts = 1;     // for terms of a loss: the number of parts of the scores
   bool operator==(const DeclaredContent& other) const {
     return tensor == other.tensor && piece == other.piece && parts == other.parts &&
            std::equal(at.begin(), at.end(), other.at.begin(), other.at.end());
@@ -88,7 +88,7 @@ class Ledger {
   std::vector<DeviceId> scalers_;
   std::vector<ParameterPart> parameters_;  // by ordinal: the first that was met
   Derivations derivations_;
-  std::vector<Range> ranges_;          // those that no buffer's content has itself
+  std::vector<Range> ranges_;          // ranges that no buffer's content has itself
   std::vector<DeclaredContent> held_;  // by buffer
   std::vector<State> states_;          // likewise
   std::map<std::pair<DeviceId, std::uint32_t>, Terms> samples_;

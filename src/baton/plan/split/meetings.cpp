@@ -169,9 +169,8 @@ void MeetingRules::apply(TaskId id, std::size_t slot, const State& sum, double r
         fmt::format("{} updates {} by {}", ledger_.name(id), ledger_.name(parameter), ledger_.name(task.reads[slot])));
   }
   if (!sum.complete) {
-    return ledger_.breach(
-        Rule::update, {id},
-        fmt::format("{} updates {} by some terms of its gradient only", ledger_.name(id), ledger_.name(parameter)));
+    return ledger_.breach(Rule::update, {id},
+                          fmt::format("{} updates {} with an incomplete gradient", ledger_.name(id), ledger_.name(parameter)));
   }
   if (ledger_.update(id, parameter)) {
     ledger_.check_rate(id, rate);

@@ -35,12 +35,12 @@ class MeetingRules {
 
   Ledger& ledger_;
   std::int64_t alike_parts_;     // Limits::alike_parts
-  std::vector<TaskId> members_;  // of the meeting that is judged, by rank
-  /// If the meeting is between parts of which the plan has two of more: the ranks of a first part and of the second beside it.
+  std::vector<TaskId> members_;  // the members of the meeting that is checked, by rank
+  /// If the meeting is between parts of which the plan has two of more: the ranks of a first part and of the second next to it.
   std::vector<std::pair<std::size_t, std::size_t>> parts_;
   std::vector<std::pair<std::size_t, std::size_t>> on_device_;  // device and rank of the members
   std::vector<BufferId> summands_;                              // by rank
-  std::vector<std::size_t> next_;                               // of a rank's pieces
+  std::vector<std::size_t> next_;                               // the next of each rank's pieces
 };
 
 }  // namespace baton::plan

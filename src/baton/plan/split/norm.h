@@ -10,8 +10,8 @@
 
 namespace baton::plan {
 
-/// The rules of the norm that gradients are clipped by: of every parameter each part is counted once, and what an update reads
-/// counts all of them. Parts are those in which the parameters are held from step to step.
+/// The rules of the norm that gradients are clipped by: each part of every parameter is counted once, and the norm that an update
+/// reads counts all of them. Parts are those in which the parameters are held from step to step.
 class NormRules {
  public:
   /// With more than two alike parts the plan has the first two, which are counted as all (`Limits::alike_parts`).

@@ -49,7 +49,7 @@ class LargeLinearModelMP(nn.Module):
 
 
 def start_tensor(weights, name):
-    """A parameter as `baton train --write-start` has it: layers.2.0.weight is block2.weight."""
+    """A parameter from `baton train --write-start`: layers.2.0.weight is block2.weight."""
     _, block, _, kind = name.split(".")
     return weights[f"block{block}.{kind}"]
 

@@ -19,7 +19,7 @@ def make_model():
 
 
 def start_tensor(weights, name):
-    """A parameter as `baton train --write-start` has it: convs.0.weight is conv1.weight."""
+    """A parameter from `baton train --write-start`: convs.0.weight is conv1.weight."""
     parts = name.split(".")
     return weights[f"conv{int(parts[1]) + 1}.{parts[2]}" if parts[0] == "convs" else name]
 

@@ -82,7 +82,7 @@ def make_model():
 
 
 def start_tensor(weights, name):
-    """A parameter as `baton train --write-start` has it, which is as Hugging Face has it: queries, keys and values in one tensor,
+    """A parameter from `baton train --write-start`, in the layout of Hugging Face: queries, keys and values in one tensor,
     and the inputs of matrices in front of their outputs."""
     for i, part in enumerate("qkv"):
         if f".c_attn.{part}." in name:

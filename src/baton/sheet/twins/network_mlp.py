@@ -4,7 +4,7 @@ def make_model():
 
 
 def start_tensor(weights, name):
-    """A parameter as `baton train --write-start` has it: 2.0.weight is block2.weight."""
+    """A parameter from `baton train --write-start`: 2.0.weight is block2.weight."""
     block, _, kind = name.split(".")
     return weights[f"block{block}.{kind}"]
 

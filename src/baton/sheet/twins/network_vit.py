@@ -51,7 +51,7 @@ def make_model():
 
 
 def start_tensor(weights, name):
-    """A parameter as `baton train --write-start` has it, which is by Hugging Face's names."""
+    """A parameter from `baton train --write-start`, by Hugging Face's names."""
     embeddings = {"projection": "vit.embeddings.patch_embeddings.projection", "cls_token": "vit.embeddings.cls_token",
                   "position_embeddings": "vit.embeddings.position_embeddings", "layernorm": "vit.layernorm"}
     first, _, rest = name.partition(".")

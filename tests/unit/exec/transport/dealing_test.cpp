@@ -12,7 +12,7 @@ namespace {
 using plan::Collective;
 
 constexpr std::uint32_t members = 3;
-const std::vector<std::int64_t> extents{10, 7, 2};  // of the buffers that cross; the last is smaller than the members are many
+const std::vector<std::int64_t> extents{10, 7, 2};  // elements of the buffers that cross; the last has fewer than there are members
 
 /// A collective over buffers of those extents: the whole ones stand first in the list of a device's buffers, then its pieces.
 plan::Plan meeting(plan::Move kind, DType type = DType::f32) {

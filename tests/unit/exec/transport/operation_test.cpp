@@ -35,7 +35,7 @@ TEST(Operation, SumsInTheOrderOfTheMembersAlsoIntoThemselves) {
   Floats opposite = filled(-1e8F);
   Floats total = filled(9);
   operation(Operation::Function::sum, {at(large), at(small), at(opposite)}, {at(total)}).run();
-  EXPECT_EQ(total, filled(0)) << "what is small vanishes beside what is large";
+  EXPECT_EQ(total, filled(0)) << "what is small vanishes when added to what is large";
   operation(Operation::Function::sum, {at(large), at(opposite), at(small)}, {at(large), at(opposite), at(small)}).run();
   EXPECT_EQ(large, filled(1));
   EXPECT_EQ(opposite, filled(1));

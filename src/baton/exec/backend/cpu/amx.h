@@ -16,7 +16,7 @@ enum class TileUnit {
 /// word.
 TileUnit tile_unit();
 
-/// "emulation", "amx", "portable", as `Backend::arithmetic` has it.
+/// "emulation", "amx", "portable", for `Backend::arithmetic`.
 std::string_view to_text(TileUnit unit);
 
 /// True if the processor has AMX with bf16 and the operating system grants it. Asks the operating system for it.

@@ -24,7 +24,7 @@ constexpr std::int64_t lanes = 16;
 /// The least number of whole lanes that has `count` elements.
 std::int64_t in_lanes(std::int64_t count) { return (count + lanes - 1) / lanes * lanes; }
 
-/// As many floats as a register holds. Where there are no wide registers the compiler splits it.
+/// As many floats as a wide register holds. On processors that have only smaller registers the compiler splits it.
 #if defined(__AVX512F__)
 using Vector = float __attribute__((vector_size(64), aligned(4), may_alias));
 #else

@@ -14,9 +14,9 @@ class Attention {
   struct Extents {
     std::int64_t positions = 1;
     std::int64_t samples = 1;
-    std::int64_t groups = 1;  // of heads that share keys and values
-    std::int64_t heads = 1;   // of a group
-    std::int64_t size = 1;    // of a head
+    std::int64_t groups = 1;  // groups of heads that share keys and values
+    std::int64_t heads = 1;   // heads per group
+    std::int64_t size = 1;    // features per head
     bool causal = false;
   };
   explicit Attention(const Extents& extents) : at_(extents) {}

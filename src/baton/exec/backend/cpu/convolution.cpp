@@ -51,7 +51,7 @@ Cut cut_channels(const ConvolutionShape& shape) {
 
 Cut cut_places(const ConvolutionShape& shape, std::int64_t at_once) { return {shape.places(), std::min(at_once, shape.places())}; }
 
-/// Of `count` places from column `q` on, those at which tap `l` sees a column of the image.
+/// The places at which tap `l` sees a column of the image, among `count` places from column `q` on.
 Range seeing(const ConvolutionShape& shape, std::int64_t q, std::int64_t l, std::int64_t count) {
   const std::int64_t first = q * shape.stride - shape.padding + l;
   const std::int64_t begin = first >= 0 ? 0 : (-first + shape.stride - 1) / shape.stride;
@@ -65,7 +65,7 @@ struct Run {
   std::int64_t row = 0;
   std::int64_t column = 0;
   std::int64_t count = 0;
-  Range seen = {};         // of these places
+  Range seen = {};         // those of these places at which the tap sees the image
   std::int64_t image = 0;  // the element under the first of them, as an offset in a channel
 };
 

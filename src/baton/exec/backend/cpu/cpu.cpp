@@ -483,7 +483,7 @@ struct PrepareOp {
       cpu::average_pool_backward(shape, in(a, 0), out(a, 0), MemberRange(m, shape.planes()));
     });
   }
-  /// The same elements in the same order.
+  /// The kernel of an op that keeps all elements in their order.
   std::unique_ptr<Kernel> same_elements() const {
     return kernel(at, [count = elements(), size = size_of(type())](const Addresses& a, const threads::Member& m, std::int64_t) {
       const MemberRange part(m, count, cache_line);
@@ -510,7 +510,7 @@ struct PrepareOp {
     });
   }
   std::unique_ptr<Kernel> operator()(const op::ImageToSequenceBackwardWeight& o) const {
-    const std::int64_t samples = o.first == 0 ? plan[task.reads[0]].shape[1] : 0;  // of the first position, which is in front
+    const std::int64_t samples = o.first == 0 ? plan[task.reads[0]].shape[1] : 0;  // rows of the first position, which is in front
     return kernel(at, [width = plan[task.reads[0]].shape[2], samples, add = o.accumulate](const Addresses& a,
                                                                                           const threads::Member& m, std::int64_t) {
       const MemberRange part(m, width, cache_line);
@@ -545,7 +545,7 @@ struct PrepareOp {
 
 /// A parameter, and the operands of its update.
 struct UpdateOperands {
-  DType type;  // of the gradient
+  DType type;  // the type of the gradient
   const std::byte* gradient;
   float* weight;
   float* first;

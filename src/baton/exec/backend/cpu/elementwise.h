@@ -57,8 +57,8 @@ struct SequenceOfImages {
   std::int64_t samples;
   std::int64_t channels;
   std::int64_t places;
-  std::int64_t first;      // position that is held
-  std::int64_t positions;  // that are held
+  std::int64_t first;      // first position that is held
+  std::int64_t positions;  // number of positions that are held
 };
 void image_to_sequence(const SequenceOfImages& extents, const float* x, const float* token, float* y, std::int64_t begin,
                        std::int64_t end);
@@ -86,7 +86,7 @@ void relu_backward(DType type, const std::uint16_t* dy, const std::uint16_t* y, 
 /// True if all elements, of any floating type but f64, are numbers and not infinite.
 bool all_finite(DType type, const std::byte* values, std::int64_t count);
 
-/// The sum of their squares, of the same types, in double precision.
+/// The sum of the squares of all elements, of the same types, in double precision.
 double squared_sum(DType type, const std::byte* values, std::int64_t count);
 
 /// Elements [begin, end) of x: 0 where the mask drops them, `factor` times what they are elsewhere.
@@ -96,8 +96,8 @@ void dropout(const op::DropoutMask& mask, const op::ElementPlaces& places, float
 /// Rows [begin, end) of `width` elements; one partial loss per row. `scale` multiplies dy and not the loss.
 void mean_squared_error(const float* y, const float* target, double* loss, float* dy, std::int64_t begin, std::int64_t end,
                         std::int64_t width, double elements, double scale);
-/// `all_rows` of the whole operand. With `parts`, scores are those from `first` on, and `terms` are what all parts made of theirs.
-/// The label's share is 1 − smoothing, and `each` score's beside it is as given.
+/// `all_rows` counts the rows of the whole operand. If scores are divided into `parts`, these are those from `first` on, and
+/// `terms` has what every part contributes. The label's share is 1 − smoothing, and `each` score's own share is as given.
 struct ScorePart {
   std::int64_t first = 0;
   std::int64_t parts = 0;

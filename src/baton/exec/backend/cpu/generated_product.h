@@ -25,9 +25,9 @@ using GeneratedProduct = void (*)(const float* a, const float* b, float* c, ...)
 /// it.
 GeneratedProduct generate_product(const ProductLayout& layout, bool prefetches = false);
 
-/// A number of products, or of bytes, as the library takes it.
+/// A number of products, or of bytes, in the library's type.
 using LibraryCount = unsigned long long;
-/// A sum of products of one layout: of `count` pairs, of which number i begins `a_offsets[i]` and `b_offsets[i]` bytes after a and
+/// Adds up the products of `count` pairs of one layout. Pair i begins `a_offsets[i]` and `b_offsets[i]` bytes after a and
 /// b.
 using GeneratedSum = void (*)(const float* a, const float* b, float* c, const LibraryCount* count, const LibraryCount* a_offsets,
                               const LibraryCount* b_offsets, ...);

@@ -25,13 +25,13 @@ struct ChannelNorm {
   double epsilon = 0;
 
   std::int64_t groups() const { return shape.samples / group; }
-  /// Units that are a channel of a group each: groups × channels.
+  /// `units` counts the channels of all groups: groups × channels.
   void forward(const float* x, const float* gain, const float* bias, float* y, Range units) const;
   /// The forward with moments that were kept, instead of those of x. Planes are numbered through all samples.
   void forward_by(const float* x, const float* gain, const float* bias, const float* mean, const float* variance, float* y,
                   Range planes) const;
   void backward_input(const float* dy, const float* x, const float* gain, float* dx, Range units) const;
-  /// Channels.
+  /// `channels` counts channels, not units.
   void backward_weight(const float* x, const float* dy, float* dgain, float* dbias, Range channels, bool accumulate) const;
   /// Takes the moments of each group, in order, into those that are kept.
   void track(const float* x, double momentum, float* mean, float* variance, Range channels) const;
@@ -39,7 +39,7 @@ struct ChannelNorm {
 
 /// A square window that moves over the planes of images. Planes are numbered through samples.
 struct Pool {
-  ImageShape shape;  // of what it moves over
+  ImageShape shape;  // the images that the window moves over
   std::int64_t window = 2;
   std::int64_t stride = 2;
   std::int64_t padding = 0;
@@ -50,23 +50,23 @@ struct Pool {
   void backward(const float* dy, const float* x, float* dx, Range planes) const;
 
  private:
-  /// The indices, of `extent`, that the window covers at a place.
+  /// The indices below `extent` that the window covers at a place.
   Range seen(std::int64_t place, std::int64_t extent) const;
   /// The places of a line at which the window does not reach beyond the image's left or right edge.
   Range whole_across() const;
 
   /// A line of places side by side.
   struct Line {
-    std::int64_t places;  // the offset of the first of them
-    std::int64_t image;   // that of the plane that they see
-    Range rows;           // what they see of it
+    std::int64_t places;  // the offset of the first place
+    std::int64_t image;   // the offset of the plane that the places see
+    Range rows;           // the rows of that plane that they see
   };
-  /// The offset of what the window sees first at one of the places that `whole_across` names.
+  /// The offset of the first pixel that the window sees at one of the places of `whole_across`.
   std::int64_t first_seen(const Line& line, std::int64_t q) const {
     return line.image + line.rows.begin * shape.width + q * stride - padding;
   }
   /// For each line of some planes calls `inner(line, places)` once for the places of `whole_across`, and `edge(line, q)` for each
-  /// other one. From left to right, so that sums have one order.
+  /// other place. The calls go from left to right, so that sums have one order.
   template <typename Inner, typename Edge>
   void each_line(Range planes, const Inner& inner, const Edge& edge) const;
 };

@@ -32,7 +32,7 @@ void read(ConstValues from, std::int64_t at, std::int64_t count, float* to) {
 
 /// The part of a row-major matrix that a block holds.
 struct BlockExtents {
-  std::int64_t at;  // of its first element
+  std::int64_t at;  // index of its first element
   std::int64_t rows;
   std::int64_t columns;
   std::int64_t stride;

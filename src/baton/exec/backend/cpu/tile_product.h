@@ -87,7 +87,7 @@ class TileProduct {
 
   static constexpr std::int64_t blocks_in(std::int64_t extent) { return (extent + block_side - 1) / block_side; }
   static constexpr std::int64_t tiles_in_block = block_side / tile_rows;
-  static constexpr std::int64_t block_elements = block_side * tile_depth;  // of a block and one tile of the reduction
+  static constexpr std::int64_t block_elements = block_side * tile_depth;  // elements of a block in one tile of the reduction
 
   // Together they fill about half of a cache of 2 MiB; one block of columns stays in the nearest cache of 48 KiB.
   static constexpr std::int64_t most_rows = 8;
@@ -205,8 +205,8 @@ class TileProduct {
   }
 
   TileUnit unit_;
-  std::int64_t rows_;     // of blocks
-  std::int64_t columns_;  // of blocks
+  std::int64_t rows_;     // rows of blocks
+  std::int64_t columns_;  // columns of blocks
   std::int64_t steps_;    // tiles of the reduction
 };
 

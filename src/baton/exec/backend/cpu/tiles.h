@@ -15,9 +15,9 @@
 namespace baton::exec::cpu {
 
 constexpr std::int64_t tile_rows = 16;
-constexpr std::int64_t tile_bytes = 64;                         // of a row
-constexpr std::int64_t tile_depth = 32;                         // of the reduction, in one tile of each operand
-constexpr std::int64_t tile_elements = tile_rows * tile_depth;  // of bf16
+constexpr std::int64_t tile_bytes = 64;                         // bytes per row of a tile
+constexpr std::int64_t tile_depth = 32;                         // the part of the reduction that one tile of each operand holds
+constexpr std::int64_t tile_elements = tile_rows * tile_depth;  // elements of bf16 per tile
 
 #if defined(__x86_64__)
 /// The tile registers of the processor, configured while the object lives. They are used by assembly, because GCC 12 drops stores

@@ -9,7 +9,7 @@ template <typename Visit>
 void each_head(const Shape& q, const Shape& k, const Visit& visit) {
   const std::int64_t groups = q[1] * q[2];
   const std::int64_t size = k.last();
-  const std::int64_t heads = q.last() / size;  // of a group
+  const std::int64_t heads = q.last() / size;  // heads per group
   for (std::int64_t g = 0; g < groups; ++g) {
     for (std::int64_t r = 0; r < heads; ++r) {
       visit(Head{(g * heads + r) * size, groups * heads * size, g * size, groups * size, g * heads + r, groups * heads});

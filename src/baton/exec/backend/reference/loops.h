@@ -69,7 +69,7 @@ void sum_products(std::int64_t inner, std::int64_t columns, const A& a, const B&
 /// The contribution of some of a row's scores to a cross entropy.
 struct ScoreTerms {
   double largest;
-  double sum;  // of exp(score − largest)
+  double sum;  // the sum of exp(score − largest)
   double label;
 
   void add(const ScoreTerms& other) {
@@ -154,7 +154,7 @@ struct Loops {
       return static_cast<Real>(value);
     }
   }
-  /// Fills the copies that the op writes beside its results: they are float32 here, and rounded on the way out.
+  /// Fills the copies that the op writes in addition to its results: they are float32 here, and rounded on the way out.
   void copy_results() const {
     const std::size_t copies = plan::copy_count(task);
     for (std::size_t i = 0; i < copies; ++i) {
@@ -197,7 +197,7 @@ struct Loops {
   // Losses, and what becomes of their gradients: loss_loops.h.
 
   void operator()(const op::MeanSquaredError& loss) const;
-  /// `each` is the share that every score has beside the label's own.
+  /// `each` is the share that every score has in addition to the label's own.
   ScoreTerms terms_of(std::int64_t row, std::int64_t classes, std::int64_t label, double smoothing, double each) const;
   void operator()(const op::CrossEntropyTerms& terms) const;
   void operator()(const op::CrossEntropy& loss) const;

@@ -38,7 +38,7 @@ class ReferenceKernel final : public Kernel {
 
  private:
   Plan plan_;
-  const Task& task_;  // of the plan
+  const Task& task_;  // a task of the plan
   Addresses addresses_;
   bool on_copies_;
   Rounding rounding_;

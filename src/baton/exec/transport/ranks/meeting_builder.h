@@ -29,8 +29,8 @@ class Staging {
 
 /// A member of a meeting as this rank sees it.
 struct Participant {
-  int rank = 0;                        // that runs it
-  std::optional<MemberMemory> memory;  // if this rank runs it
+  int rank = 0;                        // the rank that runs it
+  std::optional<MemberMemory> memory;  // its memory, if this rank runs it
 };
 
 /// Writes this rank's part of a meeting, of whose members it runs some: `first` is any of them. Everything

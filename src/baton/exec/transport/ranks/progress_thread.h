@@ -37,8 +37,8 @@ class ProgressThread {
   ranks::World& world_;
   const bool sparing_;
   std::deque<std::atomic<RankMeeting*>> lanes_;
-  threads::Doorbell bell_;      // where it sleeps while nothing is under way,
-  threads::Doorbell hurry_;     // and where it naps long, which what is posted meanwhile does not disturb
+  threads::Doorbell bell_;      // the thread sleeps here while nothing is under way
+  threads::Doorbell hurry_;     // the thread takes long naps here, which are not ended when something is posted
   std::atomic<int> asleep_{0};  // devices
   std::atomic<bool> stopping_{false};
   std::thread thread_;

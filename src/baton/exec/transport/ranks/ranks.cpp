@@ -57,7 +57,7 @@ class RankExchange final : public Exchange, private threads::TeamWork {
   ProgressThread& progress_;
   std::atomic<RankMeeting*>& lane_;
   threads::Team* team_;
-  bool first_;  // of the members that this rank runs
+  bool first_;  // true for the first of the members that this rank runs
   bool slowed_;
 };
 

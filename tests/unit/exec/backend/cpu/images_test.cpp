@@ -16,7 +16,7 @@ using Floats = std::vector<float>;
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
-/// Of few values, so that many are equal.
+/// Random floats of few values, so that many are equal.
 Floats random_floats(std::int64_t count, std::mt19937& engine) {
   std::uniform_int_distribution<int> some(-4, 4);
   Floats values(at(count));
@@ -60,7 +60,7 @@ std::vector<PoolCase> pools() {
   while (list.size() < 400) {
     Pool pool{{between(1, 3), between(1, 4), between(1, 20), between(1, 40)}, between(1, 5), between(1, 4), 0};
     pool.padding = between(0, pool.window / 2);
-    if (list.size() % 4 == 0) {  // as most networks have it: windows of 2 × 2 that do not overlap
+    if (list.size() % 4 == 0) {  // as in most networks: windows of 2 × 2 that do not overlap
       pool.window = pool.stride = 2;
       pool.padding = between(0, 1);
     }
