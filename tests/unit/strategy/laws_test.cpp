@@ -51,16 +51,19 @@ TEST(Recomputation, LeavesOutWhatNothingReads) {
 }
 
 TEST(Recomputation, OfWhatIsLightMakesNormsAndGelusAgainWhereTheyAreReadAndNoProduct) {
-  const auto plan_with = [](Recompute recompute, const std::string& strategy, std::size_t devices) {
-    return plan_of(strategy, devices, {.recompute = recompute, .micro_batches = 2},
-                   "gpt:depth=3,heads=2,dim=32,context=16,vocab=40", 8);
+  const auto plan_with = [](Recompute recompute, const std::string& strategy, std::size_t count) {
+    return compile({.model = model::parse_model("gpt:depth=3,heads=2,dim=32,context=16,vocab=40"),
+                    .cluster = devices(count),
+                    .strategy = strategy,
+                    .step = {.global_batch = 8, .loss = Loss::cross_entropy},
+                    .layout = {.recompute = recompute, .micro_batches = 2}});
   };
   for (const auto& [strategy, devices] :
        {std::pair("single", std::size_t{1}), std::pair("1f1b", std::size_t{2}), std::pair("zb-h1", std::size_t{2}),
         std::pair("tensor", std::size_t{2}), std::pair("zero-3", std::size_t{2})}) {
     SCOPED_TRACE(strategy);
-    const plan::Plan kept = plan_with(Recompute::none, strategy, devices);
-    const plan::Plan light = plan_with(Recompute::light, strategy, devices);
+    const plan::Plan kept = plan_with(Recompute::none, strategy, count);
+    const plan::Plan light = plan_with(Recompute::light, strategy, count);
     const plan::Verdict verdict = plan::verify(light);
     ASSERT_TRUE(verdict.holds()) << (verdict.holds() ? "" : verdict.violations[0].text);
     std::map<std::string, std::int64_t> again;
@@ -81,7 +84,7 @@ TEST(Recomputation, OfWhatIsLightMakesNormsAndGelusAgainWhereTheyAreReadAndNoPro
       return flops;
     };
     EXPECT_LT(static_cast<double>(computed(light)), 1.05 * static_cast<double>(computed(kept)));
-    for (std::size_t d = 0; d < devices; ++d) {
+    for (std::size_t d = 0; d < count; ++d) {
       EXPECT_LT(verdict.memory.peak[d].count, plan::verify(kept).memory.peak[d].count);
     }
   }
