@@ -58,7 +58,7 @@ TEST(Recomputation, OfWhatIsLightMakesNormsAndGelusAgainWhereTheyAreReadAndNoPro
                     .step = {.global_batch = 8, .loss = Loss::cross_entropy},
                     .layout = {.recompute = recompute, .micro_batches = 2}});
   };
-  for (const auto& [strategy, devices] :
+  for (const auto& [strategy, count] :
        {std::pair("single", std::size_t{1}), std::pair("1f1b", std::size_t{2}), std::pair("zb-h1", std::size_t{2}),
         std::pair("tensor", std::size_t{2}), std::pair("zero-3", std::size_t{2})}) {
     SCOPED_TRACE(strategy);
