@@ -3,7 +3,7 @@
 #include "agree/training.h"
 #include "baton/base/error.h"
 #include "baton/cuda/cuda.h"
-#include "baton/exec/transport/gpus.h"
+#include "baton/cuda/routes.h"
 #include "ranks/ranks.h"
 #include "support/variable.h"
 
@@ -54,12 +54,12 @@ Case small(std::string strategy, std::size_t devices) {
 /// or added to others, which sums in the order of the devices do not.
 bool sums_in_another_way(const Training& training, const std::string& by) {
   const plan::Plan& plan = training.plan();
-  const auto reach = by == "nccl" ? exec::NcclReach::all_ranks : exec::NcclReach::nothing;
-  const std::vector<exec::MeetingRoute> routes = exec::choose_routes(plan, training.cluster(), reach);
+  const auto reach = by == "nccl" ? cuda::NcclReach::all_ranks : cuda::NcclReach::nothing;
+  const std::vector<cuda::MeetingRoute> routes = cuda::choose_routes(plan, training.cluster(), reach);
   for (std::size_t m = 0; m < routes.size(); ++m) {
     const plan::Task& task = plan[plan.members(MeetingId(m))[0]];
     const auto* collective = std::get_if<plan::Collective>(&task.action);
-    if (routes[m] == exec::MeetingRoute::nccl && collective != nullptr && plan::rule_of(collective->kind).sums) {
+    if (routes[m] == cuda::MeetingRoute::nccl && collective != nullptr && plan::rule_of(collective->kind).sums) {
       const bool narrow = is_narrow(plan[plan::payload(task)[0]].dtype);
       if (collective->size > 2 || (narrow && (collective->sgd_rate > 0 || collective->accumulate))) {
         return true;

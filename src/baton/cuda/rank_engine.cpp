@@ -47,10 +47,10 @@ struct LaneWalk {
 
 /// The ranks between which NCCL carries data, on which all agree. NCCL reads its own variables when it is first used, so they are
 /// set here, and only if every rank is to be a host to it.
-exec::NcclReach agreed_reach(ranks::World& world) {
-  const exec::NcclReach reach = exec::agree_on(world, exec::wanted_reach(std::getenv("BATON_CUDA_RANKS"), nccl::is_available()));
-  if (reach == exec::NcclReach::all_ranks) {
-    for (const auto& [name, value] : exec::host_variables(world)) {
+NcclReach agreed_reach(ranks::World& world) {
+  const NcclReach reach = agree_on(world, wanted_reach(std::getenv("BATON_CUDA_RANKS"), nccl::is_available()));
+  if (reach == NcclReach::all_ranks) {
+    for (const auto& [name, value] : host_variables(world)) {
       setenv(name.c_str(), value.c_str(), 0);
     }
   }
@@ -68,7 +68,7 @@ class RankEngine final : public exec::Engine {
         rank_of_device_(exec::ranks_of(assignment.cluster)),
         report_(world_, plan_, rank_of_device_, data_.losses),
         slice_(assignment, world_.rank(), capability),
-        routes_(exec::choose_routes(plan_, assignment.cluster, agreed_reach(world_))),
+        routes_(choose_routes(plan_, assignment.cluster, agreed_reach(world_))),
         meetings_(plan_, slice_.addresses(), slice_.places(), link_),
         stream_walk_(slice_, meetings_) {
     open_transports();
@@ -224,14 +224,14 @@ class RankEngine final : public exec::Engine {
   }
   void open_transports() {
     const StreamTransportContext context{slice_, ordering_, routes_, rank_of_device_, link_, world_};
-    const auto has = [&](exec::MeetingRoute route) { return std::find(routes_.begin(), routes_.end(), route) != routes_.end(); };
-    staged_ = has(exec::MeetingRoute::staged) ? make_staged_transport(context) : nullptr;
-    nccl_ = has(exec::MeetingRoute::nccl) ? make_nccl_transport(context) : nullptr;
+    const auto has = [&](MeetingRoute route) { return std::find(routes_.begin(), routes_.end(), route) != routes_.end(); };
+    staged_ = has(MeetingRoute::staged) ? make_staged_transport(context) : nullptr;
+    nccl_ = has(MeetingRoute::nccl) ? make_nccl_transport(context) : nullptr;
     exchanges_.resize(plan_.tasks().size());
     for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
       const MeetingId meeting = plan::meeting_of(plan_.tasks()[t]);
-      if (meeting.valid() && slice_.is_here(plan_.tasks()[t].device) && routes_[meeting.index()] != exec::MeetingRoute::here) {
-        exchanges_[t] = (routes_[meeting.index()] == exec::MeetingRoute::nccl ? nccl_ : staged_)->prepare(TaskId(t));
+      if (meeting.valid() && slice_.is_here(plan_.tasks()[t].device) && routes_[meeting.index()] != MeetingRoute::here) {
+        exchanges_[t] = (routes_[meeting.index()] == MeetingRoute::nccl ? nccl_ : staged_)->prepare(TaskId(t));
       }
     }
   }
@@ -264,7 +264,7 @@ class RankEngine final : public exec::Engine {
     }
     for (std::size_t m = 0; m < plan_.meeting_count(); ++m) {
       const std::span<const TaskId> members = plan_.members(MeetingId(m));
-      if (routes_[m] == exec::MeetingRoute::here && !members.empty() && slice_.is_here(plan_[members[0]].device)) {
+      if (routes_[m] == MeetingRoute::here && !members.empty() && slice_.is_here(plan_[members[0]].device)) {
         stream_walk_.add_meeting(MeetingId(m));
       }
     }
@@ -278,7 +278,7 @@ class RankEngine final : public exec::Engine {
       slice_.place(walk.device).enter();
       for (const TaskId id : walk.tasks) {
         const MeetingId meeting = plan::meeting_of(plan_[id]);
-        stream_walk_.add(id, meeting.valid() && routes_[meeting.index()] == exec::MeetingRoute::here);
+        stream_walk_.add(id, meeting.valid() && routes_[meeting.index()] == MeetingRoute::here);
       }
     }
   }
@@ -567,8 +567,8 @@ class RankEngine final : public exec::Engine {
   std::vector<int> rank_of_device_;  // by device: the rank
   exec::StepReport report_;
   Slice slice_;
-  std::vector<exec::MeetingRoute> routes_;  // by meeting
-  Meetings meetings_;                       // of this rank's devices alone
+  std::vector<MeetingRoute> routes_;  // by meeting
+  Meetings meetings_;                 // of this rank's devices alone
   std::unique_ptr<StreamTransport> staged_;
   std::unique_ptr<StreamTransport> nccl_;
   std::vector<std::unique_ptr<StreamExchange>> exchanges_;  // by task; none if it meets nobody of another rank

@@ -81,8 +81,8 @@ class StagedStreamTransport final : public StreamTransport {
                                     .doorbells = {},
                                     .teams = {},
                                     .link = context.link};
-    for (const exec::MeetingRoute route : context.routes) {
-      messages.staged.push_back(route == exec::MeetingRoute::staged);
+    for (const MeetingRoute route : context.routes) {
+      messages.staged.push_back(route == MeetingRoute::staged);
     }
     for (const std::unique_ptr<GpuPlace>& place : slice_.places()) {
       bells_.push_back(place ? std::make_unique<threads::Doorbell>() : nullptr);
