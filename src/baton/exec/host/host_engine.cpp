@@ -349,7 +349,7 @@ class HostEngine final : public Engine {
       made.sent = work.sent;
       made.received = work.received;
     } else {
-      made.kernel = backend.prepare(plan_, task, addresses(id), devices_[task.device.index()]->team.size());
+      made.kernel = backend.prepare(plan_, id, addresses(id), devices_[task.device.index()]->team.size());
     }
     made.changes = changes_state(plan_, task);
     for (const TaskId other : task.after) {
