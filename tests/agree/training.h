@@ -35,8 +35,8 @@ struct Case {
   std::vector<strategy::DelayRequest> delays = {};
   std::size_t cores_per_device = 1;
   std::optional<cluster::Link> link = {};
-  std::size_t parts = 0;          // that a GPU is cut into, where that is more than the devices
-  ranks::World* world = nullptr;  // whose ranks run the devices, each a run of them; none: this process
+  std::size_t parts = 0;                          // that a GPU is cut into, where that is more than the devices
+  std::shared_ptr<ranks::World> world = nullptr;  // whose ranks run the devices, each a run of them; none: this process
 };
 std::string to_text(const Case& one);
 

@@ -97,7 +97,7 @@ Outcome outcome_of(Training& training) {
 /// another way. False where it is refused.
 bool agrees(Case one, exec::DataOptions data = {}) {
   const std::string by = std::getenv("BATON_CUDA_RANKS");
-  one.world = &world();
+  one.world = shared_world();
   std::optional<Outcome> actual;
   bool exact = true;
   try {
@@ -182,7 +182,7 @@ TEST_P(GpuRanks, ProductsInTf32AndNormsOfAllGradientsDoToo) {
 
 TEST_P(GpuRanks, TheSameBitsComeOutWheneverTheyRun) {
   Case one = small("ddp", one_each());
-  one.world = &world();
+  one.world = shared_world();
   EXPECT_TRUE(same_bits(train(one, steps), train(one, steps)));
 }
 
@@ -213,14 +213,14 @@ TEST_P(GpuRanks, EmulatedLinksSlowThemDownAndChangeNoBit) {
   Case one = small("ddp", one_each());
   one.link = cluster::Link{.latency = Nanoseconds(3'000'000), .bandwidth = 1e9};
   EXPECT_TRUE(agrees(one));
-  one.world = &world();
+  one.world = shared_world();
   EXPECT_GT(Training(one).run(2).step_times[1], Nanoseconds(3'000'000));
 }
 
 TEST_P(GpuRanks, TheTraceOfAllRanksIsOneTraceAtRankZeroAndReadingsComeTogether) {
   for (const std::string strategy : {"ddp", "1f1b"}) {
     Case one = small(strategy, parts());
-    one.world = &world();
+    one.world = shared_world();
     Training training(one);
     const exec::RunResult result = training.executor().run({.steps = 6, .warmup = 4});
     ASSERT_EQ(result.losses.size(), 6U);
@@ -234,7 +234,7 @@ TEST_P(GpuRanks, TheTraceOfAllRanksIsOneTraceAtRankZeroAndReadingsComeTogether) 
 
 TEST_P(GpuRanks, WhoeverHasHadEnoughEndsTheRunOfAllAfterTheSameStep) {
   Case one = small("ddp", one_each());
-  one.world = &world();
+  one.world = shared_world();
   Training training(one);
   const exec::RunResult result = training.executor().run(
       {.steps = 100'000, .warmup = 0},

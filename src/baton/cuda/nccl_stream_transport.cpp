@@ -54,8 +54,8 @@ class NcclStreamExchange final : public StreamExchange {
 class NcclStreamTransport final : public StreamTransport, private CommunicatorFactory {
  public:
   explicit NcclStreamTransport(const StreamTransportContext& context)
-      : slice_(context.slice), plan_(context.slice.plan()), link_(context.link), progress_(context.world.progress()) {
-    const std::vector<std::size_t> group_of = join_groups(plan_, context.routes, context.rank_of_device, context.world, *this);
+      : slice_(context.slice), plan_(context.slice.plan()), link_(context.link), progress_(context.world->progress()) {
+    const std::vector<std::size_t> group_of = join_groups(plan_, context.routes, context.rank_of_device, *context.world, *this);
     // Communicators of one GPU must be used in one order on all ranks: that of the plan's sequence, in which a meeting stands
     // where the last of its members does.
     std::vector<std::size_t> missing;

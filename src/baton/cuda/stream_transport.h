@@ -44,7 +44,7 @@ struct StreamTransportContext {
   const std::vector<MeetingRoute>& routes;  // by meeting
   const std::vector<int>& rank_of_device;   // per device: the rank
   const std::optional<cluster::Link>& link;
-  ranks::World& world;
+  const std::shared_ptr<ranks::World>& world;
 };
 
 /// Through host memory: out of the GPU, by the messages that devices on cores use, and into the GPU. Sums are taken on the host,
