@@ -12,7 +12,7 @@ class IdleBackend final : public exec::HostBackend {
   plan::Target target() const override { return {}; }
   bool has_kernel(const plan::Plan&, const plan::Task&) const override { return true; }
   int team_size(int) const override { return 1; }
-  std::unique_ptr<exec::Kernel> prepare(const plan::Plan&, const plan::Task&, const exec::Addresses&, int) const override {
+  std::unique_ptr<exec::Kernel> prepare(plan::Plan, TaskId, const exec::Addresses&, int) const override {
     class Nothing final : public exec::Kernel {
       void run(const threads::Member&, std::int64_t) override {}
     };

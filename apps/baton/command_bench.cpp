@@ -122,7 +122,7 @@ void print_rows(const std::vector<measure::BenchRow>& rows, std::size_t devices)
 void bench_collectives(BenchWords words, int& exit_code) {
   const measure::BenchOptions options = options_of(words);
   ranks::on_rank_0(world(), [&] { settle_outputs({&words.json, &words.cluster}); });
-  const training::Job job(words.job, cluster::probe(), &world());
+  const training::Job job(words.job, cluster::probe(), shared_world());
   const Interrupt interrupt;
   std::optional<ProgressBar> bar;
   const std::vector<measure::BenchRow> rows = measure::bench_collectives(
@@ -134,7 +134,7 @@ void bench_collectives(BenchWords words, int& exit_code) {
         bar->show(static_cast<std::int64_t>(done));
         return !world().alone() || !interrupt.asked();  // ranks agree in the middle of a size
       },
-      &world());
+      shared_world());
   bar.reset();
   interrupt.begin_saving();
   const int stopped = interrupt.exit_code_anywhere(world());
@@ -142,7 +142,7 @@ void bench_collectives(BenchWords words, int& exit_code) {
   measure::MeasuredLinks links;
   if (!words.cluster.empty() && stopped == 0) {
     links = measure::measured_links(rows, job.cluster());
-    links.link.core_share = measure::measure_core_share(job.cluster(), job.backend(), links.link.bandwidth, world());
+    links.link.core_share = measure::measure_core_share(job.cluster(), job.backend(), links.link.bandwidth, shared_world());
   }
   if (world().rank() != 0) {
     return;

@@ -77,7 +77,7 @@ training::Job job_without_data(job::JobSpec spec) {
   for (const std::string& name : data_flags()) {
     training::find_field(name)->reset(spec);
   }
-  return training::Job(spec, cluster::probe(), &world());
+  return training::Job(spec, cluster::probe(), shared_world());
 }
 
 /// `inherits_token_type`: the type was that of the training's data, which may have been another.
@@ -146,7 +146,7 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
     settle_outputs({&words.json});
     archive = open_weights(words);
   });
-  const checkpoint::SharedReader source(world(), std::move(archive));
+  const checkpoint::SharedReader source(shared_world(), std::move(archive));
   const std::optional<std::int64_t> step = step_of(source);
   const bool inherits_token_type = !words.job.token_type.has_value();
   take_settings(source, words.job);

@@ -48,6 +48,8 @@ void add_manual_commands(CLI::App& program);
 
 /// The ranks that the program was started as. Rank 0 alone prints.
 ranks::World& world();
+/// The same, for what keeps them.
+const std::shared_ptr<ranks::World>& shared_world();
 
 /// The default number of steps of `train`.
 constexpr std::int64_t usual_steps = 30;

@@ -48,7 +48,7 @@ int complain(const char* sentence, int code) {
   return code;
 }
 
-std::unique_ptr<ranks::World> opened;
+std::shared_ptr<ranks::World> opened;
 
 /// The time for which a rank with an error waits for the errors of the other ranks.
 constexpr Nanoseconds error_wait(1'000'000'000);
@@ -280,6 +280,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 ranks::World& world() { return *opened; }
+const std::shared_ptr<ranks::World>& shared_world() { return opened; }
 
 std::string& command_line() {
   static std::string text;

@@ -52,7 +52,7 @@ Saving::Saving(const TrainWords& words, training::Training& run) : run_(run) {
   world().broadcast(best, 0);
   best_ = std::strtod(ranks::to_text(best).c_str(), nullptr);
   if (!last_.empty()) {
-    differences_ = run.restore(checkpoint::SharedReader(world(), found ? found->archive : nullptr));
+    differences_ = run.restore(checkpoint::SharedReader(shared_world(), found ? found->archive : nullptr));
     saved_step_ = run.steps_before();
   }
 }

@@ -206,7 +206,7 @@ const TrainWords& checked(const TrainWords& words) {
 
 TrainSession::TrainSession(TrainWords words)
     : words_(std::move(words)),
-      run_(checked(words_).job, cluster::probe(), {}, &world()),
+      run_(checked(words_).job, cluster::probe(), {}, shared_world()),
       length_(length_of(words_, run_.job())),
       log_every_(words_.log_every.value_or(run_.job().data() != nullptr ? usual_interval(length_.steps) : 0)),
       speaks_(world().rank() == 0) {

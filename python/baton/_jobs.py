@@ -89,12 +89,12 @@ def plain(value: Any) -> Union[str, int, float]:
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
-def _summary(callable: Callable, usual: str) -> str:
+def summary(callable: Callable, usual: str) -> str:
     lines = (getattr(callable, "__doc__", None) or usual).strip().splitlines()
     return lines[0] if lines else usual
 
 
-def _name(callable: Callable) -> str:
+def name_of(callable: Callable) -> str:
     return getattr(callable, "__name__", type(callable).__name__)
 
 
@@ -115,13 +115,13 @@ def apply(setup: _core.Setup, given: dict[str, Any]) -> _core.Setup:
         if value is None:
             continue
         if name == "strategy" and callable(value):
-            _core.set_strategy(setup, value, _name(value), _summary(value, "a strategy of the user's own"))
+            _core.set_strategy(setup, value, name_of(value), summary(value, "a strategy of the user's own"))
         elif name == "schedule" and callable(value):
             setup.set_schedule(value)
         elif name == "cost":
             if not callable(value):
                 raise _core.UsageError("cost is a function from a task to seconds")
-            setup.set_costs(value, f"{_name(value)}: {_summary(value, 'a cost model of the user')}")
+            setup.set_costs(value, f"{name_of(value)}: {summary(value, 'a cost model of the user')}")
         elif name == "data" and not isinstance(value, (str, os.PathLike)):
             _set_data(setup, value)
         elif name == "delay" and isinstance(value, (list, tuple)):

@@ -18,6 +18,9 @@ namespace py = pybind11;
 struct Setup {
   job::JobSpec spec;
   training::JobOverrides overrides;
+
+  /// The same without data and weights, as simulations need it.
+  Setup without_data() const;
 };
 
 /// This machine, looked at once.

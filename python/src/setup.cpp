@@ -73,6 +73,14 @@ py::list fields() {
 
 }  // namespace
 
+Setup Setup::without_data() const {
+  Setup other = *this;
+  other.overrides.data.reset();
+  other.overrides.weights.reset();
+  other.spec.data = job::JobSpec{}.data;
+  return other;
+}
+
 void bind_setup(py::module_& module) {
   py::class_<TaskView>(module, "Task", "A task of a plan, as a cost model sees it.")
       .def_property_readonly("name", &TaskView::name, "The kind of work: linear, all_reduce, sgd, ...")
@@ -127,16 +135,7 @@ void bind_setup(py::module_& module) {
       .def("set_schedule", &set_schedule, py::arg("callable"), "A schedule: callable(devices, chunks, micro_batches) gives rows.")
       .def("set_costs", &set_costs, py::arg("callable"), py::arg("origin"), "A cost model: callable(task) gives seconds.")
       .def("set_data", &set_data, py::arg("inputs"), py::arg("targets"), "Arrays to train on; samples are along their first axis.")
-      .def(
-          "without_data",
-          [](const Setup& setup) {
-            Setup other = setup;
-            other.overrides.data.reset();
-            other.overrides.weights.reset();
-            other.spec.data = job::JobSpec{}.data;
-            return other;
-          },
-          "A copy that reads no data, as simulations need it.");
+      .def("without_data", &Setup::without_data, "A copy that reads no data, as simulations need it.");
   module.def("fields", &fields, "(name, default, help) of every setting of a job.");
   module.def(
       "strategy_names",

@@ -275,9 +275,8 @@ class FusedReference final : public exec::HostBackend {
   std::vector<exec::MemoryLayout> layouts() const override { return inner_->layouts(); }
   bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override { return inner_->has_kernel(plan, task); }
   int team_size(int cores) const override { return inner_->team_size(cores); }
-  std::unique_ptr<exec::Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& addresses,
-                                        int team) const override {
-    return inner_->prepare(plan, task, addresses, team);
+  std::unique_ptr<exec::Kernel> prepare(plan::Plan plan, TaskId task, const exec::Addresses& addresses, int team) const override {
+    return inner_->prepare(std::move(plan), task, addresses, team);
   }
 
  private:

@@ -22,11 +22,11 @@ Case small(std::string strategy, std::size_t devices) {
 /// What each rank has in the end, which is to be the same; nothing if the case is refused.
 std::optional<Outcome> train_as_ranks(Case one, int ranks, std::int64_t steps = 3) {
   std::vector<std::optional<Outcome>> outcomes(static_cast<std::size_t>(ranks));
-  run_as_ranks(ranks, [&](ranks::World& world) {
+  run_as_ranks(ranks, [&](const std::shared_ptr<ranks::World>& world) {
     Case mine = one;
-    mine.world = &world;
+    mine.world = world;
     try {
-      outcomes[static_cast<std::size_t>(world.rank())] = train(mine, steps);
+      outcomes[static_cast<std::size_t>(world->rank())] = train(mine, steps);
     } catch (const Error&) {  // on all of them
     }
   });

@@ -48,19 +48,19 @@ struct Shared {
 
 class ThreadWorld final : public ranks::World {
  public:
-  ThreadWorld(int rank, int size, Shared& shared) : World(rank, size), shared_(shared) { find_hosts(); }
+  ThreadWorld(int rank, int size, std::shared_ptr<Shared> shared) : World(rank, size), shared_(std::move(shared)) { find_hosts(); }
 
   using World::all_gather;
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const std::size_t> sizes) override {
-    shared_.slots[static_cast<std::size_t>(rank())].assign(mine.begin(), mine.end());
-    shared_.everyone.arrive_and_wait();
+    shared_->slots[static_cast<std::size_t>(rank())].assign(mine.begin(), mine.end());
+    shared_->everyone.arrive_and_wait();
     std::size_t at = 0;
     for (std::size_t r = 0; r < sizes.size(); ++r) {
-      check(shared_.slots[r].size() == sizes[r], "rank {} has {} bytes", r, shared_.slots[r].size());
-      std::copy(shared_.slots[r].begin(), shared_.slots[r].end(), all.begin() + static_cast<std::ptrdiff_t>(at));
-      at += shared_.slots[r].size();
+      check(shared_->slots[r].size() == sizes[r], "rank {} has {} bytes", r, shared_->slots[r].size());
+      std::copy(shared_->slots[r].begin(), shared_->slots[r].end(), all.begin() + static_cast<std::ptrdiff_t>(at));
+      at += shared_->slots[r].size();
     }
-    shared_.everyone.arrive_and_wait();
+    shared_->everyone.arrive_and_wait();
   }
   std::vector<Blob> gather(std::span<const std::byte> mine) override {
     std::vector<Blob> all = all_gather(mine);
@@ -68,22 +68,22 @@ class ThreadWorld final : public ranks::World {
   }
   void broadcast(Blob& blob, int root) override {
     if (rank() == root) {
-      shared_.slots[0] = blob;
+      shared_->slots[0] = blob;
     }
-    shared_.everyone.arrive_and_wait();
-    blob = shared_.slots[0];
-    shared_.everyone.arrive_and_wait();
+    shared_->everyone.arrive_and_wait();
+    blob = shared_->slots[0];
+    shared_->everyone.arrive_and_wait();
   }
 
   int largest_tag() const override { return 1 << 30; }
   void post(const Message& message, Listener& listener, std::size_t number) override {
-    const std::lock_guard lock(shared_.mutex);
+    const std::lock_guard lock(shared_->mutex);
     inbox().under_way.fetch_add(1);
     const bool sends = message.end == Message::End::send;
     const std::tuple way{sends ? rank() : message.peer, sends ? message.peer : rank(), message.tag};
-    std::deque<Posted>& waiting = (sends ? shared_.receives : shared_.sends)[way];
+    std::deque<Posted>& waiting = (sends ? shared_->receives : shared_->sends)[way];
     if (waiting.empty()) {
-      (sends ? shared_.sends : shared_.receives)[way].push_back({message, &listener, number});
+      (sends ? shared_->sends : shared_->receives)[way].push_back({message, &listener, number});
       return;
     }
     const Posted other = waiting.front();
@@ -93,7 +93,7 @@ class ThreadWorld final : public ranks::World {
       std::memcpy(sends ? other.message.data : message.data, sends ? message.data : other.message.data, message.size);
     }
     inbox().heard.push_back({&listener, number});
-    shared_.inboxes[static_cast<std::size_t>(message.peer)].heard.push_back({other.listener, other.number});
+    shared_->inboxes[static_cast<std::size_t>(message.peer)].heard.push_back({other.listener, other.number});
   }
   bool poll() override {
     const std::unique_lock mine(polling_, std::try_to_lock);
@@ -102,7 +102,7 @@ class ThreadWorld final : public ranks::World {
     }
     std::vector<Heard> heard;
     {
-      const std::lock_guard lock(shared_.mutex);
+      const std::lock_guard lock(shared_->mutex);
       heard.swap(inbox().heard);
     }
     for (const Heard& one : heard) {
@@ -111,28 +111,29 @@ class ThreadWorld final : public ranks::World {
     inbox().under_way.fetch_sub(static_cast<int>(heard.size()));
     return true;
   }
-  bool under_way() const override { return shared_.inboxes[static_cast<std::size_t>(rank())].under_way.load() > 0; }
+  bool under_way() const override { return shared_->inboxes[static_cast<std::size_t>(rank())].under_way.load() > 0; }
 
   std::optional<std::vector<std::string>> gather_errors(std::string_view, Nanoseconds) override { return std::nullopt; }
   void abort(int) override { std::abort(); }
 
  private:
-  Inbox& inbox() { return shared_.inboxes[static_cast<std::size_t>(rank())]; }
+  Inbox& inbox() { return shared_->inboxes[static_cast<std::size_t>(rank())]; }
 
-  Shared& shared_;
+  std::shared_ptr<Shared> shared_;
   std::mutex polling_;
 };
 
 }  // namespace
 
 void run_as_ranks(int ranks, const std::function<void(ranks::World& world)>& rank) {
-  Shared shared(ranks);
+  run_as_ranks(ranks, [&](const std::shared_ptr<ranks::World>& world) { rank(*world); });
+}
+
+void run_as_ranks(int ranks, const std::function<void(const std::shared_ptr<ranks::World>& world)>& rank) {
+  const auto shared = std::make_shared<Shared>(ranks);
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {
-    threads.emplace_back([&, r] {
-      ThreadWorld world(r, ranks, shared);
-      rank(world);
-    });
+    threads.emplace_back([&, r] { rank(std::make_shared<ThreadWorld>(r, ranks, shared)); });
   }
   for (std::thread& thread : threads) {
     thread.join();

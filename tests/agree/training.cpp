@@ -342,27 +342,29 @@ namespace {
 
 class WrappedKernel final : public exec::Kernel {
  public:
-  WrappedKernel(std::unique_ptr<exec::Kernel> inner, const plan::Task& task, const WrappedBackend::Before& before)
-      : inner_(std::move(inner)), task_(task), before_(before) {}
+  WrappedKernel(std::unique_ptr<exec::Kernel> inner, plan::Plan plan, TaskId task, WrappedBackend::Before before)
+      : inner_(std::move(inner)), plan_(std::move(plan)), task_(task), before_(std::move(before)) {}
   void run(const threads::Member& member, std::int64_t step) override {
-    before_(task_, step);
+    before_(plan_[task_], step);
     inner_->run(member, step);
   }
 
  private:
   std::unique_ptr<exec::Kernel> inner_;
-  const plan::Task& task_;
-  const WrappedBackend::Before& before_;
+  plan::Plan plan_;
+  TaskId task_;
+  WrappedBackend::Before before_;
 };
 
 }  // namespace
 
-std::unique_ptr<exec::Kernel> WrappedBackend::prepare(const plan::Plan& plan, const plan::Task& task,
-                                                      const exec::Addresses& addresses, int team) const {
+std::unique_ptr<exec::Kernel> WrappedBackend::prepare(plan::Plan plan, TaskId task, const exec::Addresses& addresses,
+                                                      int team) const {
   if (prepared_ != nullptr) {
     ++*prepared_;
   }
-  return std::make_unique<WrappedKernel>(inner_->prepare(plan, task, addresses, team), task, before_);
+  std::unique_ptr<exec::Kernel> kernel = inner_->prepare(plan, task, addresses, team);
+  return std::make_unique<WrappedKernel>(std::move(kernel), std::move(plan), task, before_);
 }
 
 }  // namespace baton::test

@@ -35,8 +35,8 @@ struct Case {
   std::vector<strategy::DelayRequest> delays = {};
   std::size_t cores_per_device = 1;
   std::optional<cluster::Link> link = {};
-  std::size_t parts = 0;          // that a GPU is cut into, where that is more than the devices
-  ranks::World* world = nullptr;  // whose ranks run the devices, each a run of them; none: this process
+  std::size_t parts = 0;                          // that a GPU is cut into, where that is more than the devices
+  std::shared_ptr<ranks::World> world = nullptr;  // whose ranks run the devices, each a run of them; none: this process
 };
 std::string to_text(const Case& one);
 
@@ -154,8 +154,7 @@ class WrappedBackend final : public exec::HostBackend {
   std::vector<exec::MemoryLayout> layouts() const override { return inner_->layouts(); }
   bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override { return inner_->has_kernel(plan, task); }
   int team_size(int cores) const override { return inner_->team_size(cores); }
-  std::unique_ptr<exec::Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& addresses,
-                                        int team) const override;
+  std::unique_ptr<exec::Kernel> prepare(plan::Plan plan, TaskId task, const exec::Addresses& addresses, int team) const override;
 
   bool copies_kept = false;  // 16-bit copies of weights live on, and gradients are added by the kernels that make them, as on GPUs
   bool steps_fused = false;  // the SGD step comes with the gradient of the weights, of 16-bit operands too

@@ -8,8 +8,8 @@
 
 #include "baton/cuda/cuda.h"
 #include "baton/cuda/nccl.h"
+#include "baton/cuda/routes.h"
 #include "baton/cuda/status.h"
-#include "baton/exec/transport/gpus.h"
 #include "cuda/typed_array.h"
 #include "ranks/ranks.h"
 
@@ -26,7 +26,7 @@ class NcclBetweenRanks : public testing::Test {
     if (!cuda::has_gpu() || !cuda::has_nccl()) {
       GTEST_SKIP() << "there is no GPU or no NCCL here";
     }
-    for (const auto& [name, value] : exec::host_variables(world())) {
+    for (const auto& [name, value] : cuda::host_variables(world())) {
       setenv(name.c_str(), value.c_str(), 0);
     }
     ASSERT_EQ(cudaSetDevice(0), cudaSuccess);

@@ -353,6 +353,68 @@ def test_a_cost_model_of_ones_own_is_a_function():
         baton.simulate(small, cost=second_each)
 
 
+def buckets(bucket_mb, strategy):
+    """Which bucket hides most?
+
+    On two devices."""
+    return dict(model=small, strategy=strategy, bucket_mb=bucket_mb, devices=2, batch=12)
+
+
+def test_an_experiment_of_ones_own_is_a_function():
+    seen = []
+
+    def least(rows):
+        seen.extend(rows)
+        return min(rows, key=lambda row: row["time_per_step_ns"])["strategy"]
+
+    result = baton.lab(buckets, bucket_mb=[1, 25.5], strategy=["ddp", dealt], cluster="pcie-4", answers={"Which is fastest?": least})
+    assert (result.id, result.title) == ("buckets", "Which bucket hides most?")
+    frame = result.to_pandas()
+    assert list(zip(frame["bucket_mb"], frame["strategy"])) == [(1, "ddp"), (1, "dealt"), (25.5, "ddp"), (25.5, "dealt")]
+    assert len(seen) == 4 and list(result.answers())[1] == "Which is fastest?" and result.answers()["Which is fastest?"] in ("ddp", "dealt")
+    for bucket, strategy, time in zip(frame["bucket_mb"], [strategy for _ in range(2) for strategy in ("ddp", dealt)], frame["time_per_step_ns"]):
+        settings = buckets(bucket, strategy)
+        assert baton.simulate(settings.pop("model"), cluster="pcie-4", **settings).result["time_per_step_ns"] == time
+
+
+def test_an_experiment_of_ones_own_is_measured_too():
+    model = baton.Model("bottlenecks", [bottleneck("a", 32, 8), bottleneck("b", 32, 4)])
+    result = baton.lab(lambda batch: baton.compile(model, batch=batch, devices="cpu:1"), batch=[4, 8], seconds=0.05)
+    frame = result.to_pandas()
+    assert list(frame["batch"]) == [4, 8] and (frame["time_per_step_ns"] > 0).all() and set(frame["origin"]) == {"measured"}
+    assert {one["model"] for one in frame["trained"]} == {"bottlenecks"}
+
+
+def test_a_point_that_a_strategy_refuses_is_a_row_with_its_reason():
+    result = baton.lab(lambda batch: dict(model=small, strategy="ddp", devices=4, batch=batch), batch=[2, 16], cluster="pcie-4")
+    frame = result.to_pandas()
+    refused = frame[frame["batch"] == 2].iloc[0]
+    assert refused["reason"] and frame[frame["batch"] == 16].iloc[0]["time_per_step_ns"] > 0
+
+
+def test_an_experiment_that_means_nothing_is_refused_in_a_sentence():
+    with pytest.raises(baton.UsageError, match="has no axes"):
+        baton.lab(buckets)
+    with pytest.raises(baton.UsageError, match="at least one value"):
+        baton.lab(buckets, bucket_mb=[], strategy="ddp")
+    with pytest.raises(baton.UsageError, match="each once"):
+        baton.lab(buckets, bucket_mb=[1, 1], strategy="ddp")
+    with pytest.raises(baton.UsageError, match="gives a int"):
+        baton.lab(lambda batch: 3, batch=[1], cluster="pcie-4")
+    with pytest.raises(baton.UsageError, match="batches"):
+        baton.lab(lambda batch: dict(model=small, batches=batch), batch=[1], cluster="pcie-4")
+    with pytest.raises(baton.UsageError, match="says the devices"):
+        baton.lab(buckets, bucket_mb=[1], strategy="ddp", devices="cuda")
+    with pytest.raises(baton.UsageError, match="answers"):
+        baton.lab("idle", cluster="pcie-4", answers={"Why?": lambda rows: ""})
+    with pytest.raises(baton.UsageError, match="10000 points"):
+        baton.lab(lambda a, b: dict(model=small), a=list(range(200)), b=list(range(200)), cluster="pcie-4")
+    with pytest.raises(ZeroDivisionError):
+        baton.lab(lambda batch: 1 / 0, batch=[1], cluster="pcie-4")
+    with pytest.raises(ZeroDivisionError):
+        baton.lab(lambda batch: dict(model=small, batch=batch, devices=1), batch=[8], cluster="pcie-4", answers={"Why?": lambda rows: 1 / 0})
+
+
 @pytest.mark.parametrize("given", [
     {"strategy": lambda request: 1 / 0, "devices": "cpu:2"},
     {"schedule": lambda devices, chunks, pieces: 1 / 0, "devices": "cpu:2"},

@@ -34,7 +34,7 @@ Case small(std::string strategy, std::string backend, std::size_t devices) {
 /// Rank 0 alone runs the case in one process too, and compares what the ranks leave with that. False where the
 /// strategy refuses it, which it does on all ranks.
 bool agrees(Case one, exec::DataOptions data = {}) {
-  one.world = &world();
+  one.world = shared_world();
   const std::optional<Outcome> actual = train_unless_refused(one, steps, data);
   if (!actual) {
     return false;
@@ -119,7 +119,7 @@ TEST(RanksAgree, EmulatedLinksSlowRanksDownAndChangeNoBit) {
     Case one = small(strategy, "cpu", device_counts()[1]);
     one.link = cluster::Link{.latency = Nanoseconds(3'000'000), .bandwidth = 1e9};
     EXPECT_TRUE(agrees(one));
-    one.world = &world();
+    one.world = shared_world();
     const exec::RunResult result = Training(one).run(2);
     EXPECT_GT(result.step_times[1], Nanoseconds(6'000'000));
   }
@@ -129,7 +129,7 @@ TEST(Ranks, ADelayOnOneOfThemIsSeenByAllAndChangesNoBit) {
   Case one = small("ddp", "cpu", static_cast<std::size_t>(world().size()));
   one.delays = {{.before = plan::Phase::backward, .device = world().size() - 1, .duration = Nanoseconds(20'000'000)}};
   EXPECT_TRUE(agrees(one));
-  one.world = &world();
+  one.world = shared_world();
   for (const Nanoseconds time : Training(one).run(2).step_times) {
     EXPECT_GE(time, Nanoseconds(20'000'000));
   }
@@ -139,7 +139,7 @@ TEST(Ranks, ADelayOnOneOfThemIsSeenByAllAndChangesNoBit) {
 TEST(Ranks, TheTraceOfAllRanksIsOneTraceAtRankZero) {
   for (const std::string strategy : {"ddp", "1f1b"}) {
     Case one = small(strategy, "cpu", device_counts()[2]);
-    one.world = &world();
+    one.world = shared_world();
     Training training(one);
     const exec::RunResult result = training.run(6);
     ASSERT_EQ(result.losses.size(), 6U);
@@ -168,7 +168,7 @@ TEST(Ranks, RoundingsOfAllRanksComeTogetherAtRankZero) {
   Case one = small("ddp", "cpu", device_counts()[0]);
   one.step.precision = Precision::bf16;
   Case alone = one;
-  one.world = &world();
+  one.world = shared_world();
   const exec::Rounding ranks = exec::total_rounding(Training(one).run(2).roundings);
   if (world().rank() == 0) {
     EXPECT_EQ(ranks, exec::total_rounding(Training(alone).run(2).roundings));
@@ -178,7 +178,7 @@ TEST(Ranks, RoundingsOfAllRanksComeTogetherAtRankZero) {
 
 TEST(Ranks, WhoeverHasHadEnoughEndsTheRunOfAllAfterTheSameStep) {
   Case one = small("ddp", "cpu", static_cast<std::size_t>(world().size()));
-  one.world = &world();
+  one.world = shared_world();
   Training training(one);
   const exec::RunResult result = training.executor().run(
       {.steps = 1'000'000, .warmup = 0},
@@ -194,7 +194,7 @@ TEST(Ranks, ThoseWithAnotherPlanAreNamed) {
   const int last = world().size() - 1;
   Case one = small("ddp", "cpu", static_cast<std::size_t>(world().size()));
   one.step.global_batch = world().rank() == last ? 27 : 26;
-  one.world = &world();
+  one.world = shared_world();
   try {
     Training training(one);
     ADD_FAILURE() << "nobody noticed";
@@ -224,7 +224,7 @@ TEST(Ranks, ThoseThatAreAnotherProgramAreNamedBeforeWhatFollowsFromIt) {
 
 TEST(Ranks, ThoseWithOtherDataAreNamed) {
   Case one = small("ddp", "cpu", static_cast<std::size_t>(world().size()));
-  one.world = &world();
+  one.world = shared_world();
   try {
     Training training(one, {.seed = world().rank() == 1 ? 1U : 0U});
     ADD_FAILURE() << "nobody noticed";

@@ -3,7 +3,7 @@
 #include "agree/training.h"
 #include "baton/base/error.h"
 #include "baton/cuda/cuda.h"
-#include "baton/exec/transport/gpus.h"
+#include "baton/cuda/routes.h"
 #include "ranks/ranks.h"
 #include "support/variable.h"
 
@@ -54,12 +54,12 @@ Case small(std::string strategy, std::size_t devices) {
 /// or added to others, which sums in the order of the devices do not.
 bool sums_in_another_way(const Training& training, const std::string& by) {
   const plan::Plan& plan = training.plan();
-  const auto reach = by == "nccl" ? exec::NcclReach::all_ranks : exec::NcclReach::nothing;
-  const std::vector<exec::MeetingRoute> routes = exec::choose_routes(plan, training.cluster(), reach);
+  const auto reach = by == "nccl" ? cuda::NcclReach::all_ranks : cuda::NcclReach::nothing;
+  const std::vector<cuda::MeetingRoute> routes = cuda::choose_routes(plan, training.cluster(), reach);
   for (std::size_t m = 0; m < routes.size(); ++m) {
     const plan::Task& task = plan[plan.members(MeetingId(m))[0]];
     const auto* collective = std::get_if<plan::Collective>(&task.action);
-    if (routes[m] == exec::MeetingRoute::nccl && collective != nullptr && plan::rule_of(collective->kind).sums) {
+    if (routes[m] == cuda::MeetingRoute::nccl && collective != nullptr && plan::rule_of(collective->kind).sums) {
       const bool narrow = is_narrow(plan[plan::payload(task)[0]].dtype);
       if (collective->size > 2 || (narrow && (collective->sgd_rate > 0 || collective->accumulate))) {
         return true;
@@ -97,7 +97,7 @@ Outcome outcome_of(Training& training) {
 /// another way. False where it is refused.
 bool agrees(Case one, exec::DataOptions data = {}) {
   const std::string by = std::getenv("BATON_CUDA_RANKS");
-  one.world = &world();
+  one.world = shared_world();
   std::optional<Outcome> actual;
   bool exact = true;
   try {
@@ -182,7 +182,7 @@ TEST_P(GpuRanks, ProductsInTf32AndNormsOfAllGradientsDoToo) {
 
 TEST_P(GpuRanks, TheSameBitsComeOutWheneverTheyRun) {
   Case one = small("ddp", one_each());
-  one.world = &world();
+  one.world = shared_world();
   EXPECT_TRUE(same_bits(train(one, steps), train(one, steps)));
 }
 
@@ -213,14 +213,14 @@ TEST_P(GpuRanks, EmulatedLinksSlowThemDownAndChangeNoBit) {
   Case one = small("ddp", one_each());
   one.link = cluster::Link{.latency = Nanoseconds(3'000'000), .bandwidth = 1e9};
   EXPECT_TRUE(agrees(one));
-  one.world = &world();
+  one.world = shared_world();
   EXPECT_GT(Training(one).run(2).step_times[1], Nanoseconds(3'000'000));
 }
 
 TEST_P(GpuRanks, TheTraceOfAllRanksIsOneTraceAtRankZeroAndReadingsComeTogether) {
   for (const std::string strategy : {"ddp", "1f1b"}) {
     Case one = small(strategy, parts());
-    one.world = &world();
+    one.world = shared_world();
     Training training(one);
     const exec::RunResult result = training.executor().run({.steps = 6, .warmup = 4});
     ASSERT_EQ(result.losses.size(), 6U);
@@ -234,7 +234,7 @@ TEST_P(GpuRanks, TheTraceOfAllRanksIsOneTraceAtRankZeroAndReadingsComeTogether) 
 
 TEST_P(GpuRanks, WhoeverHasHadEnoughEndsTheRunOfAllAfterTheSameStep) {
   Case one = small("ddp", one_each());
-  one.world = &world();
+  one.world = shared_world();
   Training training(one);
   const exec::RunResult result = training.executor().run(
       {.steps = 100'000, .warmup = 0},

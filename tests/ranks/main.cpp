@@ -7,7 +7,7 @@
 namespace baton::test {
 namespace {
 
-std::unique_ptr<ranks::World> opened;
+std::shared_ptr<ranks::World> opened;
 
 /// Says which rank a failure is of: all ranks run all tests, and only rank 0 reports those that pass.
 class Failures final : public testing::EmptyTestEventListener {
@@ -22,6 +22,7 @@ class Failures final : public testing::EmptyTestEventListener {
 }  // namespace
 
 ranks::World& world() { return *opened; }
+const std::shared_ptr<ranks::World>& shared_world() { return opened; }
 
 }  // namespace baton::test
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "baton/plan/plan.h"
 #include "baton/ranks/world.h"
 #include "baton/trace/trace.h"
@@ -10,6 +12,8 @@ namespace baton::test {
 
 /// The ranks that this test was started as.
 ranks::World& world();
+/// The same, for what keeps them.
+const std::shared_ptr<ranks::World>& shared_world();
 
 /// Every task of a traced step has its time, within the step.
 inline void expect_times_within(const trace::StepTrace& step, const plan::Plan& plan) {

@@ -43,9 +43,8 @@ class ColumnMajorBackend final : public exec::HostBackend {
   }
   bool has_kernel(const plan::Plan&, const plan::Task&) const override { return true; }
   int team_size(int) const override { return 1; }
-  std::unique_ptr<exec::Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& addresses,
-                                        int team) const override {
-    return std::make_unique<Rearranged>(*this, plan, task, addresses, team);
+  std::unique_ptr<exec::Kernel> prepare(plan::Plan plan, TaskId task, const exec::Addresses& addresses, int team) const override {
+    return std::make_unique<Rearranged>(*this, std::move(plan), task, addresses, team);
   }
 
  private:
@@ -53,12 +52,11 @@ class ColumnMajorBackend final : public exec::HostBackend {
   /// element, and takes them as they are.
   class Rearranged final : public exec::Kernel {
    public:
-    Rearranged(const ColumnMajorBackend& backend, const plan::Plan& plan, const plan::Task& task, exec::Addresses addresses,
-               int team)
-        : layouts_(backend.layouts()) {
-      copy_operands(plan, task.reads, addresses.reads, true);
-      copy_operands(plan, task.writes, addresses.writes, false);
-      inner_ = backend.reference_->prepare(plan, task, addresses, team);
+    Rearranged(const ColumnMajorBackend& backend, plan::Plan plan, TaskId task, exec::Addresses addresses, int team)
+        : plan_(std::move(plan)), layouts_(backend.layouts()) {
+      copy_operands(plan_[task].reads, addresses.reads, true);
+      copy_operands(plan_[task].writes, addresses.writes, false);
+      inner_ = backend.reference_->prepare(plan_, task, addresses, team);
     }
     void run(const threads::Member& member, std::int64_t step) override {
       for (auto& [id, copy] : copies_) {
@@ -72,7 +70,7 @@ class ColumnMajorBackend final : public exec::HostBackend {
 
    private:
     struct Copy {
-      const plan::Buffer* buffer;
+      const plan::Buffer* buffer;  // of the plan
       const exec::MemoryLayout* layout;
       std::byte* own;
       std::vector<std::byte> row_major;
@@ -80,9 +78,9 @@ class ColumnMajorBackend final : public exec::HostBackend {
       bool written = false;
     };
 
-    void copy_operands(const plan::Plan& plan, const std::vector<BufferId>& ids, std::vector<std::byte*>& addresses, bool read) {
+    void copy_operands(const std::vector<BufferId>& ids, std::vector<std::byte*>& addresses, bool read) {
       for (std::size_t i = 0; i < ids.size(); ++i) {
-        const plan::Buffer& buffer = plan[ids[i]];
+        const plan::Buffer& buffer = plan_[ids[i]];
         const auto* part = std::get_if<plan::ParameterPart>(&buffer.content);
         if (buffer.layout.empty() || (part != nullptr && part->piece_end != 0)) {
           continue;
@@ -108,6 +106,7 @@ class ColumnMajorBackend final : public exec::HostBackend {
       }
     }
 
+    plan::Plan plan_;
     std::vector<exec::MemoryLayout> layouts_;
     std::map<BufferId, Copy> copies_;
     std::unique_ptr<exec::Kernel> inner_;

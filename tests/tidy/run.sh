@@ -2,8 +2,8 @@
 # run.sh SOURCE BUILD MPI [FLAG...]: fails, with what it finds, where clang-tidy 16 finds something in the sources of src/, apps/, bench/
 # and tests/ or in a header that they include. Left out: kernels of the CUDA backend, what takes the place of the C library's functions in
 # tests/faults, and wrong answers to exercises. Code that calls CUDA, also in bench/ and tests/, is read if BATON_CUDA_FOLDERS names the
-# folders of its headers, separated by colons. MPI is true where it is there, FLAGs are the compiler's. Without clang-tidy 16 skipped, and
-# with CI=true failed.
+# folders of its headers, separated by colons; python/src is read if BATON_PYTHON_FOLDERS names those of Python and pybind11. MPI is true
+# where it is there, FLAGs are the compiler's. Without clang-tidy 16 skipped, and with CI=true failed.
 #
 # Reading the headers is most of the work, so that all sources are read as a few files: the laboratory, what reports it and the command
 # line; all else below it; and the tests of each of the two.
@@ -71,6 +71,9 @@ if [[ -n ${BATON_CUDA_FOLDERS-} ]]; then
   for file in bench/cuda/*.cpp; do include "$file" >"$work/bench_${file##*/}"; done  # each has a main and classes of the same names
   for file in tests/cuda/*.cpp; do include_test "$file"; done >"$work/cuda_tests.cpp"
 fi
+if [[ -n ${BATON_PYTHON_FOLDERS-} ]]; then
+  for file in python/src/*.cpp; do include "$file"; done >"$work/python.cpp"
+fi
 # Where a layer's tests have a namespace `test` too, it does not hide the common one.
 for file in "$work"/*_tests.cpp; do
   {
@@ -90,9 +93,9 @@ flags=(-std=c++20 -Wno-return-type -Ibench -Itests -Itests/cli -Itests/fuzz -Ite
   '-DBATON_CUDA_LIBRARIES=""' '-DBATON_CHOICES_HASH=""' '-DBATON_EXERCISE_FLAGS=""' '-DBATON_LIBRARY_FOLDER="lib"'
   '-DBATON_TEST_DATA=""' '-DBATON_PROGRAM=""' '-DBATON_SOURCE=""' '-DBATON_FILE_FAULTS=""' '-DBATON_ALLOCATION_FAULTS=""'
   '-DBATON_MPIEXEC=""' '-DBATON_MPIRUN=""' -DBATON_HAS_MPI=1 "$@")
-IFS=: read -ra folders <<<"${BATON_CUDA_FOLDERS-}"
+IFS=: read -ra folders <<<"${BATON_CUDA_FOLDERS-}:${BATON_PYTHON_FOLDERS-}"
 for folder in "${folders[@]}"; do
-  flags+=(-isystem "$folder")
+  [[ -z $folder || $folder == /usr/include ]] || flags+=(-isystem "$folder")
 done
 for layer in "$build"/layers/*; do
   flags+=("-I$layer")

@@ -306,7 +306,7 @@ std::unique_ptr<TensorReader> open_pretrained(const model::ModelPath& path, cons
 }
 
 void load_pretrained(const model::ModelPath& path, const model::Model& model, const plan::Plan& plan, exec::Executor& executor,
-                     ranks::World* world) {
+                     const std::shared_ptr<ranks::World>& world) {
   std::vector<std::byte> room(static_cast<std::size_t>(room_for(tensors_of(plan)).count));
   if (world == nullptr) {
     restore_weights(plan, executor, *open_pretrained(path, model), room);
@@ -314,7 +314,7 @@ void load_pretrained(const model::ModelPath& path, const model::Model& model, co
   }
   std::shared_ptr<const TensorReader> source;
   ranks::on_rank_0(*world, [&] { source = open_pretrained(path, model); });
-  restore_weights(plan, executor, SharedReader(*world, std::move(source)), room);
+  restore_weights(plan, executor, SharedReader(world, std::move(source)), room);
 }
 
 FoundCheckpoint open_checkpoint(const fs::path& path) {

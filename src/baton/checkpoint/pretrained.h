@@ -21,7 +21,7 @@ std::unique_ptr<TensorReader> open_pretrained(const model::ModelPath& path, cons
 
 /// Puts the weights of the path into an executor, which all ranks do together; rank 0 alone reads files.
 void load_pretrained(const model::ModelPath& path, const model::Model& model, const plan::Plan& plan, exec::Executor& executor,
-                     ranks::World* world);
+                     const std::shared_ptr<ranks::World>& world);
 
 /// A checkpoint: a file, or the newest one in a folder. A usage error if there is none.
 FoundCheckpoint open_checkpoint(const std::filesystem::path& path);

@@ -6,8 +6,8 @@
 
 namespace baton::checkpoint {
 
-SharedReader::SharedReader(ranks::World& world, std::shared_ptr<const TensorReader> at_rank_0)
-    : world_(world), at_rank_0_(std::move(at_rank_0)) {
+SharedReader::SharedReader(std::shared_ptr<ranks::World> world, std::shared_ptr<const TensorReader> at_rank_0)
+    : world_(std::move(world)), at_rank_0_(std::move(at_rank_0)) {
   ranks::Packer packer;
   if (at_rank_0_ != nullptr) {
     packer.add(at_rank_0_->metadata().size());
@@ -22,7 +22,7 @@ SharedReader::SharedReader(ranks::World& world, std::shared_ptr<const TensorRead
     }
   }
   ranks::Blob blob(packer.span().begin(), packer.span().end());
-  world.broadcast(blob, 0);
+  world_->broadcast(blob, 0);
   ranks::Unpacker unpacker(blob);
   for (auto left = unpacker.take<std::size_t>(); left > 0 && unpacker.good(); --left) {
     std::string key = unpacker.take_text();
@@ -41,8 +41,8 @@ SharedReader::SharedReader(ranks::World& world, std::shared_ptr<const TensorRead
 }
 
 void SharedReader::read(const std::string& name, std::span<std::byte> into) const {
-  ranks::on_rank_0(world_, [&] { at_rank_0_->read(name, into); });
-  exec::share_bytes(world_, 0, into);
+  ranks::on_rank_0(*world_, [&] { at_rank_0_->read(name, into); });
+  exec::share_bytes(*world_, 0, into);
 }
 
 }  // namespace baton::checkpoint

@@ -10,15 +10,15 @@ namespace baton::checkpoint {
 /// Lets all ranks read rank 0's file. All ranks must read the same tensors in the same order.
 class SharedReader final : public TensorReader {
  public:
-  /// All ranks make one; those other than rank 0 pass nullptr. The world must outlive it.
-  SharedReader(ranks::World& world, std::shared_ptr<const TensorReader> at_rank_0);
+  /// All ranks make one; those other than rank 0 pass nullptr.
+  SharedReader(std::shared_ptr<ranks::World> world, std::shared_ptr<const TensorReader> at_rank_0);
 
   const Tensors& tensors() const override { return tensors_; }
   const Metadata& metadata() const override { return metadata_; }
   void read(const std::string& name, std::span<std::byte> into) const override;
 
  private:
-  ranks::World& world_;
+  std::shared_ptr<ranks::World> world_;
   std::shared_ptr<const TensorReader> at_rank_0_;
   Tensors tensors_;
   Metadata metadata_;

@@ -6,9 +6,9 @@
 #include "baton/cuda/apply.h"
 #include "baton/cuda/arena.h"
 #include "baton/cuda/kernels.h"
+#include "baton/cuda/nccl_calls.h"
 #include "baton/cuda/status.h"
 #include "baton/exec/addresses.h"
-#include "baton/exec/transport/nccl_calls.h"
 
 namespace baton::cuda {
 namespace {
@@ -20,7 +20,7 @@ std::shared_ptr<std::byte> take(std::int64_t bytes) {
   return {static_cast<std::byte*>(memory), FreeDeviceMemory{}};
 }
 
-void call(const nccl::Communicator& communicator, const exec::NcclCall& one, DType type, cudaStream_t stream) {
+void call(const nccl::Communicator& communicator, const NcclCall& one, DType type, cudaStream_t stream) {
   switch (one.move) {
     case plan::Move::copy:
       if (one.to == nullptr) {
@@ -88,9 +88,9 @@ NcclPart nccl_part(const plan::Plan& plan, const plan::Task& task, const exec::A
   exec::Addresses addresses = at;
   NcclPart part;
   part.afterwards = prepare_sums(plan, task, addresses, place);
-  part.exchange = [calls = exec::nccl_calls(plan, task, addresses), communicator = std::move(communicator),
+  part.exchange = [calls = nccl_calls(plan, task, addresses), communicator = std::move(communicator),
                    type = plan[plan::payload(task)[0]].dtype](cudaStream_t stream) {
-    for (const exec::NcclCall& one : calls) {
+    for (const NcclCall& one : calls) {
       call(*communicator, one, type, stream);
     }
   };

@@ -51,12 +51,11 @@ class NcclStreamExchange final : public StreamExchange {
   Event come_{Event::Purpose::order};
 };
 
-class NcclStreamTransport final : public StreamTransport, private exec::CommunicatorFactory {
+class NcclStreamTransport final : public StreamTransport, private CommunicatorFactory {
  public:
   explicit NcclStreamTransport(const StreamTransportContext& context)
-      : slice_(context.slice), plan_(context.slice.plan()), link_(context.link), progress_(context.world.progress()) {
-    const std::vector<std::size_t> group_of = exec::join_groups(plan_, context.routes, context.rank_of_device, context.world,
-                                                                *this);
+      : slice_(context.slice), plan_(context.slice.plan()), link_(context.link), progress_(context.world->progress()) {
+    const std::vector<std::size_t> group_of = join_groups(plan_, context.routes, context.rank_of_device, *context.world, *this);
     // Communicators of one GPU must be used in one order on all ranks: that of the plan's sequence, in which a meeting stands
     // where the last of its members does.
     std::vector<std::size_t> missing;
@@ -66,7 +65,7 @@ class NcclStreamTransport final : public StreamTransport, private exec::Communic
     std::size_t next = 0;
     for (const TaskId id : context.ordering.sequence) {
       const MeetingId meeting = plan::meeting_of(plan_[id]);
-      if (!meeting.valid() || context.routes[meeting.index()] != exec::MeetingRoute::nccl || --missing[meeting.index()] > 0) {
+      if (!meeting.valid() || context.routes[meeting.index()] != MeetingRoute::nccl || --missing[meeting.index()] > 0) {
         continue;
       }
       if (open(meeting, group_of[meeting.index()])) {
@@ -132,9 +131,9 @@ class NcclStreamTransport final : public StreamTransport, private exec::Communic
   using MemberKey = std::pair<std::size_t, DeviceId>;  // the number of the set, and the device
 
   ranks::Blob make_id() override { return nccl::make_id(); }
-  void join(std::size_t group, const ranks::Blob& id, std::size_t size, const std::vector<exec::GroupMember>& members) override {
+  void join(std::size_t group, const ranks::Blob& id, std::size_t size, const std::vector<GroupMember>& members) override {
     std::vector<nccl::GpuMember> mine;
-    for (const exec::GroupMember& one : members) {
+    for (const GroupMember& one : members) {
       mine.push_back({static_cast<int>(one.member), slice_.place(one.device).ordinal()});
     }
     try {

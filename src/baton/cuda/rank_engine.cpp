@@ -47,10 +47,10 @@ struct LaneWalk {
 
 /// The ranks between which NCCL carries data, on which all agree. NCCL reads its own variables when it is first used, so they are
 /// set here, and only if every rank is to be a host to it.
-exec::NcclReach agreed_reach(ranks::World& world) {
-  const exec::NcclReach reach = exec::agree_on(world, exec::wanted_reach(std::getenv("BATON_CUDA_RANKS"), nccl::is_available()));
-  if (reach == exec::NcclReach::all_ranks) {
-    for (const auto& [name, value] : exec::host_variables(world)) {
+NcclReach agreed_reach(ranks::World& world) {
+  const NcclReach reach = agree_on(world, wanted_reach(std::getenv("BATON_CUDA_RANKS"), nccl::is_available()));
+  if (reach == NcclReach::all_ranks) {
+    for (const auto& [name, value] : host_variables(world)) {
       setenv(name.c_str(), value.c_str(), 0);
     }
   }
@@ -64,11 +64,11 @@ class RankEngine final : public exec::Engine {
         ordering_(assignment.ordering),
         data_(assignment.data),
         link_(assignment.cluster.emulated_link()),
-        world_(*assignment.world),
+        world_(assignment.world),
         rank_of_device_(exec::ranks_of(assignment.cluster)),
         report_(world_, plan_, rank_of_device_, data_.losses),
-        slice_(assignment, world_.rank(), capability),
-        routes_(exec::choose_routes(plan_, assignment.cluster, agreed_reach(world_))),
+        slice_(assignment, world_->rank(), capability),
+        routes_(choose_routes(plan_, assignment.cluster, agreed_reach(*world_))),
         meetings_(plan_, slice_.addresses(), slice_.places(), link_),
         stream_walk_(slice_, meetings_) {
     open_transports();
@@ -79,25 +79,25 @@ class RankEngine final : public exec::Engine {
 
   exec::RunResult run(const exec::RunOptions& options, const exec::Progress& progress) override {
     Run run{exec::open_result(options.steps), TracedSteps(options), slice_.monitors()};
-    const std::vector<ranks::ClockReading> clocks_before = ranks::read_clocks(world_);
-    world_.progress()->show(progress_entry_);
-    world_.progress()->set(ranks::Activity::training);
+    const std::vector<ranks::ClockReading> clocks_before = ranks::read_clocks(*world_);
+    world_->progress()->show(progress_entry_);
+    world_->progress()->set(ranks::Activity::training);
     try {
       run_steps(options, progress, run);
     } catch (...) {
       leave_step();
       steps_before_ += run.done;
-      world_.progress()->set(ranks::Activity::between);
+      world_->progress()->set(ranks::Activity::between);
       throw;
     }
     wants_no_more_ = false;
-    world_.progress()->set(ranks::Activity::between);
+    world_->progress()->set(ranks::Activity::between);
     for (const Monitor& monitor : run.monitors) {
       run.result.gpus.push_back(monitor.reading());
     }
     steps_before_ += run.done;
     loaded_for_ = run.given_up ? -1 : steps_before_;
-    exec::gather_result(world_, plan_, rank_of_device_, clocks_before, run.starts, run.result);
+    exec::gather_result(*world_, plan_, rank_of_device_, clocks_before, run.starts, run.result);
     return std::move(run.result);
   }
 
@@ -106,7 +106,7 @@ class RankEngine final : public exec::Engine {
     if (slice_.is_here(device)) {
       slice_.read(id, begin, into);
     }
-    exec::share_bytes(world_, rank_of_device_[device.index()], into);
+    exec::share_bytes(*world_, rank_of_device_[device.index()], into);
   }
 
   void write(BufferId id, std::size_t begin, std::span<const std::byte> bytes) override {
@@ -139,7 +139,7 @@ class RankEngine final : public exec::Engine {
       fill(data_.ahead, steps_before_);
       copy_filled(data_.ahead);
     }
-    gather([&] { world_.barrier(); });
+    gather([&] { world_->barrier(); });
     for (std::int64_t step = 0; step < options.steps && !stops; ++step) {
       load(step);
       const bool traces = run.traced.contains(step);
@@ -224,28 +224,28 @@ class RankEngine final : public exec::Engine {
   }
   void open_transports() {
     const StreamTransportContext context{slice_, ordering_, routes_, rank_of_device_, link_, world_};
-    const auto has = [&](exec::MeetingRoute route) { return std::find(routes_.begin(), routes_.end(), route) != routes_.end(); };
-    staged_ = has(exec::MeetingRoute::staged) ? make_staged_transport(context) : nullptr;
-    nccl_ = has(exec::MeetingRoute::nccl) ? make_nccl_transport(context) : nullptr;
+    const auto has = [&](MeetingRoute route) { return std::find(routes_.begin(), routes_.end(), route) != routes_.end(); };
+    staged_ = has(MeetingRoute::staged) ? make_staged_transport(context) : nullptr;
+    nccl_ = has(MeetingRoute::nccl) ? make_nccl_transport(context) : nullptr;
     exchanges_.resize(plan_.tasks().size());
     for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
       const MeetingId meeting = plan::meeting_of(plan_.tasks()[t]);
-      if (meeting.valid() && slice_.is_here(plan_.tasks()[t].device) && routes_[meeting.index()] != exec::MeetingRoute::here) {
-        exchanges_[t] = (routes_[meeting.index()] == exec::MeetingRoute::nccl ? nccl_ : staged_)->prepare(TaskId(t));
+      if (meeting.valid() && slice_.is_here(plan_.tasks()[t].device) && routes_[meeting.index()] != MeetingRoute::here) {
+        exchanges_[t] = (routes_[meeting.index()] == MeetingRoute::nccl ? nccl_ : staged_)->prepare(TaskId(t));
       }
     }
   }
 
   void open_lanes() {
     std::size_t here = 0;
-    progress_entry_ = world_.progress()->open(
-        static_cast<std::size_t>(std::count(rank_of_device_.begin(), rank_of_device_.end(), world_.rank())));
+    progress_entry_ = world_->progress()->open(
+        static_cast<std::size_t>(std::count(rank_of_device_.begin(), rank_of_device_.end(), world_->rank())));
     lane_of_.resize(plan_.tasks().size(), 0);
     for (std::size_t d = 0; d < rank_of_device_.size(); ++d) {
       if (!slice_.is_here(DeviceId(d))) {
         continue;
       }
-      ranks::DeviceProgress& progress = world_.progress()->device(here++);
+      ranks::DeviceProgress& progress = world_->progress()->device(here++);
       progresses_.push_back(&progress);
       for (const Lane lane : plan::serving_order) {
         for (const TaskId id : plan_.lane(DeviceId(d), lane)) {
@@ -264,7 +264,7 @@ class RankEngine final : public exec::Engine {
     }
     for (std::size_t m = 0; m < plan_.meeting_count(); ++m) {
       const std::span<const TaskId> members = plan_.members(MeetingId(m));
-      if (routes_[m] == exec::MeetingRoute::here && !members.empty() && slice_.is_here(plan_[members[0]].device)) {
+      if (routes_[m] == MeetingRoute::here && !members.empty() && slice_.is_here(plan_[members[0]].device)) {
         stream_walk_.add_meeting(MeetingId(m));
       }
     }
@@ -278,7 +278,7 @@ class RankEngine final : public exec::Engine {
       slice_.place(walk.device).enter();
       for (const TaskId id : walk.tasks) {
         const MeetingId meeting = plan::meeting_of(plan_[id]);
-        stream_walk_.add(id, meeting.valid() && routes_[meeting.index()] == exec::MeetingRoute::here);
+        stream_walk_.add(id, meeting.valid() && routes_[meeting.index()] == MeetingRoute::here);
       }
     }
   }
@@ -301,9 +301,9 @@ class RankEngine final : public exec::Engine {
   /// Runs a function together with all ranks, between steps.
   template <typename Together>
   void gather(Together together) {
-    world_.progress()->arrive();
+    world_->progress()->arrive();
     together();
-    world_.progress()->leave();
+    world_->progress()->leave();
   }
 
   void load(std::int64_t step) {
@@ -312,7 +312,7 @@ class RankEngine final : public exec::Engine {
     }
     fill(data_.loaded, steps_before_ + step);
     copy_filled(data_.loaded);
-    gather([this] { world_.barrier(); });
+    gather([this] { world_->barrier(); });
   }
 
   /// Copies the rows of a step into pinned memory, and from there to the GPUs.
@@ -563,12 +563,12 @@ class RankEngine final : public exec::Engine {
   std::int64_t loaded_for_ = -1;  // the step whose rows are there
   exec::StepData data_;
   std::optional<cluster::Link> link_;
-  ranks::World& world_;
+  std::shared_ptr<ranks::World> world_;
   std::vector<int> rank_of_device_;  // by device: the rank
   exec::StepReport report_;
   Slice slice_;
-  std::vector<exec::MeetingRoute> routes_;  // by meeting
-  Meetings meetings_;                       // the meetings of this rank's devices only
+  std::vector<MeetingRoute> routes_;  // by meeting
+  Meetings meetings_;                 // the meetings of this rank's devices only
   std::unique_ptr<StreamTransport> staged_;
   std::unique_ptr<StreamTransport> nccl_;
   std::vector<std::unique_ptr<StreamExchange>> exchanges_;  // by task; none if it meets nobody of another rank

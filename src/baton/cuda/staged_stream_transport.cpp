@@ -81,8 +81,8 @@ class StagedStreamTransport final : public StreamTransport {
                                     .doorbells = {},
                                     .teams = {},
                                     .link = context.link};
-    for (const exec::MeetingRoute route : context.routes) {
-      messages.staged.push_back(route == exec::MeetingRoute::staged);
+    for (const MeetingRoute route : context.routes) {
+      messages.staged.push_back(route == MeetingRoute::staged);
     }
     for (const std::unique_ptr<GpuPlace>& place : slice_.places()) {
       bells_.push_back(place ? std::make_unique<threads::Doorbell>() : nullptr);
@@ -100,7 +100,7 @@ class StagedStreamTransport final : public StreamTransport {
 
   ~StagedStreamTransport() override {
     transport_.reset();
-    if (world_.under_way()) {  // after a failure: what other ranks may still write into stays
+    if (world_->under_way()) {  // after a failure: what other ranks may still write into stays
       for (Pinned& memory : memory_) {
         memory.abandon();
       }
@@ -191,7 +191,7 @@ class StagedStreamTransport final : public StreamTransport {
 
   const Slice& slice_;
   plan::Plan plan_;
-  ranks::World& world_;
+  std::shared_ptr<ranks::World> world_;
   std::vector<std::unique_ptr<threads::Doorbell>> bells_;  // by device
   std::vector<std::unique_ptr<threads::Team>> teams_;      // likewise: one thread, which asks
   std::vector<Pinned> memory_;

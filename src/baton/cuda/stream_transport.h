@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "baton/cluster/cluster.h"
+#include "baton/cuda/routes.h"
 #include "baton/cuda/slice.h"
-#include "baton/exec/transport/gpus.h"
 #include "baton/plan/ordering.h"
 #include "baton/ranks/world.h"
 
@@ -41,10 +41,10 @@ class StreamTransport {
 struct StreamTransportContext {
   const Slice& slice;
   const plan::Ordering& ordering;
-  const std::vector<exec::MeetingRoute>& routes;  // by meeting
-  const std::vector<int>& rank_of_device;         // per device: the rank
+  const std::vector<MeetingRoute>& routes;  // by meeting
+  const std::vector<int>& rank_of_device;   // per device: the rank
   const std::optional<cluster::Link>& link;
-  ranks::World& world;
+  const std::shared_ptr<ranks::World>& world;
 };
 
 /// Through host memory: out of the GPU, by the messages that devices on cores use, and into the GPU. Sums are taken on the host,

@@ -45,7 +45,7 @@ struct Assignment {
   plan::Ordering ordering;
   plan::Memory memory;
   StepData data;
-  ranks::World* world = nullptr;  // the ranks that run it together; nullptr: this process alone
+  std::shared_ptr<ranks::World> world = nullptr;  // the ranks that run it together; nullptr: this process alone
 };
 
 /// True if the task changes what is kept from step to step: parameters, states, loss scales.

@@ -8,8 +8,8 @@
 
 namespace baton::exec {
 
-Executor::Executor(plan::Plan plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data, ranks::World* world,
-                   bool unread)
+Executor::Executor(plan::Plan plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data,
+                   std::shared_ptr<ranks::World> world, bool unread)
     : plan_(std::move(plan)), layouts_(backend.layouts()) {
   check(plan_.devices().size() == cluster.size(), "a plan for {} devices on a cluster of {}", plan_.devices().size(),
         cluster.size());
@@ -27,7 +27,8 @@ Executor::Executor(plan::Plan plan, const cluster::Cluster& cluster, const Backe
   peak_ = verdict.memory.peak;
   StepData step = step_data(plan_, data);
   step.layouts = layouts_;
-  engine_ = backend.open({plan_, cluster, std::move(verdict.ordering), std::move(verdict.memory), std::move(step), world});
+  engine_ = backend.open(
+      {plan_, cluster, std::move(verdict.ordering), std::move(verdict.memory), std::move(step), std::move(world)});
 }
 
 Executor::~Executor() = default;

@@ -23,10 +23,10 @@ class Executor {
  public:
   /// Verifies the plan for this backend and these devices (a usage error names the problem), allocates the memory,
   /// and fills the persistent buffers for the first step. Ranks that were given different plans, or
-  /// are different programs, are named in a usage error. With `unread` tasks may overwrite what nothing has read. The world must
-  /// outlive it; the backend need not.
+  /// are different programs, are named in a usage error. With `unread` tasks may overwrite what nothing has read. It keeps the
+  /// world, if there is one (without, this process runs all devices), and nothing of the backend.
   Executor(plan::Plan plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data = {},
-           ranks::World* world = nullptr, bool unread = false);
+           std::shared_ptr<ranks::World> world = nullptr, bool unread = false);
   ~Executor();
 
   using Progress = exec::Progress;

@@ -55,9 +55,9 @@ std::vector<std::size_t> report_sizes(const plan::Plan& plan, const std::vector<
   return sizes;
 }
 
-StepReport::StepReport(ranks::World& world, const plan::Plan& plan, const std::vector<int>& rank_of,
+StepReport::StepReport(std::shared_ptr<ranks::World> world, const plan::Plan& plan, const std::vector<int>& rank_of,
                        const std::vector<BufferId>& losses)
-    : world_(world), sizes_(report_sizes(plan, rank_of, losses, world.size())) {
+    : world_(std::move(world)), sizes_(report_sizes(plan, rank_of, losses, world_->size())) {
   for (const BufferId id : losses) {
     loss_rows_.push_back({id, rank_of[plan[id].device.index()], static_cast<std::size_t>(plan[id].shape.elements())});
   }
@@ -68,7 +68,7 @@ StepReport::StepReport(ranks::World& world, const plan::Plan& plan, const std::v
   }
   all_.resize(total);
   next_.resize(begins_.size());
-  mine_.resize(sizes_[static_cast<std::size_t>(world.rank())]);
+  mine_.resize(sizes_[static_cast<std::size_t>(world_->rank())]);
   order_ = loss_order(plan, losses);
   rows_.resize(order_.size());
 }
@@ -77,12 +77,12 @@ StepReport::Summary StepReport::share(const Outcome& own, const std::function<co
   std::memcpy(mine_.data(), &own, sizeof own);
   std::size_t at = sizeof own;
   for (const LossRows& one : loss_rows_) {
-    if (one.rank == world_.rank()) {
+    if (one.rank == world_->rank()) {
       std::memcpy(mine_.data() + at, rows(one.buffer), one.rows * sizeof(double));
       at += one.rows * sizeof(double);
     }
   }
-  world_.all_gather(mine_, all_, sizes_);
+  world_->all_gather(mine_, all_, sizes_);
   Summary summary;
   for (const std::size_t begin : begins_) {
     Outcome one;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "baton/cluster/cluster.h"
@@ -25,7 +26,8 @@ std::vector<std::size_t> report_sizes(const plan::Plan& plan, const std::vector<
 /// abandoned the step. Every rank gets the same summary.
 class StepReport {
  public:
-  StepReport(ranks::World& world, const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses);
+  StepReport(std::shared_ptr<ranks::World> world, const plan::Plan& plan, const std::vector<int>& rank_of,
+             const std::vector<BufferId>& losses);
 
   /// The end of a step, on one rank or on all of them together.
   struct Outcome {
@@ -47,7 +49,7 @@ class StepReport {
     std::size_t rows;
   };
 
-  ranks::World& world_;
+  std::shared_ptr<ranks::World> world_;
   std::vector<LossRows> loss_rows_;  // in the order of the batch
   std::vector<std::size_t> sizes_;   // by rank, in bytes
   std::vector<std::size_t> begins_;

@@ -36,7 +36,7 @@ job::JobSpec as_set(job::JobSpec spec, const Settings& settings) {
 
 TrainMeasurement::TrainMeasurement(const job::JobSpec& spec, const Settings& settings, Options options)
     : training_(std::make_unique<training::Training>(as_set(spec, settings), settings.machine, measure::Calibration::Progress{},
-                                                     nullptr, options.planner)),
+                                                     nullptr, options.planner, options.overrides)),
       options_(std::move(options)),
       first_instance_(settings.instance == 0) {
   if (!training_->simulated()) {

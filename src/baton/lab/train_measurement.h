@@ -18,6 +18,7 @@ class TrainMeasurement : public Measurement {
     std::int64_t least_steps = 10;  // timed in the first instance, whatever the time limit; two in the others
     std::string timeline;           // label of the timeline to keep; empty: none
     training::Training::Planner planner = {};
+    training::JobOverrides overrides = {};
   };
 
   TrainMeasurement(const job::JobSpec& spec, const Settings& settings, Options options);

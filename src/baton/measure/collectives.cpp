@@ -73,7 +73,7 @@ void for_each_run(const plan::Piece& piece, Visit visit) {
 
 /// Runs one meeting on known values and counts the wrong ones in its results.
 std::int64_t count_wrong(plan::Move operation, std::int64_t elements, const cluster::Cluster& cluster, const exec::Backend& backend,
-                         const std::vector<std::string>& devices, ranks::World* world) {
+                         const std::vector<std::string>& devices, const std::shared_ptr<ranks::World>& world) {
   const MeetingsPlan one = meetings(operation, elements, 1, devices);
   exec::Executor executor(one.plan, cluster, backend, {}, world);
   const auto piece_of = [&](std::size_t rank, bool divided) {
@@ -112,11 +112,12 @@ std::int64_t count_wrong(plan::Move operation, std::int64_t elements, const clus
 
 /// Times from the end of one meeting to the end of the next. Buffers hold zeros, so that sums do not grow.
 std::vector<Nanoseconds> time_meetings(const plan::Plan& plan, std::int64_t copies, const cluster::Cluster& cluster,
-                                       const exec::Backend& backend, Nanoseconds limit, ranks::World* world) {
+                                       const exec::Backend& backend, Nanoseconds limit,
+                                       const std::shared_ptr<ranks::World>& world) {
   exec::Executor executor(plan, cluster, backend, {}, world);
   const exec::RunResult first = executor.run({.steps = 3, .warmup = 2});
   const std::int64_t fit = limit.count / std::max<std::int64_t>(1, first.step_times.back().count);
-  const std::int64_t steps = agreed(std::clamp<std::int64_t>(fit, 4, 2000) + 1, world);
+  const std::int64_t steps = agreed(std::clamp<std::int64_t>(fit, 4, 2000) + 1, world.get());
   const exec::RunResult result = executor.run({.steps = steps, .warmup = 1});
   std::vector<Nanoseconds> times;
   for (const trace::StepTrace& step : result.trace.steps) {
@@ -256,7 +257,7 @@ MeetingsPlan meetings(plan::Move operation, std::int64_t elements, std::int64_t 
 }
 
 std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const exec::Backend& backend, const BenchOptions& options,
-                                        const BenchProgress& progress, ranks::World* world) {
+                                        const BenchProgress& progress, const std::shared_ptr<ranks::World>& world) {
   if (cluster.size() < 2) {
     throw usage_error("messages need two devices: ask for more, as --devices cpu:2");
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,7 +64,7 @@ using BenchProgress = std::function<bool(std::size_t done, std::size_t total)>;
 /// checks the results. With several ranks all call it, and the rows of rank 0 are the result. A usage error
 /// if there is only one device.
 std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const exec::Backend& backend, const BenchOptions& options,
-                                        const BenchProgress& progress = {}, ranks::World* world = nullptr);
+                                        const BenchProgress& progress = {}, const std::shared_ptr<ranks::World>& world = nullptr);
 
 /// The formula fitted to the rows of an operation: a meeting of S bytes takes alpha + S / beta.
 findings::AlphaBeta fit(const std::vector<BenchRow>& rows, plan::Move operation);

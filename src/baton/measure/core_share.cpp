@@ -90,12 +90,13 @@ plan::Plan products_beside_messages(std::int64_t product_count, std::int64_t gat
   return plan::finish(strategy::set_workspaces(std::move(draft), target, cluster));
 }
 
-double measure_core_share(const cluster::Cluster& cluster, const exec::Backend& backend, double bandwidth, ranks::World& world) {
-  if (world.alone() || cluster.devices()[0].gpu) {
+double measure_core_share(const cluster::Cluster& cluster, const exec::Backend& backend, double bandwidth,
+                          const std::shared_ptr<ranks::World>& world) {
+  if (world->alone() || cluster.devices()[0].gpu) {
     return 0;
   }
   const auto time = [&](const plan::Plan& plan) {
-    exec::Executor executor(plan, cluster, backend, {}, &world);
+    exec::Executor executor(plan, cluster, backend, {}, world);
     return mean_times(plan, executor.run({.steps = steps + 1, .warmup = 1}));
   };
   const std::vector<double> alone = time(products_beside_messages(products, 0, gathered, cluster, backend.target()));
@@ -103,7 +104,7 @@ double measure_core_share(const cluster::Cluster& cluster, const exec::Backend& 
   const double crossing = static_cast<double>(gathered) / static_cast<double>(cluster.size()) *
                           static_cast<double>(cluster.size() - 1);
   const auto enough = static_cast<std::int64_t>(std::ceil(2 * together * bandwidth / crossing * 1e-9));
-  const std::int64_t gathers = agreed(std::clamp<std::int64_t>(enough, 1, most_gathers), &world);
+  const std::int64_t gathers = agreed(std::clamp<std::int64_t>(enough, 1, most_gathers), world.get());
   const std::vector<double> beside = time(products_beside_messages(products, gathers, gathered, cluster, backend.target()));
   if (alone.empty() || beside.empty()) {
     return 0;

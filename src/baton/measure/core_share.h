@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "baton/cluster/cluster.h"
 #include "baton/exec/backend.h"
@@ -19,6 +20,7 @@ plan::Plan products_beside_messages(std::int64_t products, std::int64_t gathers,
 /// The share of a core by which products are slower while messages use the link both ways, which carries `bandwidth` bytes per
 /// second: the mean over the devices; 0 if they are not slower, or if there is no other rank. All ranks call it;
 /// the figure of rank 0 is the result.
-double measure_core_share(const cluster::Cluster& cluster, const exec::Backend& backend, double bandwidth, ranks::World& world);
+double measure_core_share(const cluster::Cluster& cluster, const exec::Backend& backend, double bandwidth,
+                          const std::shared_ptr<ranks::World>& world);
 
 }  // namespace baton::measure

@@ -27,7 +27,7 @@ struct Evaluation {
 class Forward {
  public:
   /// Compiles and verifies the plan and takes the memory; a usage error says why it cannot be run. Rows come from the feed, step by
-  /// step. The job need not outlive it; the world of its ranks must.
+  /// step. The job need not outlive it.
   Forward(const Job& job, std::shared_ptr<const exec::Feed> feed);
 
   const plan::Plan& plan() const { return plan_; }

@@ -78,17 +78,19 @@ const std::vector<JobField>& job_fields() {
 
 const JobField* find_field(std::string_view name) { return job::find_field(job_fields(), name); }
 
-Job::Job(const JobSpec& given, cluster::Machine machine, ranks::World* world, JobOverrides overrides)
-    : Job(Ready{}, with_vocabulary(with_software(given), overrides), std::move(machine), world, std::move(overrides)) {}
+Job::Job(const JobSpec& given, cluster::Machine machine, std::shared_ptr<ranks::World> world, JobOverrides overrides)
+    : Job(Ready{}, with_vocabulary(with_software(given), overrides), std::move(machine), std::move(world), std::move(overrides)) {}
 
-Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, ranks::World* world, JobOverrides overrides)
+Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, std::shared_ptr<ranks::World> world,
+         JobOverrides overrides)
     : spec_(spec),
       overrides_(std::move(overrides)),
-      world_(world),
-      machine_(world == nullptr ? std::move(machine) : devices::share_of(machine, *world)),
+      world_(std::move(world)),
+      machine_(world_ == nullptr ? std::move(machine) : devices::share_of(machine, *world_)),
       model_(overrides_.model ? overrides_.model->with_seed(spec.seed) : job::make_model(spec)),
-      cluster_(make_cluster(spec, machine_, world)),
-      backend_(devices::make_backend(devices::backend_for(cluster_.devices(), spec.backend))),
+      cluster_(make_cluster(spec, machine_, world_.get())),
+      backend_(overrides_.backend ? overrides_.backend
+                                  : devices::make_backend(devices::backend_for(cluster_.devices(), spec.backend))),
       software_(cost::software_by_name(spec.software)),
       fold_beyond_(job::fold_beyond(spec)),
       request_(job::make_request(without_strategy(spec, overrides_), model_, cluster_,

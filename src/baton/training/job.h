@@ -42,7 +42,7 @@ const JobField* find_field(std::string_view name);
 class Job {
  public:
   /// With several ranks every rank makes the job, and its devices are those of all ranks.
-  Job(const JobSpec& spec, cluster::Machine machine, ranks::World* world = nullptr, JobOverrides overrides = {});
+  Job(const JobSpec& spec, cluster::Machine machine, std::shared_ptr<ranks::World> world = nullptr, JobOverrides overrides = {});
 
   const JobSpec& spec() const { return spec_; }
   const cluster::Machine& machine() const { return machine_; }
@@ -50,7 +50,7 @@ class Job {
   const cluster::Cluster& cluster() const { return cluster_; }
   const exec::Backend& backend() const { return *backend_; }
   /// The ranks that run it together; nullptr if this process runs it alone.
-  ranks::World* world() const { return world_; }
+  const std::shared_ptr<ranks::World>& world() const { return world_; }
   const strategy::Request& request() const { return request_; }
   std::uint64_t seed() const { return static_cast<std::uint64_t>(spec_.seed); }
   std::int64_t samples() const { return spec_.samples; }
@@ -83,13 +83,13 @@ class Job {
 
  private:
   struct Ready {};
-  Job(Ready ready, const JobSpec& spec, cluster::Machine machine, ranks::World* world, JobOverrides overrides);
+  Job(Ready ready, const JobSpec& spec, cluster::Machine machine, std::shared_ptr<ranks::World> world, JobOverrides overrides);
   void take_schedule();
   void open_data();
 
   JobSpec spec_;
   JobOverrides overrides_;
-  ranks::World* world_;
+  std::shared_ptr<ranks::World> world_;
   cluster::Machine machine_;
   model::Model model_;
   cluster::Cluster cluster_;

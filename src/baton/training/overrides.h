@@ -9,6 +9,7 @@
 #include "baton/base/ids.h"
 #include "baton/base/units.h"
 #include "baton/data/open.h"
+#include "baton/exec/backend.h"
 #include "baton/model/model.h"
 #include "baton/plan/plan.h"
 #include "baton/schedule/schedule.h"
@@ -21,6 +22,8 @@ namespace baton::training {
 struct JobOverrides {
   std::optional<model::Model> model;
   std::optional<strategy::Strategy> strategy;
+  /// Runs the tasks on this machine. It must fit the devices: one that computes on cores runs on no GPU.
+  std::shared_ptr<const exec::Backend> backend;
   /// Makes the schedule, from the pipeline that the specification describes. It needs its number of micro-batches, or takes twice
   /// as many as there are devices.
   std::function<schedule::Grid(const schedule::Pipeline&)> schedule;

@@ -36,13 +36,13 @@ bool has_value(const JobField& field, const JobSpec& spec, const std::string& th
 }  // namespace
 
 Training::Training(const JobSpec& spec, const cluster::Machine& machine, const measure::Calibration::Progress& progress,
-                   ranks::World* world, const Planner& planner, JobOverrides overrides)
-    : job_(std::make_unique<Job>(spec, machine, world, std::move(overrides))) {
+                   std::shared_ptr<ranks::World> world, const Planner& planner, JobOverrides overrides)
+    : job_(std::make_unique<Job>(spec, machine, std::move(world), std::move(overrides))) {
   if (job_->simulated()) {
     open_simulation(progress, planner);
   } else {
     plan_ = planner ? planner(*job_) : job_->compile();
-    executor_ = std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(), job_->data_options(), world);
+    executor_ = std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(), job_->data_options(), job_->world());
     peak_ = executor_->peak();
     for (const plan::Totals& device : plan::totals_by_device(*plan_)) {
       totals_ += device;

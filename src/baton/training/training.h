@@ -32,7 +32,7 @@ class Training {
   /// With several ranks all construct one and call the same functions in the same order; each has losses and step times, rank 0
   /// also has the rest.
   Training(const JobSpec& spec, const cluster::Machine& machine, const measure::Calibration::Progress& progress = {},
-           ranks::World* world = nullptr, const Planner& planner = {}, JobOverrides overrides = {});
+           std::shared_ptr<ranks::World> world = nullptr, const Planner& planner = {}, JobOverrides overrides = {});
 
   const Job& job() const { return *job_; }
   const plan::Plan& plan() const { return *plan_; }

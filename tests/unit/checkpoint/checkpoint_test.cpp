@@ -338,8 +338,7 @@ TEST_F(CheckpointFolder, ReadersOfAReaderKeepIt) {
   std::vector<std::byte> part(4 * 8 * sizeof(float));
   fewer->read(name, part);
   EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin()));
-  const std::unique_ptr<ranks::World> alone = ranks::make_world_of_one();
-  const SharedReader shared(*alone, std::make_shared<ArchiveReader>(file));
+  const SharedReader shared(ranks::make_world_of_one(), std::make_shared<ArchiveReader>(file));
   std::vector<std::byte> all(whole.size());
   shared.read(name, all);
   EXPECT_EQ(all, whole);

@@ -119,18 +119,19 @@ class ScriptedBackend final : public HostBackend {
   plan::Target target() const override { return {}; }
   bool has_kernel(const plan::Plan&, const plan::Task& task) const override { return !(refused && refused(task)); }
   int team_size(int) const override { return 1; }
-  std::unique_ptr<Kernel> prepare(const plan::Plan&, const plan::Task& task, const Addresses&, int) const override {
+  std::unique_ptr<Kernel> prepare(plan::Plan plan, TaskId task, const Addresses&, int) const override {
     class Scripted final : public Kernel {
      public:
-      Scripted(std::function<void(const plan::Task&, std::int64_t)> script, const plan::Task& task)
-          : script_(std::move(script)), task_(task) {}
-      void run(const threads::Member&, std::int64_t step) override { script_(task_, step); }
+      Scripted(std::function<void(const plan::Task&, std::int64_t)> script, plan::Plan plan, TaskId task)
+          : script_(std::move(script)), plan_(std::move(plan)), task_(task) {}
+      void run(const threads::Member&, std::int64_t step) override { script_(plan_[task_], step); }
 
      private:
       std::function<void(const plan::Task&, std::int64_t)> script_;
-      const plan::Task& task_;
+      plan::Plan plan_;
+      TaskId task_;
     };
-    return std::make_unique<Scripted>(script_, task);
+    return std::make_unique<Scripted>(script_, std::move(plan), task);
   }
   std::function<bool(const plan::Task&)> refused;
 

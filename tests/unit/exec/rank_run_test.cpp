@@ -21,8 +21,7 @@ TEST(StepReport, HasRoomForTheLossesOfBatchesOfAnySize) {
 }
 
 TEST(StepReport, SumsTheRowsAndTellsTheDuration) {
-  const std::unique_ptr<ranks::World> world = ranks::make_world_of_one();
-  StepReport report(*world, losses_of(3), {0, 0}, {BufferId(0)});
+  StepReport report(ranks::make_world_of_one(), losses_of(3), {0, 0}, {BufferId(0)});
   const std::vector<double> rows{1, 2, 4};
   const StepReport::Summary summary = report.share({.duration = Nanoseconds(5), .stop_requested = true},
                                                    [&](BufferId) { return rows.data(); });

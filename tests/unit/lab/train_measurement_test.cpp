@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "baton/cluster/machine.h"
+#include "baton/model/zoo.h"
 #include "baton/training/training_json.h"
 #include "baton/training/training_record.h"
 
@@ -46,6 +47,18 @@ TEST(TrainMeasurement, TrainPrintsAllThatARecordHasAndEveryLoss) {
   for (const auto& [key, value] : kept.items()) {
     EXPECT_TRUE(key == "losses" || (printed.contains(key) && printed[key] == value)) << key;
   }
+}
+
+TEST(TrainMeasurement, MeasuresAJobWithPartsThatTheProgramSuppliesItself) {
+  job::JobSpec spec;
+  spec.model = "mlp:dim=8,depth=2";
+  spec.batch = 4;
+  const model::Model own = model::mlp({4, 3});
+  TrainMeasurement measurement(spec, {.machine = cluster::probe()}, {.overrides = {.model = own}});
+  measurement.round(Nanoseconds(1));
+  const Json trained = measurement.record().json()["trained"];
+  EXPECT_EQ(trained["model"], own.name());
+  EXPECT_EQ(trained["parameters"], own.parameter_count());
 }
 
 }  // namespace

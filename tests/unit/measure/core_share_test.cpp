@@ -25,8 +25,7 @@ TEST(CoreShare, IsMeasuredByPlansThatObeyTheLawAndRun) {
 
 TEST(CoreShare, IsNothingWhereAllDevicesAreInOneProcess) {
   const cluster::Cluster cluster({{"a", {0}, Bytes(1 << 20)}, {"b", {0}, Bytes(1 << 20)}});
-  const std::unique_ptr<ranks::World> world = ranks::make_world_of_one();
-  EXPECT_EQ(measure_core_share(cluster, *devices::make_backend("reference"), 1e9, *world), 0);
+  EXPECT_EQ(measure_core_share(cluster, *devices::make_backend("reference"), 1e9, ranks::make_world_of_one()), 0);
 }
 
 }  // namespace

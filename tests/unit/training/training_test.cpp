@@ -1,3 +1,4 @@
+#include "baton/exec/backend/host_backends.h"
 #include "baton/training/training_json.h"
 #include "support/machine.h"
 #include "support/usage_sentence.h"
@@ -102,6 +103,40 @@ TEST(Training, WhereAStepWentAddsUpToIt) {
   const Nanoseconds busy = training.device_times()[0].busy + training.device_times()[1].busy;
   EXPECT_NEAR(static_cast<double>(mean.busy.count), static_cast<double>(busy.count) / 2, 1);
   EXPECT_GT(mean.waiting, Nanoseconds(0));
+}
+
+/// The reference backend under another name. It counts the kernels that it prepares.
+class Counting final : public exec::HostBackend {
+ public:
+  std::string_view name() const override { return "counting"; }
+  plan::Target target() const override { return lender_->target(); }
+  bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override { return lender_->has_kernel(plan, task); }
+  int team_size(int cores) const override { return lender_->team_size(cores); }
+  std::unique_ptr<exec::Kernel> prepare(plan::Plan plan, TaskId task, const exec::Addresses& addresses, int team) const override {
+    ++prepared;
+    return lender_->prepare(std::move(plan), task, addresses, team);
+  }
+  mutable int prepared = 0;
+
+ private:
+  std::unique_ptr<exec::HostBackend> lender_ = exec::make_reference_backend();
+};
+
+TEST(Training, RunsOnABackendOfTheCallersOwnInPlaceOfTheOneThatIsNamed) {
+  JobSpec spec;
+  spec.model = "mlp:dim=8,depth=2";
+  spec.batch = 8;
+  spec.backend = "reference";
+  Training expected(spec, small_machine());
+  expected.run(4, 1);
+  spec.backend = "cpu";
+  const auto backend = std::make_shared<Counting>();
+  Training own(spec, small_machine(), {}, nullptr, {}, {.backend = backend});
+  own.run(4, 1);
+  EXPECT_GT(backend->prepared, 0);
+  EXPECT_EQ(own.losses(), expected.losses());
+  EXPECT_EQ(own.job().spec().backend, "counting");
+  EXPECT_EQ(result_json(own, "")["backend"], "counting");
 }
 
 TEST(Training, GoesOnWhereItStopped) {

@@ -26,9 +26,9 @@ class HostBackend : public Backend {
  public:
   /// The number of a device's `cores` that it uses.
   virtual int team_size(int cores) const = 0;
-  /// The kernel keeps nothing of the backend, which may be gone when it runs. The plan and the task stay as long as the kernel.
-  virtual std::unique_ptr<Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses,
-                                          int team) const = 0;
+  /// Prepares the task `plan[task]`. A kernel that needs them when it runs keeps the plan, whose copies share its content, and the
+  /// number; it keeps nothing of the backend, which may be gone then.
+  virtual std::unique_ptr<Kernel> prepare(plan::Plan plan, TaskId task, const Addresses& addresses, int team) const = 0;
   std::unique_ptr<Engine> open(Assignment assignment) const final;
 };
 

@@ -152,8 +152,7 @@ class HostEngine final : public Engine {
       : plan_(assignment.plan),
         data_(std::move(assignment.data)),
         spins_(assignment.cluster.oversubscribed() ? 0 : patient_spins),
-        own_world_(assignment.world == nullptr ? ranks::make_world_of_one() : nullptr),
-        world_(own_world_ ? *own_world_ : *assignment.world),
+        world_(assignment.world == nullptr ? ranks::make_world_of_one() : assignment.world),
         rank_of_device_(ranks_of(assignment.cluster)),
         report_(world_, plan_, rank_of_device_, data_.losses),
         memory_(std::move(assignment.memory)) {
@@ -168,7 +167,7 @@ class HostEngine final : public Engine {
   }
 
   ~HostEngine() override {
-    if (world_.under_way()) {  // after a failure: what other ranks may still write into stays
+    if (world_->under_way()) {  // after a failure: what other ranks may still write into stays
       for (const std::unique_ptr<HostDevice>& device : devices_) {
         device ? static_cast<void>(new threads::MemoryArena(std::move(device->arena))) : void();
       }
@@ -205,7 +204,7 @@ class HostEngine final : public Engine {
     changed_ = false;
     failure_ = nullptr;
     barrier_ = std::make_unique<StepBarrier>(local_device_count_, spins_);  // a failed run may leave the old barrier half-arrived
-    const std::vector<ranks::ClockReading> clocks_before = ranks::read_clocks(world_);
+    const std::vector<ranks::ClockReading> clocks_before = ranks::read_clocks(*world_);
 
     std::vector<std::thread> threads;
     try {
@@ -214,8 +213,8 @@ class HostEngine final : public Engine {
           threads.emplace_back([this, &device] { serve(*device); });
         }
       }
-      world_.progress()->show(progress_entry_);
-      world_.progress()->set(ranks::Activity::training);
+      world_->progress()->show(progress_entry_);
+      world_->progress()->set(ranks::Activity::training);
       watch(progress);
     } catch (...) {  // no thread to be had, or the caller's own progress failed
       fail(std::current_exception());
@@ -223,7 +222,7 @@ class HostEngine final : public Engine {
     for (std::thread& thread : threads) {
       thread.join();
     }
-    world_.progress()->set(ranks::Activity::between);
+    world_->progress()->set(ranks::Activity::between);
     for (const auto& [task, loading] : loadings_) {
       loading->settle();
     }
@@ -237,11 +236,11 @@ class HostEngine final : public Engine {
     loaded_for_ = given_up_ || unread_ ? nowhere : steps_before_;
     result.unread = done < step_count_ ? unread_ : nullptr;  // the rows after the last step are for a run that may not come
     std::size_t left = static_cast<std::size_t>(done) - std::min(static_cast<std::size_t>(done), first_traced_);
-    if (!world_.alone() && done < step_count_) {
+    if (!world_->alone() && done < step_count_) {
       left = std::min(left, std::max<std::size_t>(1, most_events_in_haste / std::max<std::size_t>(1, plan_.tasks().size())));
     }
     result.trace.steps.resize(std::min(result.trace.steps.size(), left));
-    gather_result(world_, plan_, rank_of_device_, clocks_before, starts_, result);
+    gather_result(*world_, plan_, rank_of_device_, clocks_before, starts_, result);
     return result;
   }
 
@@ -250,7 +249,7 @@ class HostEngine final : public Engine {
     if (is_here(device)) {
       std::copy_n(address(id) + begin, into.size(), into.data());
     }
-    share_bytes(world_, rank_of_device_[device], into);
+    share_bytes(*world_, rank_of_device_[device], into);
   }
 
   void write(BufferId id, std::size_t begin, std::span<const std::byte> bytes) override {
@@ -263,20 +262,20 @@ class HostEngine final : public Engine {
 
  private:
   /// True if this rank runs the device.
-  bool is_here(std::size_t device) const { return rank_of_device_[device] == world_.rank(); }
+  bool is_here(std::size_t device) const { return rank_of_device_[device] == world_->rank(); }
 
   std::byte* address(BufferId id) const { return devices_[plan_[id].device.index()]->arena.at(memory_.offset[id.index()]); }
 
   void open_devices(const cluster::Cluster& cluster, const HostBackend& backend) {
-    progress_entry_ = world_.progress()->open(
-        static_cast<std::size_t>(std::count(rank_of_device_.begin(), rank_of_device_.end(), world_.rank())));
+    progress_entry_ = world_->progress()->open(
+        static_cast<std::size_t>(std::count(rank_of_device_.begin(), rank_of_device_.end(), world_->rank())));
     for (std::size_t d = 0; d < cluster.size(); ++d) {
       const cluster::Device& device = cluster.devices()[d];
       if (!is_here(d)) {
         devices_.push_back(nullptr);
         continue;
       }
-      ranks::DeviceProgress& progress = world_.progress()->device(static_cast<std::size_t>(local_device_count_++));
+      ranks::DeviceProgress& progress = world_->progress()->device(static_cast<std::size_t>(local_device_count_++));
       const int team = backend.team_size(static_cast<int>(device.cores.size()));
       devices_.push_back(std::make_unique<HostDevice>(
           memory_.peak[d], std::vector<int>(device.cores.begin(), device.cores.begin() + team), spins_, progress));
@@ -290,7 +289,7 @@ class HostEngine final : public Engine {
 
   /// True if this process may use a core on which no device computes.
   bool has_spare_core(const cluster::Cluster& cluster) const {
-    const auto here = std::find(rank_of_device_.begin(), rank_of_device_.end(), world_.rank());
+    const auto here = std::find(rank_of_device_.begin(), rank_of_device_.end(), world_->rank());
     cpu_set_t cores;
     if (here == rank_of_device_.end() || sched_getaffinity(0, sizeof cores, &cores) != 0) {
       return true;
@@ -319,8 +318,8 @@ class HostEngine final : public Engine {
         context.addresses[t] = addresses(TaskId(t));
       }
     }
-    transport_ = world_.alone() ? make_memory_transport(std::move(context))
-                                : make_rank_transport(std::move(context), world_, rank_of_device_);
+    transport_ = world_->alone() ? make_memory_transport(std::move(context))
+                                 : make_rank_transport(std::move(context), world_, rank_of_device_);
 
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       for (std::size_t lane = 0; lane < lane_count && is_here(d); ++lane) {
@@ -349,7 +348,7 @@ class HostEngine final : public Engine {
       made.sent = work.sent;
       made.received = work.received;
     } else {
-      made.kernel = backend.prepare(plan_, task, addresses(id), devices_[task.device.index()]->team.size());
+      made.kernel = backend.prepare(plan_, id, addresses(id), devices_[task.device.index()]->team.size());
     }
     made.changes = changes_state(plan_, task);
     for (const TaskId other : task.after) {
@@ -459,9 +458,9 @@ class HostEngine final : public Engine {
         if (!data_.loaded.empty()) {  // true if any device loads: those without data wait for the others too
           load(device);
           barrier_->wait(stopping_, device.progress, [this] {
-            world_.progress()->arrive();
-            world_.barrier();
-            world_.progress()->leave();
+            world_->progress()->arrive();
+            world_->barrier();
+            world_->progress()->leave();
             begin_step();
           });
         }
@@ -506,13 +505,13 @@ class HostEngine final : public Engine {
   /// Ends the step that all devices have finished and begins the next. One thread runs it, the others wait.
   void between_steps() {
     bool stops = false;
-    world_.progress()->arrive();
+    world_->progress()->arrive();
     if (step_ >= 0) {
       stops = end_step();
     } else {
-      world_.barrier();
+      world_->barrier();
     }
-    world_.progress()->leave();
+    world_->progress()->leave();
     ++step_;
     if (step_ == step_count_ || stops) {
       stopping_ = true;
@@ -617,7 +616,7 @@ class HostEngine final : public Engine {
   /// After it, all ranks know if one of them could not read rows.
   void agree_on_unread() {
     if (keep_result_ && !data_.ahead.empty()) {
-      unread_ = ranks::first_error(world_, unread_);
+      unread_ = ranks::first_error(*world_, unread_);
     }
   }
 
@@ -763,8 +762,7 @@ class HostEngine final : public Engine {
   Plan plan_;
   StepData data_;
   int spins_;
-  std::unique_ptr<ranks::World> own_world_;
-  ranks::World& world_;
+  std::shared_ptr<ranks::World> world_;
   std::vector<int> rank_of_device_;  // by device: the rank
   StepReport report_;
   plan::Memory memory_;

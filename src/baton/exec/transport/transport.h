@@ -69,6 +69,7 @@ std::unique_ptr<Transport> make_memory_transport(TransportContext context);
 /// each member to the one that sums. Sums are taken in the order of the members, as in one memory. `rank_of_device`: per
 /// device, the rank that runs it. A progress thread, asleep most of the time, moves messages and sums while
 /// devices compute.
-std::unique_ptr<Transport> make_rank_transport(TransportContext context, ranks::World& world, std::vector<int> rank_of_device);
+std::unique_ptr<Transport> make_rank_transport(TransportContext context, std::shared_ptr<ranks::World> world,
+                                               std::vector<int> rank_of_device);
 
 }  // namespace baton::exec

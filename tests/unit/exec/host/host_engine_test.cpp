@@ -34,28 +34,41 @@ cluster::Cluster cores(int devices) {
 }
 
 TEST(HostEngine, WhereTheCallersProgressThrowsInAStepNothingMoreIsSharedWithOtherRanks) {
-  ranks::test::LonelyWorld world;
+  const auto world = std::make_shared<ranks::test::LonelyWorld>();
   const cluster::Cluster cluster = cores(2);
   const plan::Plan plan = late(2, millisecond * 500);
   const auto backend = make_reference_backend();
-  Executor executor(plan, cluster, *backend, {}, &world);
+  Executor executor(plan, cluster, *backend, {}, world);
   int before = 0;
   const auto progress = [&](std::int64_t, const RunResult&) -> bool {
-    before = world.gatherings;
+    before = world->gatherings;
     throw std::runtime_error("enough");
   };
   EXPECT_THROW(executor.run({.steps = 10, .warmup = 0}, progress), std::runtime_error);
   EXPECT_GT(before, 0);
-  EXPECT_EQ(world.gatherings, before) << "the others would have been waited for";
+  EXPECT_EQ(world->gatherings, before) << "the others would have been waited for";
+}
+
+TEST(HostEngine, KeepsTheWorldOfItsRanksForAsLongAsItLives) {
+  const cluster::Cluster cluster = cores(2);
+  const plan::Plan plan = late(2, millisecond);
+  const auto backend = make_reference_backend();
+  std::shared_ptr<ranks::World> world = std::make_shared<ranks::test::LonelyWorld>();
+  const std::weak_ptr<ranks::World> seen = world;
+  auto executor = std::make_unique<Executor>(plan, cluster, *backend, DataOptions{}, std::move(world));
+  EXPECT_EQ(executor->run({.steps = 2, .warmup = 0}).losses.size(), 2U);
+  EXPECT_FALSE(seen.expired());
+  executor.reset();
+  EXPECT_TRUE(seen.expired());
 }
 
 /// Those who watch over the ranks would take it for hung.
 TEST(HostEngine, ADeviceThatWaitsForAMomentLooksAroundMeanwhile) {
-  const std::unique_ptr<ranks::World> world = ranks::make_world_of_one();
+  const std::shared_ptr<ranks::World> world = ranks::make_world_of_one();
   const cluster::Cluster cluster = cores(1);
   const plan::Plan plan = late(1, millisecond * 1000);
   const auto backend = make_reference_backend();
-  Executor executor(plan, cluster, *backend, {}, world.get());
+  Executor executor(plan, cluster, *backend, {}, world);
   std::thread run([&] { executor.run({.steps = 1, .warmup = 0}); });
   const auto counts = [&] { return world->progress()->snapshot().devices[0]; };
   while (counts().lanes[0] == 0) {

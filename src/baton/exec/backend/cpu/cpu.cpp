@@ -727,7 +727,8 @@ class CpuBackend final : public HostBackend {
   }
   int team_size(int cores) const override { return cores; }
 
-  std::unique_ptr<Kernel> prepare(const Plan& plan, const Task& task, const Addresses& addresses, int team) const override {
+  std::unique_ptr<Kernel> prepare(Plan plan, TaskId number, const Addresses& addresses, int team) const override {
+    const Task& task = plan[number];
     const Bytes needed = workspace(unit_, plan.buffers(), task, static_cast<std::size_t>(team));
     check(task.workspace >= needed, "{} has a workspace of {} but needs {}", plan::verb(task), task.workspace.count, needed.count);
     if (const auto* update = std::get_if<plan::Update>(&task.action)) {

@@ -22,23 +22,24 @@ using plan::Task;
 template <typename Real>
 class ReferenceKernel final : public Kernel {
  public:
-  ReferenceKernel(const Plan& plan, const Task& task, Addresses addresses, bool on_copies = false)
-      : plan_(plan), task_(task), addresses_(std::move(addresses)), on_copies_(on_copies) {}
+  ReferenceKernel(Plan plan, TaskId task, Addresses addresses, bool on_copies = false)
+      : plan_(std::move(plan)), task_(task), addresses_(std::move(addresses)), on_copies_(on_copies) {}
 
   void run(const threads::Member&, std::int64_t step) override {
-    const reference::Loops<Real> loops{plan_, task_, addresses_, rounding_, step, on_copies_};
-    if (const auto* compute = std::get_if<plan::Compute>(&task_.action)) {
+    const Task& task = plan_[task_];
+    const reference::Loops<Real> loops{plan_, task, addresses_, rounding_, step, on_copies_};
+    if (const auto* compute = std::get_if<plan::Compute>(&task.action)) {
       std::visit(loops, compute->op);
       loops.copy_results();
     } else {
-      loops.update(std::get<plan::Update>(task_.action));
+      loops.update(std::get<plan::Update>(task.action));
     }
   }
   Rounding rounding() const override { return rounding_; }
 
  private:
   Plan plan_;
-  const Task& task_;  // a task of the plan
+  TaskId task_;
   Addresses addresses_;
   bool on_copies_;
   Rounding rounding_;
@@ -63,7 +64,8 @@ void each_mixed(const op::Op& op, const Task& task, Addresses& at, Visit visit) 
 /// out.
 class MixedKernel final : public Kernel {
  public:
-  MixedKernel(const Plan& plan, const Task& task, Addresses addresses) {
+  MixedKernel(Plan plan, TaskId number, Addresses addresses) {
+    const Task& task = plan[number];
     each_mixed(std::get<plan::Compute>(task.action).op, task, addresses, [&](BufferId id, std::byte*& place) {
       if (is_narrow(plan[id].dtype)) {
         const auto [copy, added] = copies_.try_emplace(id);
@@ -78,7 +80,7 @@ class MixedKernel final : public Kernel {
         results_.push_back(&copy->second);
       }
     }
-    inner_ = std::make_unique<ReferenceKernel<float>>(plan, task, std::move(addresses), true);
+    inner_ = std::make_unique<ReferenceKernel<float>>(std::move(plan), number, std::move(addresses), true);
   }
 
   void run(const threads::Member& member, std::int64_t step) override {
@@ -151,22 +153,22 @@ class ReferenceBackend final : public HostBackend {
     return mixed;
   }
 
-  std::unique_ptr<Kernel> prepare(const Plan& plan, const Task& task, const Addresses& addresses, int) const override {
-    if (is_mixed(plan, task)) {
-      return std::make_unique<MixedKernel>(plan, task, addresses);
+  std::unique_ptr<Kernel> prepare(Plan plan, TaskId task, const Addresses& addresses, int) const override {
+    if (is_mixed(plan, plan[task])) {
+      return std::make_unique<MixedKernel>(std::move(plan), task, addresses);
     }
-    switch (type_of(plan, task)) {
+    switch (type_of(plan, plan[task])) {
       case DType::f64:
-        return std::make_unique<ReferenceKernel<double>>(plan, task, addresses);
+        return std::make_unique<ReferenceKernel<double>>(std::move(plan), task, addresses);
       case DType::bf16:
-        return std::make_unique<ReferenceKernel<Bf16>>(plan, task, addresses);
+        return std::make_unique<ReferenceKernel<Bf16>>(std::move(plan), task, addresses);
       case DType::f16:
-        return std::make_unique<ReferenceKernel<F16>>(plan, task, addresses);
+        return std::make_unique<ReferenceKernel<F16>>(std::move(plan), task, addresses);
       case DType::f32:
       case DType::i32:
         break;
     }
-    return std::make_unique<ReferenceKernel<float>>(plan, task, addresses);
+    return std::make_unique<ReferenceKernel<float>>(std::move(plan), task, addresses);
   }
 };
 

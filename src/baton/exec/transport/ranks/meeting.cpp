@@ -10,8 +10,8 @@ constexpr std::size_t none = ~std::size_t{0};
 
 }  // namespace
 
-RankMeeting::RankMeeting(ranks::World& world, std::vector<threads::Doorbell*> members)
-    : world_(world), doorbells_(std::move(members)) {}
+RankMeeting::RankMeeting(std::shared_ptr<ranks::World> world, std::vector<threads::Doorbell*> members)
+    : world_(std::move(world)), doorbells_(std::move(members)) {}
 
 std::size_t RankMeeting::add(const ranks::Message& message, After after) { return add_node(message, after); }
 std::size_t RankMeeting::add(Operation operation, After after) { return add_node(std::move(operation), after); }
@@ -69,7 +69,7 @@ void RankMeeting::arrive() {
 void RankMeeting::begin(std::size_t number) {
   Node& node = nodes_[number];
   if (const auto* message = std::get_if<ranks::Message>(&node.what)) {
-    world_.post(*message, *this, number);
+    world_->post(*message, *this, number);
   } else if (std::holds_alternative<Operation>(node.what)) {
     operations_[tail_.fetch_add(1, std::memory_order_acq_rel) % operation_count_].store(number, std::memory_order_release);
     ring();

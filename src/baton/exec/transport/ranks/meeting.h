@@ -18,7 +18,7 @@ namespace baton::exec {
 /// others. It starts when all members of this rank have arrived. Running it allocates nothing.
 class RankMeeting final : public ranks::Listener {
  public:
-  RankMeeting(ranks::World& world, std::vector<threads::Doorbell*> members);
+  RankMeeting(std::shared_ptr<ranks::World> world, std::vector<threads::Doorbell*> members);
 
   // Set up before the first step. Each returns its number, by which later ones can wait for it.
   using After = std::vector<std::size_t>;
@@ -63,7 +63,7 @@ class RankMeeting final : public ranks::Listener {
   void complete(std::size_t number);
   void ring() const;
 
-  ranks::World& world_;
+  std::shared_ptr<ranks::World> world_;
   std::vector<threads::Doorbell*> doorbells_;
   std::vector<Node> nodes_;
   std::size_t operation_count_ = 0;

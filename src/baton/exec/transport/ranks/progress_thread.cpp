@@ -60,11 +60,11 @@ void ProgressThread::run() {
   while (!stopping_) {
     const std::uint32_t seen = bell_.rings();
     // Operations may have waited for the end of a nap, while their devices were busy.
-    if (!work() && !world_.under_way()) {
+    if (!work() && !world_->under_way()) {
       bell_.wait(seen, 0, Nanoseconds(1'000'000'000));
       continue;
     }
-    world_.poll();
+    world_->poll();
     nap();
   }
 }

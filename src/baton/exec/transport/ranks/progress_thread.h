@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <deque>
+#include <memory>
 #include <thread>
+#include <utility>
 
 #include "baton/exec/transport/ranks/meeting.h"
 #include "baton/ranks/world.h"
@@ -14,7 +16,7 @@ namespace baton::exec {
 /// are in transit and sleeps otherwise. `sparing`: it has no core of its own, and naps longer while no device waits.
 class ProgressThread {
  public:
-  ProgressThread(ranks::World& world, bool sparing) : world_(world), sparing_(sparing) {}
+  ProgressThread(std::shared_ptr<ranks::World> world, bool sparing) : world_(std::move(world)), sparing_(sparing) {}
   ~ProgressThread();
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
@@ -34,7 +36,7 @@ class ProgressThread {
   bool work();
   void nap();
 
-  ranks::World& world_;
+  std::shared_ptr<ranks::World> world_;
   const bool sparing_;
   std::deque<std::atomic<RankMeeting*>> lanes_;
   threads::Doorbell bell_;      // the thread sleeps here while nothing is under way

@@ -20,9 +20,9 @@ constexpr int first_tag = 16;
 
 class RankExchange final : public Exchange, private threads::TeamWork {
  public:
-  RankExchange(RankMeeting& meeting, ranks::World& world, ProgressThread& thread, std::atomic<RankMeeting*>& lane,
+  RankExchange(RankMeeting& meeting, std::shared_ptr<ranks::World> world, ProgressThread& thread, std::atomic<RankMeeting*>& lane,
                threads::Team* team, bool first, bool slowed)
-      : meeting_(meeting), world_(world), progress_(thread), lane_(lane), team_(team), first_(first), slowed_(slowed) {}
+      : meeting_(meeting), world_(std::move(world)), progress_(thread), lane_(lane), team_(team), first_(first), slowed_(slowed) {}
 
   void post() override {
     lane_.store(&meeting_, std::memory_order_release);
@@ -34,7 +34,7 @@ class RankExchange final : public Exchange, private threads::TeamWork {
     if (!meeting_.met()) {
       return false;
     }
-    world_.poll();
+    world_->poll();
     if (team_->size() > 1 && meeting_.ready() > 1) {
       team_->run(*this);
     } else {
@@ -53,7 +53,7 @@ class RankExchange final : public Exchange, private threads::TeamWork {
   void run(const threads::Member&) override { meeting_.work(); }
 
   RankMeeting& meeting_;
-  ranks::World& world_;
+  std::shared_ptr<ranks::World> world_;
   ProgressThread& progress_;
   std::atomic<RankMeeting*>& lane_;
   threads::Team* team_;
@@ -63,12 +63,12 @@ class RankExchange final : public Exchange, private threads::TeamWork {
 
 class RankTransport final : public Transport {
  public:
-  RankTransport(TransportContext context, ranks::World& world, std::vector<int> rank_of_device)
+  RankTransport(TransportContext context, std::shared_ptr<ranks::World> world, std::vector<int> rank_of_device)
       : context_(std::move(context)),
-        world_(world),
+        world_(std::move(world)),
         rank_of_device_(std::move(rank_of_device)),
         memory_(context_.staged.empty() ? make_memory_transport(context_) : nullptr),
-        progress_(std::make_unique<ProgressThread>(world, context_.no_core_to_spare)) {
+        progress_(std::make_unique<ProgressThread>(world_, context_.no_core_to_spare)) {
     measure_staging();
     int tag = first_tag;
     for (std::size_t m = 0; m < context_.plan.meeting_count(); ++m) {
@@ -84,7 +84,7 @@ class RankTransport final : public Transport {
 
   ~RankTransport() override {
     progress_.reset();
-    if (world_.under_way()) {  // after a failure: what may still be written into stays
+    if (world_->under_way()) {  // after a failure: what may still be written into stays
       for (auto& [lane, arena] : staging_) {
         new threads::MemoryArena(std::move(arena));
       }
@@ -114,7 +114,7 @@ class RankTransport final : public Transport {
   }
 
   bool polled() const override { return true; }
-  void poll() override { world_.poll(); }
+  void poll() override { world_->poll(); }
   void sleeps() override { progress_->device_sleeps(); }
   void wakes() override { progress_->device_wakes(); }
 
@@ -200,11 +200,11 @@ class RankTransport final : public Transport {
     }
     const std::vector<Share> shares = deal(plan, id, elements_a_message);
     const std::int64_t next_tag = tag + tags_of(shares);
-    if (next_tag > world_.largest_tag()) {
+    if (next_tag > world_->largest_tag()) {
       throw failure(
           "this plan has more messages between ranks than the MPI library can tell apart: {} is the largest "
           "tag it has",
-          world_.largest_tag());
+          world_->largest_tag());
     }
     const int first_message = std::exchange(tag, static_cast<int>(next_tag));
     if (first_local(id).valid()) {
@@ -219,7 +219,7 @@ class RankTransport final : public Transport {
   }
 
   TransportContext context_;
-  ranks::World& world_;
+  std::shared_ptr<ranks::World> world_;
   std::vector<int> rank_of_device_;  // by device
   std::unique_ptr<Transport> memory_;
   std::map<LaneOfDevice, threads::MemoryArena> staging_;
@@ -230,8 +230,9 @@ class RankTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_rank_transport(TransportContext context, ranks::World& world, std::vector<int> rank_of_device) {
-  return std::make_unique<RankTransport>(std::move(context), world, std::move(rank_of_device));
+std::unique_ptr<Transport> make_rank_transport(TransportContext context, std::shared_ptr<ranks::World> world,
+                                               std::vector<int> rank_of_device) {
+  return std::make_unique<RankTransport>(std::move(context), std::move(world), std::move(rank_of_device));
 }
 
 }  // namespace baton::exec

@@ -178,14 +178,14 @@ TEST(CpuTileKernels, TheUnitOfAPlanIsThatOfItsTypes) {
 TEST(CpuTileKernels, RanksMustAgreeOnTheUnitIfTheStepIsInBf16) {
   const auto told = [](TileUnit first, TileUnit second, strategy::Precision precision) {
     std::vector<std::string> sentences(2);
-    baton::test::run_as_ranks(2, [&](ranks::World& world) {
-      const auto backend = make_backend(world.rank() == 0 ? first : second);
+    baton::test::run_as_ranks(2, [&](const std::shared_ptr<ranks::World>& world) {
+      const auto backend = make_backend(world->rank() == 0 ? first : second);
       const cluster::Cluster cluster = devices(2);
       const plan::Plan plan = compile(mlp, cluster, *backend, precision);
       try {
-        const Executor executor(plan, cluster, *backend, {}, &world);
+        const Executor executor(plan, cluster, *backend, {}, world);
       } catch (const Error& error) {
-        sentences[static_cast<std::size_t>(world.rank())] = error.what();
+        sentences[static_cast<std::size_t>(world->rank())] = error.what();
       }
     });
     EXPECT_EQ(sentences[0], sentences[1]);

@@ -23,7 +23,7 @@ struct Tick {
 };
 
 TEST(RankMeeting, BeginsWhenAllMembersHaveComeAndRunsEachPartAfterThoseItWaitsFor) {
-  ranks::test::LonelyWorld world;
+  const auto world = std::make_shared<ranks::test::LonelyWorld>();
   threads::Doorbell bell;
   RankMeeting meeting(world, {&bell, &bell});
   Tick tick;
@@ -33,24 +33,24 @@ TEST(RankMeeting, BeginsWhenAllMembersHaveComeAndRunsEachPartAfterThoseItWaitsFo
   meeting.begin_step();
   meeting.arrive();
   EXPECT_FALSE(meeting.met());
-  EXPECT_TRUE(world.posted.empty());
+  EXPECT_TRUE(world->posted.empty());
   meeting.arrive();
   EXPECT_TRUE(meeting.met());
-  ASSERT_EQ(world.posted.size(), 1U) << "the receive, but not yet the send";
+  ASSERT_EQ(world->posted.size(), 1U) << "the receive, but not yet the send";
   meeting.work();
   EXPECT_EQ(tick.total, 0.0F);
   meeting.over(came);
   EXPECT_EQ(meeting.ready(), 1U);
   meeting.work();
   EXPECT_EQ(tick.total, 1.0F);
-  ASSERT_EQ(world.posted.size(), 2U);
+  ASSERT_EQ(world->posted.size(), 2U);
   EXPECT_FALSE(meeting.finished());
-  meeting.over(world.posted[1].second);
+  meeting.over(world->posted[1].second);
   EXPECT_TRUE(meeting.finished());
 }
 
 TEST(RankMeeting, AStepThatWasGivenUpLeavesNothingForTheNext) {
-  ranks::test::LonelyWorld world;
+  const auto world = std::make_shared<ranks::test::LonelyWorld>();
   threads::Doorbell bell;
   RankMeeting meeting(world, {&bell});
   std::array<Tick, 3> ticks;
@@ -78,7 +78,7 @@ TEST(RankMeeting, AStepThatWasGivenUpLeavesNothingForTheNext) {
 TEST(RankMeeting, EveryOperationRunsOnceAStepWhoeverRunsIt) {
   constexpr int steps = 20'000;
   constexpr std::size_t parts = 3;
-  ranks::test::LonelyWorld world;
+  const auto world = std::make_shared<ranks::test::LonelyWorld>();
   threads::Doorbell bell;
   RankMeeting meeting(world, {&bell});
   std::array<Tick, parts> ticks;
@@ -97,7 +97,7 @@ TEST(RankMeeting, EveryOperationRunsOnceAStepWhoeverRunsIt) {
   int wrong = 0;
   for (int step = 0; step < steps; ++step) {
     meeting.begin_step();
-    world.posted.clear();
+    world->posted.clear();
     meeting.arrive();
     for (std::size_t i = 0; i < parts; ++i) {
       meeting.over(came[(i + static_cast<std::size_t>(step)) % parts]);

@@ -28,31 +28,31 @@ Nanoseconds quickest(const ranks::test::LonelyWorld& world, int looks) {
 }
 
 TEST(ProgressThread, WithoutACoreOfItsOwnLooksAfterMessagesLessOftenUntilADeviceSleeps) {
-  ranks::test::LonelyWorld world;
-  world.busy = true;
+  const auto world = std::make_shared<ranks::test::LonelyWorld>();
+  world->busy = true;
   ProgressThread progress(world, true);
   progress.start();
-  EXPECT_GE(quickest(world, 10), Nanoseconds(9 * 500'000));
+  EXPECT_GE(quickest(*world, 10), Nanoseconds(9 * 500'000));
   progress.device_sleeps();
-  EXPECT_LT(quickest(world, 10), Nanoseconds(9 * 500'000));
+  EXPECT_LT(quickest(*world, 10), Nanoseconds(9 * 500'000));
   progress.device_wakes();
-  EXPECT_GE(quickest(world, 10), Nanoseconds(8 * 500'000)) << "one nap may have been a short one";
+  EXPECT_GE(quickest(*world, 10), Nanoseconds(8 * 500'000)) << "one nap may have been a short one";
 }
 
 TEST(ProgressThread, WithACoreOfItsOwnLooksOften) {
-  ranks::test::LonelyWorld world;
-  world.busy = true;
+  const auto world = std::make_shared<ranks::test::LonelyWorld>();
+  world->busy = true;
   ProgressThread progress(world, false);
   progress.start();
-  EXPECT_LT(quickest(world, 10), Nanoseconds(9 * 500'000));
+  EXPECT_LT(quickest(*world, 10), Nanoseconds(9 * 500'000));
 }
 
 TEST(ProgressThread, SleepsWhileNothingIsUnderWay) {
-  ranks::test::LonelyWorld world;
+  const auto world = std::make_shared<ranks::test::LonelyWorld>();
   ProgressThread progress(world, true);
   progress.start();
   std::this_thread::sleep_for(20ms);
-  EXPECT_EQ(world.polls, 0);
+  EXPECT_EQ(world->polls, 0);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "baton/ranks/world.h"
 
 /// Decides how meetings between GPUs of several ranks cross. No GPU is needed for that.
-namespace baton::exec {
+namespace baton::cuda {
 
 /// The way that the messages of a meeting take.
 enum class MeetingRoute : std::uint8_t {
@@ -59,4 +59,4 @@ class CommunicatorFactory {
 std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<MeetingRoute>& routes,
                                      const std::vector<int>& rank_of_device, ranks::World& world, CommunicatorFactory& factory);
 
-}  // namespace baton::exec
+}  // namespace baton::cuda

@@ -1,12 +1,12 @@
-#include "baton/exec/transport/nccl_calls.h"
+#include "baton/cuda/nccl_calls.h"
 
-#include "baton/base/error.h"
-#include "baton/exec/transport/dealing.h"
+#include <span>
 
-namespace baton::exec {
+namespace baton::cuda {
 namespace {
 
 using plan::Collective;
+using plan::Move;
 
 /// One whole buffer that is dealt out, and the member's own piece of it (null if nothing falls to it).
 void deal_pieces(std::vector<NcclCall>& calls, const Collective& collective, std::byte* whole, std::byte* own,
@@ -34,10 +34,10 @@ void deal_pieces(std::vector<NcclCall>& calls, const Collective& collective, std
 
 }  // namespace
 
-std::vector<NcclCall> nccl_calls(const plan::Plan& plan, const plan::Task& task, const Addresses& at) {
+std::vector<NcclCall> nccl_calls(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& at) {
   const std::span<const BufferId> payload = plan::payload(task);
   const DType type = plan[payload[0]].dtype;
-  const Move move = move_of(task);
+  const Move move = plan::move_of(task);
   const std::vector<std::byte*>& whole = task.reads.empty() || move == Move::all_gather ? at.writes : at.reads;
   const std::vector<std::byte*>& pieces = move == Move::all_gather ? at.reads : at.writes;
   std::vector<NcclCall> calls;
@@ -46,14 +46,14 @@ std::vector<NcclCall> nccl_calls(const plan::Plan& plan, const plan::Task& task,
     const std::int64_t elements = plan[payload[b]].shape.elements();
     switch (move) {
       case Move::copy:
-        calls.push_back(rank_of(task) == 0 ? NcclCall{Move::copy, whole[b], nullptr, elements, 1}
-                                           : NcclCall{Move::copy, nullptr, whole[b], elements, 0});
+        calls.push_back(plan::rank_of(task) == 0 ? NcclCall{Move::copy, whole[b], nullptr, elements, 1}
+                                                 : NcclCall{Move::copy, nullptr, whole[b], elements, 0});
         break;
       case Move::broadcast:
         calls.push_back({Move::broadcast, whole[b], whole[b], elements, 0});
         break;
       case Move::reduce:
-        calls.push_back({Move::reduce, whole[b], rank_of(task) == 0 ? whole[b] : nullptr, elements, 0});
+        calls.push_back({Move::reduce, whole[b], plan::rank_of(task) == 0 ? whole[b] : nullptr, elements, 0});
         break;
       case Move::all_reduce:
         calls.push_back({Move::all_reduce, whole[b], whole[b], elements});
@@ -70,4 +70,4 @@ std::vector<NcclCall> nccl_calls(const plan::Plan& plan, const plan::Task& task,
   return calls;
 }
 
-}  // namespace baton::exec
+}  // namespace baton::cuda

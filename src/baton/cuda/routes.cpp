@@ -1,4 +1,4 @@
-#include "baton/exec/transport/gpus.h"
+#include "baton/cuda/routes.h"
 
 #include <algorithm>
 #include <array>
@@ -8,16 +8,15 @@
 #include <string_view>
 
 #include "baton/base/error.h"
-#include "baton/exec/transport/dealing.h"
 
-namespace baton::exec {
+namespace baton::cuda {
 namespace {
 
 /// The devices of a meeting's members, by their rank in it.
 std::vector<DeviceId> devices_of(const plan::Plan& plan, MeetingId meeting) {
   std::vector<DeviceId> devices(plan.members(meeting).size());
   for (const TaskId member : plan.members(meeting)) {
-    devices[rank_of(plan[member])] = plan[member].device;
+    devices[plan::rank_of(plan[member])] = plan[member].device;
   }
   return devices;
 }
@@ -108,4 +107,4 @@ std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<M
   return group_of;
 }
 
-}  // namespace baton::exec
+}  // namespace baton::cuda

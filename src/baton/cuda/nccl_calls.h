@@ -8,7 +8,7 @@
 #include "baton/exec/addresses.h"
 #include "baton/plan/plan.h"
 
-namespace baton::exec {
+namespace baton::cuda {
 
 /// A call of NCCL by a member of a meeting, or a copy before it. A `copy` with one end is a send or a receive; one with both ends
 /// is from one place of its own to another, before all others.
@@ -22,6 +22,6 @@ struct NcclCall {
 
 /// The calls of one member; the calls of all members pair up in their order. Sums that are to be applied are left in place
 /// of the parts. Where pieces are of uneven size, each is reduced to its owner, or broadcast by it.
-std::vector<NcclCall> nccl_calls(const plan::Plan& plan, const plan::Task& task, const Addresses& at);
+std::vector<NcclCall> nccl_calls(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& at);
 
-}  // namespace baton::exec
+}  // namespace baton::cuda
