@@ -105,13 +105,13 @@ std::string run_own_experiment(const OwnExperiment& own, const Conditions& condi
   };
   lab::Experiment experiment = lab::to_experiment(std::move(sweep));
   for (const auto& [question, answer] : own.answers) {
-    experiment.questions.push_back({"", question, [held = answer](const std::vector<lab::Record>& rows) {
+    experiment.questions.push_back({"", question, [callback = answer](const std::vector<lab::Record>& rows) {
                                       Json list = Json::array();
                                       for (const lab::Record& row : rows) {
                                         list.push_back(row.json());
                                       }
                                       const py::gil_scoped_acquire acquire;
-                                      return (*held)(list.dump()).cast<std::string>();
+                                      return (*callback)(list.dump()).cast<std::string>();
                                     }});
   }
   return measure_all(std::make_shared<const lab::Experiment>(std::move(experiment)), {}, conditions, progress);
@@ -119,13 +119,13 @@ std::string run_own_experiment(const OwnExperiment& own, const Conditions& condi
 
 /// The user's function as progress; null: none. It is called on another thread, without the GIL.
 lab::Progress to_progress(const py::object& progress) {
-  const std::shared_ptr<py::object> told = progress.is_none() ? nullptr : shared(progress);
-  return [told](double done, const std::string& what) {
-    if (!told) {
+  const std::shared_ptr<py::object> callback = progress.is_none() ? nullptr : shared(progress);
+  return [callback](double done, const std::string& what) {
+    if (!callback) {
       return !asked_to_stop();
     }
     const py::gil_scoped_acquire acquire;
-    const py::object answer = (*told)(done, what);
+    const py::object answer = (*callback)(done, what);
     return !asked_to_stop() && (answer.is_none() || answer.cast<bool>());
   };
 }
