@@ -36,30 +36,22 @@ std::int64_t count_devices(const JobSpec& spec, std::int64_t in_node) {
 
 op::Optimizer make_optimizer(const JobSpec& spec) {
   op::Optimizer optimizer = op::optimizer_by_name(spec.optimizer);
-  const auto set = [&](std::optional<double> value, std::string_view flag, std::string_view field) {
-    bool known = !value;
-    op::attributes(optimizer, [&](std::string_view name, auto& setting) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(setting)>, double>) {
-        if (value && name == field) {
-          setting = *value;
-          known = true;
-        }
-      }
-    });
-    if (!known) {
-      throw usage_error("optimizer {} has no {}", spec.optimizer, flag);
-    }
-  };
-  set(spec.lr, "--lr", "rate");
-  set(spec.momentum, "--momentum", "momentum");
-  set(spec.weight_decay, "--weight-decay", "weight_decay");
-  set(spec.clip, "--clip", "clip");
   std::visit(
       [&](auto& settings) {
+        settings.rate = spec.lr.value_or(settings.rate);
+        settings.weight_decay = spec.weight_decay.value_or(settings.weight_decay);
+        settings.clip = spec.clip.value_or(settings.clip);
         settings.decay_matrices = spec.decay == Decay::matrices;
         settings.schedule = spec.lr_schedule;
       },
       optimizer);
+  if (spec.momentum) {
+    auto* sgd = std::get_if<op::Sgd>(&optimizer);
+    if (sgd == nullptr) {
+      throw usage_error("optimizer {} has no --momentum", spec.optimizer);
+    }
+    sgd->momentum = *spec.momentum;
+  }
   return optimizer;
 }
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
-#include <type_traits>
 
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
+#include "baton/op/traits.h"
 
 namespace baton::lab {
 namespace {
@@ -17,12 +17,7 @@ namespace {
 std::string op_text(const plan::Task& task) {
   std::string text(plan::verb(task));
   if (const auto* compute = std::get_if<plan::Compute>(&task.action)) {
-    op::Op copy = compute->op;
-    op::attributes(copy, [&](std::string_view name, const auto& value) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
-        text += name == "relu" && value ? "+relu" : "";
-      }
-    });
+    text += op::ends_with_relu(compute->op) ? "+relu" : "";
   }
   return text;
 }
