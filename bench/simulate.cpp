@@ -25,7 +25,7 @@ cluster::Cluster devices(std::size_t count, bool shared_lanes) {
                     .memory = Bytes(std::int64_t{80} << 30),
                     .node = static_cast<int>(d / 8),
                     .shared_lanes = shared_lanes,
-                    .speed = {.rates = {{"f32", 1e14}}, .memory_bandwidth = 2e12, .launch = Nanoseconds(3000)}});
+                    .speed = {.rates = {{cluster::RateType::f32, 1e14}}, .memory_bandwidth = 2e12, .launch = Nanoseconds(3000)}});
   }
   return cluster::Cluster(
       std::move(list), std::nullopt,

@@ -14,8 +14,11 @@ double over(double amount, double rate) { return rate > 0 ? amount / rate * 1e9 
 
 /// The rate of the products of a type, of which a device reaches a share.
 double peak(const cluster::Speed& speed, DType type, bool tf32, bool fp8) {
-  const auto found = fp8 && is_narrow(type) ? speed.rates.find("f8") : tf32 ? speed.rates.find("tf32") : speed.rates.end();
-  return found == speed.rates.end() ? speed.rate(type) : found->second;
+  using cluster::RateType;
+  const std::optional<double> rounded = fp8 && is_narrow(type) ? speed.rates[RateType::f8]
+                                        : tf32                 ? speed.rates[RateType::tf32]
+                                                               : std::nullopt;
+  return rounded.value_or(speed.rate(type));
 }
 
 /// A product as m × n results of k terms each.

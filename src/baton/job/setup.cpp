@@ -77,7 +77,7 @@ std::string strategy_of(const JobSpec& spec) {
 }
 
 strategy::Precision make_precision(const JobSpec& spec, const cluster::Device& device) {
-  if (spec.precision == strategy::Precision::tf32 && !device.gpu && !device.speed.rates.contains("tf32")) {
+  if (spec.precision == strategy::Precision::tf32 && !device.gpu && !device.speed.rates[cluster::RateType::tf32]) {
     throw usage_error("tf32 is how the matrix units of a GPU read float32 operands, and {} has none: choose another --precision",
                       device.name);
   }
@@ -174,16 +174,16 @@ strategy::Request make_request(const JobSpec& spec, const model::Model& model, c
 }
 
 void require_rates(const JobSpec& spec, const strategy::Request& request, const cost::Software& software) {
-  const auto& rates = request.cluster.devices()[0].speed.rates;
+  const cluster::Rates& rates = request.cluster.devices()[0].speed.rates;
   const strategy::Precision precision = request.step.precision;
   for (const DType type : {strategy::parameter_type(precision), strategy::dtype_of(precision)}) {
-    if (!rates.contains(to_text(type))) {
+    if (!rates[cluster::rate_type(type).value()]) {
       throw usage_error(
           "the cluster {} gives no rate for {}, in which a step in {} computes: add {} = \"...FLOP/s\" to [device.rates]",
           spec.cluster, to_text(type), strategy::to_text(precision), to_text(type));
     }
   }
-  if (software.fp8 && !rates.contains("f8")) {
+  if (software.fp8 && !rates[cluster::RateType::f8]) {
     throw usage_error(
         "the cluster {} gives no rate for f8, in which products of {} compute: add f8 = \"...FLOP/s\" to [device.rates]",
         spec.cluster, software.name);

@@ -1,5 +1,6 @@
 #include "baton/cluster/blueprint.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -64,6 +65,23 @@ TEST(Blueprint, ReadsEveryFigureOfItsFile) {
   EXPECT_EQ(cluster.wiring()->network.latency, Nanoseconds(50000));
   EXPECT_EQ(cluster.wiring()->algorithm, Algorithm::tree);
   EXPECT_FALSE(cluster.oversubscribed());
+}
+
+TEST(Blueprint, ReadsTheRateOfEachTypeByItsName) {
+  std::string text = "[device]\n[device.rates]\n";
+  for (const RateType type : all_rate_types) {
+    text += fmt::format("{} = '{}Tflop/s'\n", to_text(type), 1 + static_cast<int>(type));
+  }
+  const Speed speed = parse_blueprint(text, "mine").device.speed;
+  for (const RateType type : all_rate_types) {
+    EXPECT_EQ(speed.rates[type], 1e12 * (1 + static_cast<int>(type))) << to_text(type);
+  }
+  EXPECT_EQ(speed.rate(DType::f16), speed.rates[RateType::f16]);
+  EXPECT_EQ(speed.rate(DType::i32), speed.rates[RateType::f32]) << "integers have no rate of their own";
+  const Rates none = parse_blueprint("[device]\n", "mine").device.speed.rates;
+  EXPECT_TRUE(none.empty());
+  EXPECT_FALSE(none[RateType::tf32].has_value());
+  EXPECT_FALSE((Rates{{RateType::f8, 1e12}}.empty()));
 }
 
 TEST(Blueprint, PiecesOfALinkHaveFiguresOfTheirOwnFromASizeOn) {
