@@ -10,6 +10,7 @@
 
 #include "baton/cost/roofline.h"
 #include "baton/cost/uniform.h"
+#include "baton/model/parse.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
 

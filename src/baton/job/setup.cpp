@@ -10,7 +10,7 @@
 #include "baton/base/file.h"
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/op/traits.h"
 #include "baton/plan/target.h"
 #include "baton/schedule/schedule.h"

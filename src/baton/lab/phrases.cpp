@@ -58,12 +58,6 @@ std::string listing(const std::vector<std::string>& words) {
   return text;
 }
 
-std::string ratio_text(double ratio) {
-  const double size = std::abs(ratio);
-  return size == 0 || size >= 0.0995 ? fmt::format("{:.2f}", ratio)
-                                     : fmt::format("{:.{}f}", ratio, 2 - static_cast<int>(std::floor(std::log10(size))));
-}
-
 std::string three_figures(double value) { return fmt::format("{:.{}f}", value, places_for(value, 3)); }
 
 std::string signed_figures(double value) { return fmt::format("{:+.{}f}", value, places_for(value, 2)); }

@@ -19,6 +19,21 @@ struct Ends {
 
 }  // namespace
 
+std::int64_t Costs::of(Computation kind) const {
+  switch (kind) {
+    case Computation::forward:
+      return forward;
+    case Computation::backward:
+      return backward;
+    case Computation::backward_input:
+      return backward_input;
+    case Computation::backward_weight:
+      return backward_weight;
+  }
+  check(false, "no kind of action has the number {}", static_cast<int>(kind));
+  return 0;
+}
+
 bool Run::complete() const {
   return std::none_of(awaited.begin(), awaited.end(), [](const auto& action) { return action.has_value(); });
 }

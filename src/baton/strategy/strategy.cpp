@@ -11,7 +11,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
-#include "baton/schedule/run.h"
+#include "baton/schedule/flaw.h"
 #include "baton/schedule/schedule.h"
 #include "baton/strategy/passes.h"
 #include "baton/strategy/stages.h"

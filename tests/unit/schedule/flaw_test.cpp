@@ -1,3 +1,5 @@
+#include "baton/schedule/flaw.h"
+
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -13,7 +13,7 @@
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 
 namespace baton::lab {
 namespace {
