@@ -174,6 +174,10 @@ Device read_device(const toml::table& root, const std::string& name, std::int64_
     }
     return text == "shared";
   });
+  device.kind = section.get("kind", device.shared_lanes ? DeviceKind::core : DeviceKind::gpu,
+                            [](const std::string& text, const std::string& what) {
+                              return static_cast<DeviceKind>(index_of_name({"core", "gpu", "other"}, text, what));
+                            });
   Speed& speed = device.speed;
   speed.memory_bandwidth = section.get("memory_bandwidth", 0.0, parse_bandwidth);
   speed.launch = section.get("launch", Nanoseconds(0), parse_time);

@@ -71,6 +71,9 @@ struct GpuPart {
   bool operator==(const GpuPart&) const = default;
 };
 
+/// What a device is, for sentences: one or several cores, a GPU or a part of one, or neither.
+enum class DeviceKind : std::uint8_t { core, gpu, other };
+
 /// Computes and has its own memory: a set of cores, a GPU, or a part of a GPU.
 struct Device {
   std::string name;
@@ -84,6 +87,7 @@ struct Device {
   Speed speed = {};
   std::optional<GpuPart> gpu = {};
   std::string product = {};  // cpu, cuda, or the device of a cluster file: RTX-3090
+  DeviceKind kind = DeviceKind::core;
 
   /// True if collectives take turns with computing. On a part of a GPU they run on its own multiprocessors, which products fill;
   /// messages between two parts run on multiprocessors that belong to no part.

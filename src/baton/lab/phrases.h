@@ -11,8 +11,9 @@ namespace baton::lab {
 
 /// "1 device", "4 devices".
 std::string devices_text(std::int64_t count);
-/// A device by its name in a plan: "GPU 1" for "RTX-3090:1", "core 1" for "core:1"; cores of this machine keep theirs, "cpu:1".
-std::string device_name_text(const std::string& name);
+/// A device by its name in a plan: "GPU 1" for "RTX-3090:1" if it is a GPU, "core 1" for "core:1"; cores of this machine keep
+/// theirs, "cpu:1".
+std::string device_name_text(const std::string& name, bool gpu);
 /// "1, 2 and 4".
 std::string listing(const std::vector<std::string>& words);
 /// A number with three significant figures: "0.0123", "1.10", "11.0", "1234".

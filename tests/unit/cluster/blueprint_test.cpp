@@ -139,6 +139,20 @@ TEST(Blueprint, LanesAreSeparateOrSharedAndApartIsReadAsSeparate) {
   EXPECT_TRUE(shared("shared"));
 }
 
+TEST(Blueprint, DevicesAreCoresOrGpusByTheirLanesUnlessTheFileSaysTheirKind) {
+  const auto kind = [](const std::string& lines) {
+    return parse_blueprint("[device]\n" + lines, "mine").take(1).devices()[0].kind;
+  };
+  EXPECT_EQ(kind("lanes = 'separate'"), DeviceKind::gpu);
+  EXPECT_EQ(kind("lanes = 'shared'"), DeviceKind::core);
+  EXPECT_EQ(kind("lanes = 'separate'\nkind = 'other'"), DeviceKind::other);
+  EXPECT_EQ(kind("lanes = 'shared'\nkind = 'GPU'"), DeviceKind::gpu);
+  EXPECT_TRUE(says(usage_sentence([&] { kind("kind = 'tpu'"); }), "core, gpu or other"));
+  EXPECT_EQ(blueprint_by_name("pcie-5").device.kind, DeviceKind::gpu);
+  EXPECT_EQ(blueprint_by_name("laptop").device.kind, DeviceKind::core);
+  EXPECT_EQ(blueprint_by_name("ideal").device.kind, DeviceKind::other);
+}
+
 TEST(Blueprint, SaysWhatIsWrongWithAFile) {
   const auto sentence = [](const std::string& text) { return usage_sentence([&] { parse_blueprint(text, "mine"); }); };
   EXPECT_TRUE(says(sentence("x = ["), "line 1"));
