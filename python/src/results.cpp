@@ -45,7 +45,7 @@ std::string run_experiment(const ExperimentChoice& choice, const lab::Progress& 
     throw usage_error("{} needs losses, which only training gives: leave out the cluster", choice.id);
   }
   lab::Settings settings{.preset = choice.full ? lab::Preset::full : lab::Preset::quick,
-                         .devices = choice.devices,
+                         .devices = lab::parse_device_type(choice.devices),
                          .machine = machine(),
                          .time_limit = Nanoseconds(choice.full ? 30'000'000'000 : 900'000'000),
                          .cluster = choice.cluster,

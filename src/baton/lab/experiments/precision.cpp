@@ -74,7 +74,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
     take(spec, point, key::batch);
   }
   take(spec, point, key::lr);
-  spec.devices = settings.devices;
+  spec.devices = device_list(settings.devices);
   const PrecisionCase one = case_of(text(point, key::precision));
   spec.precision = one.precision;
   spec.loss_scale.mode = one.scaling;
