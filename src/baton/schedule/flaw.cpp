@@ -166,4 +166,6 @@ std::optional<std::string> flaw(const Grid& grid) {
   return whole.complete() ? std::nullopt : std::optional(deadlock(orders, whole));
 }
 
+Grid aligned_sound(const Grid& grid) { return aligned(run_sound(grid, slot_costs)); }
+
 }  // namespace baton::schedule

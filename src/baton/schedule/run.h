@@ -47,7 +47,11 @@ Orders orders_of(const Grid& grid);
 /// `device_of_stage` of a grid that is known to have no flaw.
 std::vector<std::int32_t> device_of_stage_unchecked(const Grid& grid);
 
-/// The grid of these orders: each action in the slot in which it would run if every action took one.
+/// Every action takes one slot of a grid.
+inline constexpr Costs slot_costs{.backward = 1};
+/// The grid of a complete run at these costs: each action in the slot in which it begins.
+Grid aligned(const Run& whole);
+/// The grid of these orders, likewise.
 Grid aligned(const Orders& orders);
 
 /// The most cells that a grid may have, so that a typo cannot exhaust memory.
