@@ -47,7 +47,7 @@ double sgd_rate(const Op& op);
 
 /// True if it is a product that may round its float32 operands to tf32.
 bool rounds_to_tf32(const Op& op);
-/// Returns the op so that it may do so; an op that is no product is returned unchanged.
+/// Returns the op so that it may do so; an op that is not a product is returned unchanged.
 Op with_tf32(Op op);
 
 /// The op without what passes may change in it: accumulation, tf32, loss scaling, an SGD step, a term that is added, copies,
