@@ -10,6 +10,7 @@
 
 #include "baton/cost/roofline.h"
 #include "baton/cost/uniform.h"
+#include "baton/model/parse.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
 
@@ -25,7 +26,7 @@ cluster::Cluster devices(std::size_t count, bool shared_lanes) {
                     .memory = Bytes(std::int64_t{80} << 30),
                     .node = static_cast<int>(d / 8),
                     .shared_lanes = shared_lanes,
-                    .speed = {.rates = {{"f32", 1e14}}, .memory_bandwidth = 2e12, .launch = Nanoseconds(3000)}});
+                    .speed = {.rates = {{cluster::RateType::f32, 1e14}}, .memory_bandwidth = 2e12, .launch = Nanoseconds(3000)}});
   }
   return cluster::Cluster(
       std::move(list), std::nullopt,

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "baton/base/error.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/strategy/strategy.h"
 
 namespace {

@@ -7,7 +7,7 @@
 
 #include "baton/exec/backend/host_backends.h"
 #include "baton/exec/executor.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/strategy/strategy.h"
 
 using namespace baton;

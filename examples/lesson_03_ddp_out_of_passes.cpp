@@ -8,7 +8,7 @@
 
 #include "baton/exec/backend/host_backends.h"
 #include "baton/exec/executor.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/plan/verify.h"
 #include "baton/strategy/passes.h"
 #include "baton/strategy/strategy.h"

@@ -9,7 +9,7 @@
 
 #include "baton/exec/backend/host_backends.h"
 #include "baton/exec/executor.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/strategy/strategy.h"
 #include "baton/trace/analysis.h"
 

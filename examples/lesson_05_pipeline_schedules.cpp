@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "baton/schedule/flaw.h"
 #include "baton/schedule/replay.h"
 #include "baton/schedule/schedule.h"
 

@@ -8,7 +8,7 @@
 #include "baton/base/error.h"
 #include "baton/exec/backend/host_backends.h"
 #include "baton/exec/executor.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/schedule/replay.h"
 #include "baton/schedule/schedule.h"
 #include "baton/strategy/strategy.h"

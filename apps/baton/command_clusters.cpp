@@ -1,5 +1,9 @@
 #include <fmt/format.h>
 
+#include <map>
+#include <optional>
+#include <string_view>
+
 #include "baton/cluster/blueprint.h"
 #include "baton/cluster/machine.h"
 #include "baton/lab/rows.h"
@@ -34,7 +38,13 @@ void show_cluster(const std::string& name) {
   if (one.in_node > 0) {
     fmt::print("  {} {} per node, each with {} of memory at {}; {} per kernel launch\n", one.in_node, one.device.name,
                to_text(one.device.memory), speed_text(one.device.speed.memory_bandwidth), to_text(one.device.speed.launch));
-    for (const auto& [type, rate] : one.device.speed.rates) {
+    std::map<std::string_view, double> rates;  // by name, in the order of the alphabet
+    for (const cluster::RateType type : cluster::all_rate_types) {
+      if (const std::optional<double> rate = one.device.speed.rates[type]) {
+        rates.emplace(cluster::to_text(type), *rate);
+      }
+    }
+    for (const auto& [type, rate] : rates) {
       fmt::print("  {}: {}/s, of which large products reach {}\n", type, to_text(Flops(static_cast<std::int64_t>(rate))),
                  lab::percent(one.device.speed.efficiency));
     }

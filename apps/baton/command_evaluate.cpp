@@ -9,6 +9,7 @@
 #include "baton/checkpoint/share.h"
 #include "baton/data/tokenizer.h"
 #include "baton/lab/rows.h"
+#include "baton/model/parse.h"
 #include "baton/training/evaluation.h"
 #include "commands.h"
 #include "guard.h"

@@ -9,6 +9,7 @@
 #include "baton/data/source.h"
 #include "baton/data/tokenizer.h"
 #include "baton/lab/json.h"
+#include "baton/model/parse.h"
 #include "commands.h"
 #include "terminal.h"
 

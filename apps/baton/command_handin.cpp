@@ -41,7 +41,7 @@ constexpr int pages_with_contents = 4;
 struct HandinWords {
   std::string sheet;
   std::string name;
-  std::string devices;
+  std::optional<lab::DeviceType> devices;
   std::string cluster;
   std::string option;
   std::string preset;
@@ -83,25 +83,22 @@ Nanoseconds limit_of(const HandinWords& words, lab::Preset preset) {
 /// "1 core", "2 cores".
 std::string counted(std::size_t count, std::string_view what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
 
-ResultSource measured_place(const HandinWords& words, const std::string& devices, std::optional<lab::Preset> preset) {
+ResultSource measured_place(const HandinWords& words, const lab::DeviceType& devices, std::optional<lab::Preset> preset) {
   ResultSource place;
   place.settings.devices = devices;
   place.settings.machine = cluster::probe();
-  if (devices != "cpu" && !cluster::names_gpus(devices)) {
-    throw usage_error("--devices is '{}', but a hand-in takes only the type, cpu or cuda: the sheet sets the number of devices",
-                      devices);
-  }
-  const std::vector<cluster::Device> opened = devices::open_devices(devices, place.settings.machine);
-  place.settings.preset = preset.value_or(devices == "cpu" ? lab::Preset::quick : lab::Preset::full);
+  const std::vector<cluster::Device> opened = devices::open_devices(lab::device_list(devices).names(), place.settings.machine);
+  place.settings.preset = preset.value_or(devices.gpus ? lab::Preset::full : lab::Preset::quick);
   place.settings.time_limit = limit_of(words, place.settings.preset);
   const std::size_t cores = place.settings.machine.cores.size();
   const bool parts = std::any_of(opened.begin(), opened.end(),
                                  [](const cluster::Device& device) { return device.gpu && device.gpu->of > 1; });
-  place.source = {.devices = devices,
-                  .summary = devices == "cpu"
+  const std::string named = lab::to_text(devices);
+  place.source = {.devices = named,
+                  .summary = !devices.gpus
                                  ? fmt::format("{} of this machine ({})", counted(cores, "core"), place.settings.machine.cpu)
-                             : parts ? fmt::format("{} of one GPU of this machine ({})", counted(opened.size(), "part"), devices)
-                                     : fmt::format("{} of this machine ({})", counted(opened.size(), "GPU"), devices),
+                             : parts ? fmt::format("{} of one GPU of this machine ({})", counted(opened.size(), "part"), named)
+                                     : fmt::format("{} of this machine ({})", counted(opened.size(), "GPU"), named),
                   .parts_of_gpu = parts};
   return place;
 }
@@ -161,8 +158,8 @@ std::string command_of(const HandinWords& words, const ResultSource& place, cons
   }
   if (place.source.simulated) {
     command += " --cluster " + shell_word(place.settings.cluster);
-  } else if (place.settings.devices != "cpu") {
-    command += " --devices " + shell_word(place.settings.devices);
+  } else if (place.settings.devices.gpus) {
+    command += " --devices " + shell_word(lab::to_text(place.settings.devices));
   }
   return as_called(command + (words.limit ? " --time-limit " + job::flag_text(*words.limit) : ""));
 }
@@ -399,7 +396,7 @@ std::string full_command(const HandinWords& words, const std::string& sheet, con
   std::string command = fmt::format("baton handin {}", sheet);
   for (const auto& [flag, value] :
        std::vector<std::pair<const char*, std::string>>{{"--name", words.name},
-                                                        {"--devices", words.devices},
+                                                        {"--devices", words.devices ? lab::to_text(*words.devices) : ""},
                                                         {"--cluster", words.cluster},
                                                         {"--option", option},
                                                         {"--preset", "full"},
@@ -480,13 +477,13 @@ void hand_in(const HandinWords& words, int& exit_code) {
   const sheet::Sheet& sheet = sheet::sheet_by_id(words.sheet);
   const std::string option = option_of(sheet, words);
   const std::vector<sheet::SheetTask> tasks = sheet::tasks_of(sheet, option);
-  if (!words.devices.empty() && !words.cluster.empty()) {
+  if (words.devices && !words.cluster.empty()) {
     throw usage_error("--devices measures here and --cluster simulates elsewhere: give one of them");
   }
   const std::optional<lab::Preset> preset = words.preset.empty() ? std::nullopt : std::optional(lab::preset_by_name(words.preset));
   const bool simulates = !words.cluster.empty();
   ResultSource first = simulates ? simulated_place(words, words.cluster, preset)
-                                 : measured_place(words, words.devices.empty() ? "cpu" : words.devices, preset);
+                                 : measured_place(words, words.devices.value_or(lab::DeviceType{}), preset);
   const fs::path folder = open_folder(words, sheet.id, option.empty() ? "" : " " + option);
   const FolderLock lock(
       folder,
@@ -549,7 +546,17 @@ void add_handin_command(CLI::App& program, int& exit_code) {
       ->type_name("SHEET")
       ->required();
   command->add_option("--name", words->name, "name of the student, for the title")->type_name("NAME");
-  command->add_option("-d,--devices", words->devices, "measure on this kind of device: cpu, cuda, or parts of a GPU as cuda:0/4")
+  command
+      ->add_option_function<std::string>(
+          "-d,--devices",
+          [words](const std::string& type) {
+            words->devices = lab::find_device_type(type);
+            if (!words->devices) {
+              throw usage_error(
+                  "--devices is '{}', but a hand-in takes only the type, cpu or cuda: the sheet sets the number of devices", type);
+            }
+          },
+          "measure on this kind of device: cpu, cuda, or parts of a GPU as cuda:0/4")
       ->type_name("TYPE");
   command
       ->add_option("--cluster", words->cluster, "simulate instead, on machine (this one), a name from `baton clusters` or a file")

@@ -36,7 +36,7 @@ using lab::Json;
 struct LabWords {
   std::vector<std::string> ids;
   std::optional<lab::Preset> preset;  // nullopt: quick, or full where another machine is simulated, which takes no longer
-  std::string devices = "cpu";
+  lab::DeviceType devices;
   std::vector<std::string> sets;
   std::string out = "runs";
   std::string json;
@@ -173,7 +173,7 @@ std::string reproduce(const LabWords& words, const std::string& which, const std
     command += " --set " + shell_word(set);
   }
   if (words.devices != usual.devices) {
-    command += " --devices " + shell_word(words.devices);
+    command += " --devices " + shell_word(lab::to_text(words.devices));
   }
   if (words.limit) {
     command += " --time-limit " + job::flag_text(*words.limit);
@@ -298,8 +298,7 @@ lab::Settings settings_of(const LabWords& words) {
     settings.cluster = cluster_of(words);
     settings.what_if = words.what_if.value_or(job::WhatIf());
   }
-  lab::require_device_type(words.devices);
-  devices::open_devices(words.devices, settings.machine);  // throws if there are none such
+  devices::open_devices(lab::device_list(words.devices).names(), settings.machine);  // throws if there are none such
   settings.time_limit = words.limit                            ? *words.limit
                         : settings.preset == lab::Preset::full ? Nanoseconds(30'000'000'000)
                                                                : Nanoseconds(900'000'000);
@@ -547,9 +546,12 @@ void add_lab_flags(CLI::App& command, LabWords& words) {
           "--preset", [&words](const std::string& name) { words.preset = lab::preset_by_name(name); },
           "quick, or full for the sizes of the course (default: quick; full if another machine is simulated)")
       ->type_name("NAME");
-  command.add_option("-d,--devices", words.devices, "type of the devices: cpu, cuda, or parts of one GPU, for example cuda:0/4")
+  command
+      .add_option_function<std::string>(
+          "-d,--devices", [&words](const std::string& type) { words.devices = lab::parse_device_type(type); },
+          "type of the devices: cpu, cuda, or parts of one GPU, for example cuda:0/4")
       ->type_name("TYPE")
-      ->capture_default_str();
+      ->default_str(lab::to_text(words.devices));
   command
       .add_option_function<std::vector<std::string>>(
           "--set",

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "baton/base/error.h"
+#include "baton/model/parse.h"
 #include "baton/model/zoo.h"
 #include "baton/report/table.h"
 #include "baton/strategy/strategy.h"

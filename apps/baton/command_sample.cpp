@@ -7,6 +7,7 @@
 #include "baton/base/text.h"
 #include "baton/checkpoint/pretrained.h"
 #include "baton/data/tokenizer.h"
+#include "baton/model/parse.h"
 #include "baton/training/sampling.h"
 #include "commands.h"
 #include "options.h"

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "baton/base/error.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/plan/verify.h"
 #include "baton/report/table.h"
 #include "baton/schedule/schedule.h"

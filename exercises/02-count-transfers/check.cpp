@@ -6,7 +6,7 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/exercise/exercises.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/plan/text.h"
 #include "baton/strategy/strategy.h"
 

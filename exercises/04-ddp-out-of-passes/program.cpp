@@ -1,7 +1,7 @@
 // Reads a model and what a step has to do, compiles your strategy to a plan, and returns the plan.
 #include "baton/exercise/program.h"
 
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/plan/text.h"
 #include "exercise.h"
 

@@ -39,7 +39,7 @@ struct OwnExperiment {
 
 lab::Settings settings_of(const Conditions& conditions) {
   lab::Settings settings{.preset = conditions.full ? lab::Preset::full : lab::Preset::quick,
-                         .devices = conditions.devices,
+                         .devices = lab::parse_device_type(conditions.devices),
                          .machine = machine(),
                          .time_limit = Nanoseconds(conditions.full ? 30'000'000'000 : 900'000'000),
                          .cluster = conditions.cluster,

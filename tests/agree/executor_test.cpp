@@ -5,7 +5,7 @@
 #include "agree/training.h"
 #include "baton/base/error.h"
 #include "baton/devices/backends.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/plan/text.h"
 
 namespace baton::test {

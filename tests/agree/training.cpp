@@ -15,7 +15,7 @@
 #include "baton/exec/contents.h"
 #include "baton/exec/host/host_backend.h"
 #include "baton/model/builder.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 
 namespace baton::test {
 

@@ -1,4 +1,4 @@
-#include "baton/schedule/grid.h"
+#include "baton/schedule/flaw.h"
 #include "baton/schedule/replay.h"
 #include "baton/schedule/text.h"
 #include "target.h"

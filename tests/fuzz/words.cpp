@@ -2,7 +2,7 @@
 #include "baton/cluster/gpu.h"
 #include "baton/job/what_if.h"
 #include "baton/lab/runner.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/op/optimizer.h"
 #include "baton/training/job.h"
 #include "target.h"

@@ -8,6 +8,7 @@
 
 #include "baton/checkpoint/pretrained.h"
 #include "baton/model/huggingface.h"
+#include "baton/model/parse.h"
 #include "baton/training/evaluation.h"
 #include "baton/training/sampling.h"
 #include "baton/training/training.h"

@@ -9,7 +9,7 @@
 
 #include "agree/training.h"
 #include "baton/devices/backends.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/op/traits.h"
 
 /// Ten steps of what PyTorch trained, from the same weights and data; see README.md for where the numbers come from.

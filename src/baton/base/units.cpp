@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 
-#include "baton/base/duration.h"
 #include "baton/base/error.h"
 
 namespace baton {
@@ -64,14 +63,6 @@ bool split_number(std::string_view text, double& number, std::string_view& unit)
 std::string to_text(Nanoseconds time) { return scaled(static_cast<double>(time.count), time_scales); }
 std::string to_text(Bytes size) { return scaled(static_cast<double>(size.count), byte_scales); }
 std::string to_text(Flops work) { return scaled(static_cast<double>(work.count), flop_scales); }
-
-Nanoseconds to_duration(double nanoseconds) {
-  if (!(nanoseconds >= 0 && nanoseconds <= longest_duration)) {
-    throw usage_error("a task or a message would take longer than {}: a rate, a bandwidth or a factor is too small for it",
-                      to_text(Nanoseconds(static_cast<std::int64_t>(longest_duration))));
-  }
-  return Nanoseconds(std::llround(nanoseconds));
-}
 
 Bytes parse_bytes(std::string_view text, std::string_view what) {
   double number = 0;

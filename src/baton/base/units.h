@@ -34,6 +34,9 @@ using Flops = Quantity<struct FlopsTag>;
 /// Time, always in integer nanoseconds: on the measured clock and on the simulated one.
 using Nanoseconds = Quantity<struct NanosecondsTag>;
 
+/// The longest time that one task or message may take, so that sums of times cannot overflow.
+inline constexpr double longest_duration = 1e17;  // nanoseconds: three years
+
 /// "9.00 ms", "12.3 µs", "1.50 GiB", "12.3 GFLOP": three significant figures and the largest unit that keeps the figure at 1 or
 /// above.
 std::string to_text(Nanoseconds time);

@@ -16,6 +16,7 @@
 #include "baton/model/huggingface.h"
 #include "baton/model/names.h"
 #include "baton/model/onnx.h"
+#include "baton/model/parse.h"
 
 namespace baton::checkpoint {
 namespace {

@@ -174,6 +174,10 @@ Device read_device(const toml::table& root, const std::string& name, std::int64_
     }
     return text == "shared";
   });
+  device.kind = section.get("kind", device.shared_lanes ? DeviceKind::core : DeviceKind::gpu,
+                            [](const std::string& text, const std::string& what) {
+                              return static_cast<DeviceKind>(index_of_name({"core", "gpu", "other"}, text, what));
+                            });
   Speed& speed = device.speed;
   speed.memory_bandwidth = section.get("memory_bandwidth", 0.0, parse_bandwidth);
   speed.launch = section.get("launch", Nanoseconds(0), parse_time);
@@ -186,11 +190,12 @@ Device read_device(const toml::table& root, const std::string& name, std::int64_
   section.done();
   if (section.table().contains("rates")) {
     Section rates(section.table(), name, "rates");
-    for (const char* type : {"f64", "f32", "tf32", "bf16", "f16", "f8"}) {
-      if (rates.table().contains(type)) {
-        speed.rates[type] = rates.get(type, 0.0, parse_rate);
+    for (const RateType type : all_rate_types) {
+      const std::string key(to_text(type));
+      if (rates.table().contains(key)) {
+        speed.rates[type] = rates.get(key, 0.0, parse_rate);
       } else {
-        rates.has_part(type);
+        rates.has_part(key);
       }
     }
     rates.done();

@@ -13,7 +13,8 @@ namespace baton::cluster {
 ///
 ///   summary = "what it is"
 ///   [device]          name, count (in a node), lanes = "separate" or "shared", memory, memory_bandwidth, launch,
-///                     efficiency, half_extent, memory_efficiency, multiprocessors
+///                     efficiency, half_extent, memory_efficiency, multiprocessors; kind = "core", "gpu" or "other", by which
+///                     sentences call it: without it, cores have shared lanes, and GPUs separate ones
 ///   [device.rates]    f32 = "19.5TFLOP/s", and the same for other types; a step that computes in one that is missing is refused
 ///   [port]            bandwidth, latency: of each device, each direction; core = 0.2: the share of a core that messages take of
 ///                     each device whose lanes are shared, while they use the whole bandwidth; so for the network

@@ -35,10 +35,31 @@ Nanoseconds Link::time(Bytes message) const {
   return range.latency + to_duration(flight);
 }
 
+std::string_view to_text(RateType type) {
+  constexpr std::array<std::string_view, all_rate_types.size()> names{"f64", "f32", "tf32", "bf16", "f16", "f8"};
+  return names[static_cast<std::size_t>(type)];
+}
+
+std::optional<RateType> rate_type(DType type) {
+  switch (type) {
+    case DType::f64:
+      return RateType::f64;
+    case DType::f32:
+      return RateType::f32;
+    case DType::bf16:
+      return RateType::bf16;
+    case DType::f16:
+      return RateType::f16;
+    case DType::i32:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
 double Speed::rate(DType type) const {
-  auto found = rates.find(to_text(type));
-  found = found == rates.end() ? rates.find(to_text(DType::f32)) : found;
-  return found == rates.end() ? 0 : found->second;
+  const double usual = rates[RateType::f32].value_or(0);
+  const std::optional<RateType> own = rate_type(type);
+  return own ? rates[*own].value_or(usual) : usual;
 }
 
 std::string_view to_text(Algorithm algorithm) { return algorithm_names()[static_cast<std::size_t>(algorithm)]; }

@@ -1,10 +1,14 @@
 #pragma once
 
-#include <map>
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "baton/base/dtype.h"
@@ -13,16 +17,45 @@
 
 namespace baton::cluster {
 
+/// The type that products compute in, as data sheets give their rates: that of their elements; tf32, to which the elements of f32
+/// may be rounded; or f8, to which those of 16 bits may be.
+enum class RateType : std::uint8_t { f64, f32, tf32, bf16, f16, f8 };
+inline constexpr std::array<RateType, 6> all_rate_types{RateType::f64,  RateType::f32, RateType::tf32,
+                                                        RateType::bf16, RateType::f16, RateType::f8};
+/// `f64`, `f32`, `tf32`, `bf16`, `f16`, `f8`.
+std::string_view to_text(RateType type);
+/// nullopt for integers.
+std::optional<RateType> rate_type(DType type);
+
+/// The flop/s of products by the type they compute in; nothing for a type that the data sheet does not have.
+class Rates {
+ public:
+  Rates() = default;
+  Rates(std::initializer_list<std::pair<RateType, double>> list) {
+    for (const auto& [type, rate] : list) {
+      (*this)[type] = rate;
+    }
+  }
+
+  std::optional<double>& operator[](RateType type) { return list_[static_cast<std::size_t>(type)]; }
+  const std::optional<double>& operator[](RateType type) const { return list_[static_cast<std::size_t>(type)]; }
+  bool empty() const {
+    return std::none_of(list_.begin(), list_.end(), [](const std::optional<double>& rate) { return rate.has_value(); });
+  }
+
+ private:
+  std::array<std::optional<double>, all_rate_types.size()> list_;
+};
+
 /// The peak figures of a device, from its data sheet. Zero means no limit.
 struct Speed {
-  std::map<std::string, double, std::less<>> rates;  // flop/s of products, by the type of their elements: "f32"
-  double memory_bandwidth = 0;                       // bytes per second
-  Nanoseconds launch;                                // before each task
-  double efficiency = 1;                             // the share of the rate that large products reach
-  double half_extent = 0;                            // a product with an extent as small as this reaches half of that
-  double memory_efficiency = 1;                      // the share of the memory bandwidth that kernels reach
-  int multiprocessors =
-      0;  // the multiprocessors to which the tiles of a product are dealt out; 0: products are priced by `half_extent` alone
+  Rates rates;
+  double memory_bandwidth = 0;   // bytes per second
+  Nanoseconds launch;            // before each task
+  double efficiency = 1;         // the share of the rate that large products reach
+  double half_extent = 0;        // a product with an extent as small as this reaches half of that
+  double memory_efficiency = 1;  // the share of the memory bandwidth that kernels reach
+  int multiprocessors = 0;       // to which the tiles of a product are dealt out; 0: products are priced by `half_extent` alone
 
   /// The rate of a type; that of f32 if the file gives none for the type.
   double rate(DType type) const;
@@ -38,6 +71,9 @@ struct GpuPart {
   bool operator==(const GpuPart&) const = default;
 };
 
+/// What a device is, for sentences: one or several cores, a GPU or a part of one, or neither.
+enum class DeviceKind : std::uint8_t { core, gpu, other };
+
 /// Computes and has its own memory: a set of cores, a GPU, or a part of a GPU.
 struct Device {
   std::string name;
@@ -51,6 +87,7 @@ struct Device {
   Speed speed = {};
   std::optional<GpuPart> gpu = {};
   std::string product = {};  // cpu, cuda, or the device of a cluster file: RTX-3090
+  DeviceKind kind = DeviceKind::core;
 
   /// True if collectives take turns with computing. On a part of a GPU they run on its own multiprocessors, which products fill;
   /// messages between two parts run on multiprocessors that belong to no part.

@@ -103,7 +103,8 @@ std::vector<Device> gpu_devices(const GpuNames& names, std::span<const Gpu> gpus
          .memory = memory.value_or(share),
          .shared_lanes = false,
          .gpu = part,
-         .product = "cuda"});
+         .product = "cuda",
+         .kind = DeviceKind::gpu});
   }
   return devices;
 }

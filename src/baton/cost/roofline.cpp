@@ -10,32 +10,15 @@
 namespace baton::cost {
 namespace {
 
-/// True if the op has this attribute and it is true.
-bool has(const op::Op& asked, std::string_view attribute) {
-  bool found = false;
-  op::Op op = asked;
-  op::attributes(op, [&](std::string_view name, auto& value) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
-      found = found || (name == attribute && value);
-    }
-  });
-  return found;
-}
-
-/// Norms divide by a root to which they add an epsilon.
-bool is_norm(const op::Op& asked) {
-  bool found = false;
-  op::Op op = asked;
-  op::attributes(op, [&](std::string_view name, auto&) { found = found || name == "epsilon"; });
-  return found;
-}
-
 double over(double amount, double rate) { return rate > 0 ? amount / rate * 1e9 : 0; }
 
 /// The rate of the products of a type, of which a device reaches a share.
 double peak(const cluster::Speed& speed, DType type, bool tf32, bool fp8) {
-  const auto found = fp8 && is_narrow(type) ? speed.rates.find("f8") : tf32 ? speed.rates.find("tf32") : speed.rates.end();
-  return found == speed.rates.end() ? speed.rate(type) : found->second;
+  using cluster::RateType;
+  const std::optional<double> rounded = fp8 && is_narrow(type) ? speed.rates[RateType::f8]
+                                        : tf32                 ? speed.rates[RateType::tf32]
+                                                               : std::nullopt;
+  return rounded.value_or(speed.rate(type));
 }
 
 /// A product as m × n results of k terms each.
@@ -167,7 +150,7 @@ Nanoseconds Roofline::duration(const plan::Plan& plan, TaskId id) const {
   }
   const std::vector<op::Operand> reads = plan::operands_of(plan.buffers(), task.reads);
   const std::vector<op::Operand> writes = plan::operands_of(plan.buffers(), task.writes);
-  const double rate = peak(speed, type, has(compute->op, "tf32"), false);
+  const double rate = peak(speed, type, op::rounds_to_tf32(compute->op), false);
   if (const auto attention = op::attention_extents(compute->op, reads)) {
     return speed.launch + to_duration(attention_time(device, *attention, rate, bytes));
   }
@@ -176,7 +159,7 @@ Nanoseconds Roofline::duration(const plan::Plan& plan, TaskId id) const {
     if (op::is_loss(compute->op) && software_.loss_bytes > 0) {
       return speed.launch + to_duration(over(software_.loss_bytes * static_cast<double>(reads[0].shape.elements()), memory));
     }
-    const bool norm = is_norm(compute->op);
+    const bool norm = op::is_norm(compute->op);
     const double units = speed.multiprocessors > 0 ? speed.rate(DType::f32) : product_rate(speed, type, false, 0);
     const double computing = over(static_cast<double>(work.flops.count), units);
     const double passes = !norm                                        ? software_.elementwise
@@ -189,15 +172,15 @@ Nanoseconds Roofline::duration(const plan::Plan& plan, TaskId id) const {
   if (speed.multiprocessors > 0) {
     const Extents whole = results_and_terms(*extents, static_cast<double>(writes[0].shape.elements()));
     const double share = speed.efficiency * software_.on(device.product).products;
-    const double fastest = peak(speed, type, has(compute->op, "tf32"), software_.fp8) * share;
-    const double joined = software_.joined_projections && has(compute->op, "out_heads") ? 3 : 1;
+    const double fastest = peak(speed, type, op::rounds_to_tf32(compute->op), software_.fp8) * share;
+    const double joined = software_.joined_projections && op::projects_to_heads(compute->op) ? 3 : 1;
     computing = product_time(speed, fastest, whole.m, whole.n * joined, whole.k) / joined * 1e9;
     // Tensor cores read 16 bytes at a time: rows that do not begin there are read piece by piece.
     if (is_narrow(type) && (extents->in % 8 != 0 || extents->out % 8 != 0)) {
       computing *= software_.on(device.product).unaligned;
     }
   } else {
-    computing = over(static_cast<double>(work.flops.count), product_rate(speed, type, has(compute->op, "tf32"), smallest));
+    computing = over(static_cast<double>(work.flops.count), product_rate(speed, type, op::rounds_to_tf32(compute->op), smallest));
   }
   double casting = 0;
   if (software_.fp8 && software_.casts > 0 && is_narrow(type)) {
@@ -235,7 +218,7 @@ Nanoseconds Roofline::issuing(const plan::Plan& plan, TaskId id) const {
   Nanoseconds time = task.labels.phase == plan::Phase::forward ? software_.host_forward
                      : again                                   ? software_.host_recompute
                                                                : software_.host_backward;
-  if (software_.joined_projections && has(compute->op, "out_heads")) {
+  if (software_.joined_projections && op::projects_to_heads(compute->op)) {
     time = Nanoseconds(time.count / 3);
   }
   if (software_.unfused_ops > 0) {

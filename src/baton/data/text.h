@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "baton/data/open.h"
+#include "baton/data/source.h"
 #include "baton/data/tokenizer.h"
 
 namespace baton::data {

@@ -9,7 +9,7 @@
 
 #include "baton/base/file.h"
 #include "baton/data/blob.h"
-#include "baton/data/open.h"
+#include "baton/data/source.h"
 
 /// Files of tokens: llm.c's shards, which have a header, and plain ones.
 namespace baton::data {

@@ -131,7 +131,8 @@ std::vector<cluster::Device> open_gpus_of_ranks(const cluster::GpuNames& names, 
                          .rank = static_cast<int>(r),
                          .shared_lanes = false,
                          .gpu = one.part,
-                         .product = "cuda"});
+                         .product = "cuda",
+                         .kind = cluster::DeviceKind::gpu});
     }
     check(unpacker.good(), "the GPUs of rank {} are cut short", r);
   }

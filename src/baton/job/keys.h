@@ -210,6 +210,7 @@ inline constexpr Whole traced_steps{"traced_steps"};
 inline constexpr Texts log{"log"};
 inline constexpr Text first_device{"first_device"};
 inline constexpr Text last_device{"last_device"};
+inline constexpr Flag on_gpus{"on_gpus"};
 inline constexpr Time forward_ns{"forward_ns"};
 inline constexpr Time output_ns{"output_ns"};
 inline constexpr Time overlap_ns{"overlap_ns"};

@@ -7,7 +7,7 @@
 
 #include "baton/cost/caching_allocator.h"
 #include "baton/job/reserved_graph.h"
-#include "baton/schedule/grid.h"
+#include "baton/schedule/flaw.h"
 #include "baton/strategy/stages.h"
 
 namespace baton::job {

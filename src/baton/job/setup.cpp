@@ -10,7 +10,7 @@
 #include "baton/base/file.h"
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/op/traits.h"
 #include "baton/plan/target.h"
 #include "baton/schedule/schedule.h"
@@ -36,30 +36,22 @@ std::int64_t count_devices(const JobSpec& spec, std::int64_t in_node) {
 
 op::Optimizer make_optimizer(const JobSpec& spec) {
   op::Optimizer optimizer = op::optimizer_by_name(spec.optimizer);
-  const auto set = [&](std::optional<double> value, std::string_view flag, std::string_view field) {
-    bool known = !value;
-    op::attributes(optimizer, [&](std::string_view name, auto& setting) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(setting)>, double>) {
-        if (value && name == field) {
-          setting = *value;
-          known = true;
-        }
-      }
-    });
-    if (!known) {
-      throw usage_error("optimizer {} has no {}", spec.optimizer, flag);
-    }
-  };
-  set(spec.lr, "--lr", "rate");
-  set(spec.momentum, "--momentum", "momentum");
-  set(spec.weight_decay, "--weight-decay", "weight_decay");
-  set(spec.clip, "--clip", "clip");
   std::visit(
       [&](auto& settings) {
+        settings.rate = spec.lr.value_or(settings.rate);
+        settings.weight_decay = spec.weight_decay.value_or(settings.weight_decay);
+        settings.clip = spec.clip.value_or(settings.clip);
         settings.decay_matrices = spec.decay == Decay::matrices;
         settings.schedule = spec.lr_schedule;
       },
       optimizer);
+  if (spec.momentum) {
+    auto* sgd = std::get_if<op::Sgd>(&optimizer);
+    if (sgd == nullptr) {
+      throw usage_error("optimizer {} has no --momentum", spec.optimizer);
+    }
+    sgd->momentum = *spec.momentum;
+  }
   return optimizer;
 }
 
@@ -85,7 +77,7 @@ std::string strategy_of(const JobSpec& spec) {
 }
 
 strategy::Precision make_precision(const JobSpec& spec, const cluster::Device& device) {
-  if (spec.precision == strategy::Precision::tf32 && !device.gpu && !device.speed.rates.contains("tf32")) {
+  if (spec.precision == strategy::Precision::tf32 && !device.gpu && !device.speed.rates[cluster::RateType::tf32]) {
     throw usage_error("tf32 is how the matrix units of a GPU read float32 operands, and {} has none: choose another --precision",
                       device.name);
   }
@@ -182,16 +174,16 @@ strategy::Request make_request(const JobSpec& spec, const model::Model& model, c
 }
 
 void require_rates(const JobSpec& spec, const strategy::Request& request, const cost::Software& software) {
-  const auto& rates = request.cluster.devices()[0].speed.rates;
+  const cluster::Rates& rates = request.cluster.devices()[0].speed.rates;
   const strategy::Precision precision = request.step.precision;
   for (const DType type : {strategy::parameter_type(precision), strategy::dtype_of(precision)}) {
-    if (!rates.contains(to_text(type))) {
+    if (!rates[cluster::rate_type(type).value()]) {
       throw usage_error(
           "the cluster {} gives no rate for {}, in which a step in {} computes: add {} = \"...FLOP/s\" to [device.rates]",
           spec.cluster, to_text(type), strategy::to_text(precision), to_text(type));
     }
   }
-  if (software.fp8 && !rates.contains("f8")) {
+  if (software.fp8 && !rates[cluster::RateType::f8]) {
     throw usage_error(
         "the cluster {} gives no rate for f8, in which products of {} compute: add f8 = \"...FLOP/s\" to [device.rates]",
         spec.cluster, software.name);

@@ -13,6 +13,7 @@
 #include "baton/cluster/blueprint.h"
 #include "baton/cost/software.h"
 #include "baton/job/spec_text.h"
+#include "baton/model/parse.h"
 #include "baton/model/zoo.h"
 #include "baton/op/optimizer.h"
 #include "baton/schedule/schedule.h"

@@ -12,6 +12,7 @@
 #include "baton/base/units.h"
 #include "baton/cluster/cluster.h"
 #include "baton/cluster/device_names.h"
+#include "baton/job/loss_scaling.h"
 #include "baton/job/what_if.h"
 #include "baton/model/model_name.h"
 #include "baton/op/rate.h"
@@ -51,14 +52,6 @@ enum class Decay : std::uint8_t { all, matrices };
 enum class GradientType : std::uint8_t { same, fp32 };
 /// Says when one of many identical replicas is simulated for all.
 enum class Fold : std::uint8_t { automatic, always, never };
-
-/// The factor by which the loss is multiplied before the backward.
-struct LossScaling {
-  enum class Mode : std::uint8_t { by_precision, none, dynamic, fixed };  // by precision: dynamic for fp16, none otherwise
-  Mode mode = Mode::by_precision;
-  double scale = 0;  // if it is fixed
-  bool operator==(const LossScaling&) const = default;
-};
 
 /// A training job, as the command line, a spec file or an experiment asks for it. Texts are names that are looked up in a table, a
 /// file or a machine when the job is made; nullopt and empty texts mean "not asked for".

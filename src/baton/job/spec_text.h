@@ -3,7 +3,14 @@
 #include <string>
 #include <vector>
 
-#include "baton/job/spec.h"
+#include "baton/base/preparation.h"
+#include "baton/base/units.h"
+#include "baton/cluster/cluster.h"
+#include "baton/job/loss_scaling.h"
+#include "baton/job/what_if.h"
+#include "baton/model/model_name.h"
+#include "baton/op/rate.h"
+#include "baton/strategy/delays.h"
 
 /// Values of a job as the command line takes them. Parsing the text gives the value again, to the bit.
 namespace baton::job {

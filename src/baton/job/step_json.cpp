@@ -114,17 +114,16 @@ Json path_json(const Study& study) {
   return path;
 }
 
-JobSpec with_rates_of(JobSpec spec, op::Optimizer optimizer) {
-  op::attributes(optimizer, [&](std::string_view name, const auto& value) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
-      for (const auto& [attribute, member] : {std::pair("rate", &JobSpec::lr), std::pair("momentum", &JobSpec::momentum),
-                                              std::pair("weight_decay", &JobSpec::weight_decay)}) {
-        if (name == attribute && !(spec.*member)) {
-          spec.*member = value;
-        }
-      }
-    }
-  });
+JobSpec with_rates_of(JobSpec spec, const op::Optimizer& optimizer) {
+  std::visit(
+      [&](const auto& settings) {
+        spec.lr = spec.lr.value_or(settings.rate);
+        spec.weight_decay = spec.weight_decay.value_or(settings.weight_decay);
+      },
+      optimizer);
+  if (const auto* sgd = std::get_if<op::Sgd>(&optimizer)) {
+    spec.momentum = spec.momentum.value_or(sgd->momentum);
+  }
   return spec;
 }
 

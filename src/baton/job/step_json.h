@@ -34,7 +34,7 @@ std::vector<Record> arrival_records(const Study& study);
 /// Shares of the step, by kind.
 Json path_json(const Study& study);
 /// The job with what the optimizer has by default filled in.
-JobSpec with_rates_of(JobSpec spec, op::Optimizer optimizer);
+JobSpec with_rates_of(JobSpec spec, const op::Optimizer& optimizer);
 /// All fields by name: numbers as numbers, and other values as the command line takes them.
 Json settings_json(const JobSpec& spec);
 /// The fields with which the playground simulates the job, on this many devices of its cluster or of `otherwise`, if it ran on this

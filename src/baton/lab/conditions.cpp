@@ -7,7 +7,6 @@
 #include "baton/base/file.h"
 #include "baton/base/hash.h"
 #include "baton/base/text.h"
-#include "baton/cluster/gpu.h"
 #include "baton/exec/fingerprint.h"
 #include "baton/job/spec_text.h"
 #include "baton/lab/rows.h"
@@ -62,7 +61,7 @@ Json run_conditions(const Settings& settings) {
   Json conditions{{"version", BATON_VERSION},
                   {"program", hash_text(exec::hash_program())},
                   {"preset", to_text(settings.preset)},
-                  {"devices", settings.devices}};
+                  {"devices", to_text(settings.devices)}};
   const bool elsewhere = !settings.cluster.empty() && !job::is_this_machine(settings.cluster);
   const std::string machine = fmt::format("{}, {}, {} cores", settings.machine.host, settings.machine.cpu,
                                           settings.machine.cores.size());
@@ -103,7 +102,7 @@ Json experiment_conditions(const Settings& settings, const std::vector<Point>& p
       words.push_back(value);
     }
   }
-  if (cluster::names_gpus(settings.devices)) {
+  if (settings.devices.gpus) {
     own["most devices"] = fmt::format("{}", most_devices);
   }
   const Json files = contents_of(words);

@@ -16,12 +16,12 @@ namespace baton::lab {
 namespace {
 
 /// A GPU each where there are enough; otherwise equal parts of the one that is named, or of the first.
-cluster::GpuNames gpus_for(const std::string& devices, std::int64_t count, std::int64_t most) {
-  cluster::GpuNames names = cluster::parse_gpu_names(devices);
+cluster::GpuNames gpus_for(cluster::GpuNames names, std::int64_t count, std::int64_t most) {
+  const std::string named = to_text(names);
   most = std::max(count, most);
   if (names.parts > 0) {
     if (const int used = std::exchange(names.used, 0); count > (used > 0 ? used : names.parts)) {
-      throw usage_error("--devices {} has too few parts, this takes {}{}", devices, count,
+      throw usage_error("--devices {} has too few parts, this takes {}{}", named, count,
                         used > 0 ? fmt::format(": write {} without a count", to_text(names)) : "");
     }
     names.used = static_cast<int>(count);
@@ -29,7 +29,7 @@ cluster::GpuNames gpus_for(const std::string& devices, std::int64_t count, std::
   }
   if (names.numbers.size() > 1) {
     if (static_cast<std::int64_t>(names.numbers.size()) < count) {
-      throw usage_error("--devices {} names {} GPUs, but this takes {}: name as many, or parts of one as in cuda:0/{}", devices,
+      throw usage_error("--devices {} names {} GPUs, but this takes {}: name as many, or parts of one as in cuda:0/{}", named,
                         names.numbers.size(), count, most);
     }
     names.numbers.resize(static_cast<std::size_t>(count));
@@ -91,21 +91,31 @@ std::string_view to_text(Format format) {
   return names[static_cast<std::size_t>(format)];
 }
 
-void require_device_type(const std::string& devices) {
-  if (canonical(devices) != job::DeviceList().text() && !cluster::names_gpus(devices)) {
-    throw usage_error(
-        "--devices is '{}', but the laboratory takes only the type, cpu or cuda: each experiment sets the number of devices",
-        devices);
+std::string to_text(const DeviceType& type) { return device_list(type).text(); }
+
+std::optional<DeviceType> find_device_type(std::string_view text) {
+  if (cluster::names_gpus(text)) {
+    return DeviceType{cluster::parse_gpu_names(text)};
   }
+  return canonical(text) == to_text(DeviceType{}) ? std::optional(DeviceType{}) : std::nullopt;
 }
+
+DeviceType parse_device_type(std::string_view text) {
+  if (const std::optional<DeviceType> type = find_device_type(text)) {
+    return *type;
+  }
+  throw usage_error(
+      "--devices is '{}', but the laboratory takes only the type, cpu or cuda: each experiment sets the number of devices", text);
+}
+
+job::DeviceList device_list(const DeviceType& type) { return type.gpus ? job::DeviceList(*type.gpus) : job::DeviceList(); }
 
 job::DeviceList devices_for(const Settings& settings, std::int64_t count, std::int64_t most) {
   if (!settings.cluster.empty() && !job::is_this_machine(settings.cluster)) {
     return count;
   }
-  require_device_type(settings.devices);
-  if (cluster::names_gpus(settings.devices)) {
-    return gpus_for(settings.devices, count, settings.most_devices > 0 ? settings.most_devices : most);
+  if (settings.devices.gpus) {
+    return gpus_for(*settings.devices.gpus, count, settings.most_devices > 0 ? settings.most_devices : most);
   }
   const std::vector<int>& cores = settings.machine.cores;
   const auto each = std::max<std::size_t>(1, cores.size() / static_cast<std::size_t>(std::max(count, most)));

@@ -3,12 +3,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "baton/cluster/gpu.h"
 #include "baton/cluster/machine.h"
 #include "baton/lab/point.h"
 #include "baton/training/job.h"
@@ -101,10 +103,24 @@ struct Plot {
 /// The points that a plot draws: its own, or the rows.
 std::vector<Record> points_of(const Plot& plot, const std::vector<Record>& rows);
 
+/// The devices of a run without their number, which each experiment sets: cores of this machine, or GPUs.
+struct DeviceType {
+  std::optional<cluster::GpuNames> gpus = {};  // or parts of one; nullopt: cores
+  bool operator==(const DeviceType&) const = default;
+};
+/// `cpu`, `cuda`, `cuda:0,1`, `cuda:0/4`.
+std::string to_text(const DeviceType& type);
+/// nullopt if the text is something else, as cpu:2, which says how many. A usage error says what names of GPUs look like.
+std::optional<DeviceType> find_device_type(std::string_view text);
+/// As `find_device_type`; a usage error if it is something else.
+DeviceType parse_device_type(std::string_view text);
+/// All devices of this type: the cores of this machine as one, each GPU, or each part of one.
+job::DeviceList device_list(const DeviceType& type);
+
 /// The place and the conditions of an experiment's run.
 struct Settings {
   Preset preset = Preset::quick;
-  std::string devices = "cpu";  // the kind of device; a point says how many
+  DeviceType devices;  // a point says how many
   cluster::Machine machine;
   Nanoseconds time_limit = Nanoseconds(1'500'000'000);  // for all instances of one point, warm-up included
   bool precise = false;                                 // measure until a difference of 3 % is found in nine of ten cases
@@ -118,8 +134,6 @@ struct Settings {
   std::function<void(double share)> within = nullptr;
 };
 
-/// A usage error if this is not the type of devices alone: an experiment says how many.
-void require_device_type(const std::string& devices);
 /// `count` devices that are all alike, and stay so up to `most` of them: each gets the same number of cores, whether one
 /// works or all do. With more devices than cores they take turns. A GPU is cut into as many parts as the run needs at most.
 job::DeviceList devices_for(const Settings& settings, std::int64_t count, std::int64_t most);

@@ -39,15 +39,12 @@ int places_for(double value, int figures) {
 
 std::string devices_text(std::int64_t count) { return fmt::format("{} device{}", count, count == 1 ? "" : "s"); }
 
-std::string device_name_text(const std::string& name) {
+std::string device_name_text(const std::string& name, bool gpu) {
   const std::size_t colon = name.rfind(':');
   if (colon == std::string::npos || name.starts_with("cpu")) {
     return name;
   }
-  // GPUs are named after their model, as RTX-3090; a device without a number in its name keeps its kind.
-  const std::string kind = name.substr(0, colon);
-  const bool gpu = kind.starts_with("cuda") || kind.find_first_of("0123456789") != std::string::npos;
-  return (gpu ? "GPU" : kind) + " " + name.substr(colon + 1);
+  return (gpu ? "GPU" : name.substr(0, colon)) + " " + name.substr(colon + 1);
 }
 
 std::string listing(const std::vector<std::string>& words) {
@@ -56,12 +53,6 @@ std::string listing(const std::vector<std::string>& words) {
     text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
   }
   return text;
-}
-
-std::string ratio_text(double ratio) {
-  const double size = std::abs(ratio);
-  return size == 0 || size >= 0.0995 ? fmt::format("{:.2f}", ratio)
-                                     : fmt::format("{:.{}f}", ratio, 2 - static_cast<int>(std::floor(std::log10(size))));
 }
 
 std::string three_figures(double value) { return fmt::format("{:.{}f}", value, places_for(value, 3)); }

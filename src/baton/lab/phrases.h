@@ -11,12 +11,11 @@ namespace baton::lab {
 
 /// "1 device", "4 devices".
 std::string devices_text(std::int64_t count);
-/// A device by its name in a plan: "GPU 1" for "RTX-3090:1", "core 1" for "core:1"; cores of this machine keep theirs, "cpu:1".
-std::string device_name_text(const std::string& name);
+/// A device by its name in a plan: "GPU 1" for "RTX-3090:1" if it is a GPU, "core 1" for "core:1"; cores of this machine keep
+/// theirs, "cpu:1".
+std::string device_name_text(const std::string& name, bool gpu);
 /// "1, 2 and 4".
 std::string listing(const std::vector<std::string>& words);
-/// A ratio with two places, below a tenth with three significant figures: "1.46", "0.0863".
-std::string ratio_text(double ratio);
 /// A number with three significant figures: "0.0123", "1.10", "11.0", "1234".
 std::string three_figures(double value);
 /// A number with two significant figures and its sign, without a power of ten: "+0.000063".

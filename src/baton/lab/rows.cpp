@@ -9,7 +9,6 @@
 
 #include "baton/base/error.h"
 #include "baton/lab/instances.h"
-#include "baton/lab/phrases.h"
 
 namespace baton::lab {
 
@@ -224,6 +223,12 @@ std::string shared_cores_mark(const std::vector<Record>& rows) {
 }
 
 bool is_simulated(const Record& row) { return row.value(key::origin, "measured") == "simulated"; }
+
+std::string ratio_text(double ratio) {
+  const double size = std::abs(ratio);
+  return size == 0 || size >= 0.0995 ? fmt::format("{:.2f}", ratio)
+                                     : fmt::format("{:.{}f}", ratio, 2 - static_cast<int>(std::floor(std::log10(size))));
+}
 
 std::string percent(double share) {
   share = std::abs(share) < 9.5e-6 ? 0 : share;  // 0 has no sign

@@ -103,6 +103,8 @@ std::vector<std::int64_t> device_counts(const std::vector<Record>& rows);
 /// " (devices shared cores)" after what is said of such rows; empty after what is said of others.
 std::string shared_cores_mark(const std::vector<Record>& rows);
 
+/// A ratio with two places, below a tenth with three significant figures: "1.46", "0.0863".
+std::string ratio_text(double ratio);
 /// "12.3 %"; below a tenth of a percent with up to two figures: "0.059 %", "0.01 %".
 std::string percent(double share);
 /// True if the row was simulated and not measured.

@@ -4,19 +4,11 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 
-#include "baton/base/dtype.h"
 #include "baton/model/model.h"
+#include "baton/model/onnx_tensor.h"
 
 namespace baton::model {
-
-/// A tensor of an ONNX file. Its elements are little-endian, row-major.
-struct OnnxTensor {
-  Shape shape;
-  DType dtype = DType::f32;
-  std::string_view bytes;
-};
 
 /// A network from an ONNX file and where its weights lie. It may be a chain or have residual connections, of Gemm, MatMul with a
 /// weight, Conv, BatchNormalization, Relu, MaxPool, GlobalAveragePool, Add, Flatten, LayerNormalization and Gelu. A block begins

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "baton/model/onnx.h"
+#include "baton/model/onnx_tensor.h"
 
 /// The contents of an ONNX file, before any meaning is given to them.
 namespace baton::model {

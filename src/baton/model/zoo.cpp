@@ -11,10 +11,8 @@
 #include "baton/model/builder.h"
 #include "baton/model/cnn.h"
 #include "baton/model/gpt.h"
-#include "baton/model/huggingface.h"
 #include "baton/model/llama.h"
 #include "baton/model/mixer.h"
-#include "baton/model/onnx.h"
 #include "baton/model/resnet.h"
 #include "baton/model/settings.h"
 #include "baton/model/toy.h"
@@ -264,15 +262,6 @@ std::optional<ModelPath> path_of(const ModelName& name) {
   }
   const std::string path = text.substr(0, colon);
   return is_folder(path) ? std::optional(ModelPath{.path = path, .settings = text.substr(colon + 1)}) : std::nullopt;
-}
-
-Model parse_model(const ModelName& name) {
-  if (const std::optional<ModelPath> path = path_of(name)) {
-    return path->onnx ? read_onnx(path->path) : parse_model(read_model_folder(path->path, path->settings).model);
-  }
-  const ModelName recipe = recipe_of(name);
-  const auto family = std::find_if(zoo().begin(), zoo().end(), [&](const Family& one) { return one.name == recipe.kind(); });
-  return family->parse(recipe.settings());
 }
 
 }  // namespace baton::model

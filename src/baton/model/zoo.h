@@ -73,8 +73,4 @@ struct ModelPath {
 std::optional<ModelPath> path_of(const ModelName& name);
 inline bool is_path(const ModelName& name) { return path_of(name).has_value(); }
 
-/// The model of this name, e.g. `mlp:dim=1024,depth=2`, `mlp:1000-2000-1000`, `gpt2`, `gpt2:context=128`, `./folder`,
-/// `./folder:context=128` or `./file.onnx`; a usage error says what would be accepted. Of folders only the configuration is read.
-Model parse_model(const ModelName& name);
-
 }  // namespace baton::model

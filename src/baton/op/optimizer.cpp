@@ -4,6 +4,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/base/units.h"
 
 namespace baton::op {
 

@@ -2,20 +2,76 @@
 
 #include <fmt/format.h>
 
+#include <type_traits>
+
 #include "baton/base/error.h"
 
 namespace baton::op {
 namespace {
 
+template <typename Find, typename... Ops>
+constexpr bool one_has(const std::variant<Ops...>* /*any*/) {
+  return (std::is_invocable_v<Find, Ops&> || ...);
+}
+
+/// The member that `find` gives the address of; null if this op has no such member. One that no op has does not compile.
+template <typename Field, typename Find>
+Field* member(Op& op, Find find) {
+  static_assert(one_has<Find>(static_cast<const Op*>(nullptr)), "no op has this member");
+  return std::visit(
+      [&](auto& o) -> Field* {
+        if constexpr (std::is_invocable_v<Find, decltype(o)>) {
+          return find(o);
+        } else {
+          return nullptr;
+        }
+      },
+      op);
+}
+
+bool* accumulate(Op& op) {
+  return member<bool>(op, [](auto& o) -> decltype(&o.accumulate) { return &o.accumulate; });
+}
+bool* adds(Op& op) {
+  return member<bool>(op, [](auto& o) -> decltype(&o.adds) { return &o.adds; });
+}
+bool* copies(Op& op) {
+  return member<bool>(op, [](auto& o) -> decltype(&o.copies) { return &o.copies; });
+}
+bool* out_heads(Op& op) {
+  return member<bool>(op, [](auto& o) -> decltype(&o.out_heads) { return &o.out_heads; });
+}
+bool* overwrites(Op& op) {
+  return member<bool>(op, [](auto& o) -> decltype(&o.overwrites) { return &o.overwrites; });
+}
+bool* scaled(Op& op) {
+  return member<bool>(op, [](auto& o) -> decltype(&o.scaled) { return &o.scaled; });
+}
+bool* tf32(Op& op) {
+  return member<bool>(op, [](auto& o) -> decltype(&o.tf32) { return &o.tf32; });
+}
+std::int64_t* first_index(Op& op) {
+  return member<std::int64_t>(op, [](auto& o) -> decltype(&o.first) { return &o.first; });
+}
+std::int64_t* indices(Op& op) {
+  return member<std::int64_t>(op, [](auto& o) -> decltype(&o.of) { return &o.of; });
+}
+
+bool is_on(Op op, bool* (*flag)(Op&)) {
+  const bool* found = flag(op);
+  return found != nullptr && *found;
+}
+
 template <typename Field>
-Field* attribute(Op& op, std::string_view wanted) {
-  Field* found = nullptr;
-  attributes(op, [&](std::string_view name, auto& value) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Field>) {
-      found = name == wanted ? &value : found;
-    }
-  });
-  return found;
+void clear(Op& op, Field* (*of)(Op&)) {
+  if (Field* found = of(op)) {
+    *found = {};
+  }
+}
+
+template <typename... Ops>
+bool is_one_of(const Op& op) {
+  return (std::holds_alternative<Ops>(op) || ...);
 }
 
 }  // namespace
@@ -23,9 +79,9 @@ Field* attribute(Op& op, std::string_view wanted) {
 bool is_loss(const Op& op) { return std::holds_alternative<MeanSquaredError>(op) || std::holds_alternative<CrossEntropy>(op); }
 
 Op with_loss_scale(Op op) {
-  bool* scaled = attribute<bool>(op, "scaled");
-  check(scaled != nullptr, "{} is not a loss", name(op));
-  *scaled = true;
+  bool* flag = scaled(op);
+  check(flag != nullptr, "{} is not a loss", name(op));
+  *flag = true;
   return op;
 }
 
@@ -44,28 +100,28 @@ bool is_light(const Op& op) {
 }
 
 Op for_part(Op op, std::int64_t first, std::int64_t of) {
-  if (std::int64_t* held = attribute<std::int64_t>(op, "first")) {
+  if (std::int64_t* held = first_index(op)) {
     *held = first;
-    *attribute<std::int64_t>(op, "of") = of;
+    *indices(op) = of;
   }
   return op;
 }
 
 DimensionPart part_of(const Op& op) {
   Op copy = op;
-  const std::int64_t* first = attribute<std::int64_t>(copy, "first");
-  return first == nullptr ? DimensionPart{} : DimensionPart{*first, *attribute<std::int64_t>(copy, "of")};
+  const std::int64_t* first = first_index(copy);
+  return first == nullptr ? DimensionPart{} : DimensionPart{*first, *indices(copy)};
 }
 
 bool can_accumulate(const Op& op) {
   Op copy = op;
-  return attribute<bool>(copy, "accumulate") != nullptr;
+  return accumulate(copy) != nullptr;
 }
 
 Op accumulating(Op op, bool adds) {
-  bool* accumulate = attribute<bool>(op, "accumulate");
-  check(accumulate != nullptr, "{} cannot accumulate", name(op));
-  *accumulate = adds;
+  bool* flag = accumulate(op);
+  check(flag != nullptr, "{} cannot accumulate", name(op));
+  *flag = adds;
   return op;
 }
 
@@ -79,10 +135,47 @@ std::optional<Op> with_sgd(const Op& op, double rate) {
   return step;
 }
 
-bool takes_step(const Op& op) {
+double sgd_rate(const Op& op) {
   const auto* weight = std::get_if<LinearBackwardWeight>(&op);
-  return weight != nullptr && weight->sgd_rate > 0;
+  return weight == nullptr ? 0 : weight->sgd_rate;
 }
+
+bool takes_step(const Op& op) { return sgd_rate(op) > 0; }
+
+bool rounds_to_tf32(const Op& op) { return is_on(op, tf32); }
+
+Op with_tf32(Op op) {
+  if (bool* flag = tf32(op)) {
+    *flag = true;
+  }
+  return op;
+}
+
+Op plain(Op op) {
+  for (bool* (*flag)(Op&) : {accumulate, adds, copies, overwrites, scaled, tf32}) {
+    clear(op, flag);
+  }
+  clear(op, first_index);
+  clear(op, indices);
+  if (auto* weight = std::get_if<LinearBackwardWeight>(&op)) {
+    weight->sgd_rate = 0;
+  } else if (auto* entropy = std::get_if<CrossEntropy>(&op)) {
+    entropy->parts = 0;
+  }
+  return op;
+}
+
+bool is_norm(const Op& op) {
+  return is_one_of<LayerNorm, LayerNormBackwardInput, LayerNormBackwardWeight, RmsNorm, RmsNormBackwardInput, RmsNormBackwardWeight,
+                   BatchNorm, BatchNormBackwardInput, BatchNormBackwardWeight>(op);
+}
+
+bool ends_with_relu(const Op& op) {
+  const auto* linear = std::get_if<Linear>(&op);
+  return linear != nullptr && linear->relu;
+}
+
+bool projects_to_heads(const Op& op) { return is_on(op, out_heads); }
 
 bool is_sum(const Op& op) { return std::holds_alternative<Add>(op); }
 
@@ -96,23 +189,23 @@ bool is_cast(const Op& op) { return std::holds_alternative<Cast>(op); }
 
 std::optional<Op> adding(const Op& op) {
   Op both = op;
-  bool* adds = attribute<bool>(both, "adds");
+  bool* flag = adds(both);
   const auto* product = std::get_if<LinearBackwardInput>(&op);
-  if (adds == nullptr || *adds || (product != nullptr && (product->mask || product->gelu))) {
+  if (flag == nullptr || *flag || (product != nullptr && (product->mask || product->gelu))) {
     return std::nullopt;
   }
-  *adds = true;
+  *flag = true;
   return both;
 }
 
 std::optional<Op> with_copies(const Op& op) {
   Op both = op;
-  bool* copies = attribute<bool>(both, "copies");
+  bool* flag = copies(both);
   const auto* weight = std::get_if<LinearBackwardWeight>(&op);
-  if (copies == nullptr || *copies || (weight != nullptr && (weight->sgd_rate == 0 || weight->partial))) {
+  if (flag == nullptr || *flag || (weight != nullptr && (weight->sgd_rate == 0 || weight->partial))) {
     return std::nullopt;
   }
-  *copies = true;
+  *flag = true;
   return both;
 }
 
@@ -131,11 +224,11 @@ std::optional<EvaluationForm> evaluation_form(const Op& op) {
 
 std::optional<Op> overwriting(const Op& op) {
   Op form = op;
-  bool* overwrites = attribute<bool>(form, "overwrites");
-  if (overwrites == nullptr) {
+  bool* flag = overwrites(form);
+  if (flag == nullptr) {
     return std::nullopt;
   }
-  *overwrites = true;
+  *flag = true;
   return form;
 }
 
@@ -183,13 +276,13 @@ const std::vector<Op>& joint_ops() {
 }
 
 bool same_form(Op a, Op b) {
-  const auto clear = [](std::string_view, auto& value) {
+  const auto clear_number = [](std::string_view, auto& value) {
     if constexpr (!std::is_same_v<std::decay_t<decltype(value)>, bool>) {
       value = {};
     }
   };
-  attributes(a, clear);
-  attributes(b, clear);
+  attributes(a, clear_number);
+  attributes(b, clear_number);
   return a == b;
 }
 

@@ -42,11 +42,29 @@ Op accumulating(Op op, bool adds = true);
 std::optional<Op> with_sgd(const Op& op, double rate);
 /// True if it takes an SGD step itself, as `with_sgd` makes it do.
 bool takes_step(const Op& op);
+/// The rate of that step; 0 if it takes none.
+double sgd_rate(const Op& op);
+
+/// True if it is a product that may round its float32 operands to tf32.
+bool rounds_to_tf32(const Op& op);
+/// Returns the op so that it may do so; an op that is not a product is returned unchanged.
+Op with_tf32(Op op);
+
+/// The op without what passes may change in it: accumulation, tf32, loss scaling, an SGD step, a term that is added, copies,
+/// results that lie where operands do, the part of a dimension.
+Op plain(Op op);
 
 /// True if it writes the sum of the two operands that it reads.
 bool is_sum(const Op& op);
 /// True if it is a norm of the sum of its first two operands, which it writes as well.
 bool normalizes_sum(const Op& op);
+/// True if it is a norm, or part of the backward of one.
+bool is_norm(const Op& op);
+/// True if its kernel applies a ReLU to the result of another op; not for a ReLU by itself.
+bool ends_with_relu(const Op& op);
+/// True if it is a Linear whose outputs are heads, as the queries, keys and values of attention are, or part of the backward of
+/// one.
+bool projects_to_heads(const Op& op);
 /// True if it writes its one operand in another type.
 bool is_cast(const Op& op);
 /// Returns the op so that it reads another term last, and writes the sum of that and its own result. nullopt if it cannot, or does

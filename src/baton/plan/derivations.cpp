@@ -1,7 +1,6 @@
 #include "baton/plan/derivations.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "baton/op/gradient.h"
 #include "baton/op/signature.h"
@@ -41,7 +40,7 @@ std::vector<Derivation> joined(const std::vector<Derivation>& firsts, const Deri
     if (!both || first.writes.size() != 1) {
       continue;
     }
-    Derivation joint{plain(both->op), first.reads, second.writes, second.use};
+    Derivation joint{op::plain(both->op), first.reads, second.writes, second.use};
     for (const std::size_t operand : both->reads) {
       joint.reads.push_back(second.reads[operand]);
     }
@@ -55,18 +54,6 @@ std::vector<Derivation> joined(const std::vector<Derivation>& firsts, const Deri
 }
 
 }  // namespace
-
-op::Op plain(op::Op op) {
-  op::attributes(op, [](std::string_view name, auto& field) {
-    if constexpr (std::is_same_v<std::remove_reference_t<decltype(field)>, bool>) {
-      field = field && name != "tf32" && name != "accumulate" && name != "scaled" && name != "adds" && name != "copies" &&
-              name != "overwrites";
-    } else if (name == "sgd_rate" || name == "first" || name == "of" || name == "parts") {
-      field = 0;
-    }
-  });
-  return op;
-}
 
 Derivations::Derivations(const Graph& graph, std::size_t parameters)
     : graph_(graph),
@@ -100,7 +87,7 @@ Derivations::Derivations(const Graph& graph, std::size_t parameters)
       add_tracking(node);
       continue;
     }
-    Derivation whole{plain(node.op), {}, {}, {}};
+    Derivation whole{op::plain(node.op), {}, {}, {}};
     for (std::size_t i = 0; i < node.reads.size() + node.parameters.size(); ++i) {
       whole.reads.push_back(tensor_of(node, i));
     }
@@ -119,13 +106,13 @@ Derivations::Derivations(const Graph& graph, std::size_t parameters)
     add_backward(node, node.op);
     if (const std::optional<op::DividedSum> divided = op::divided_sum(node.op)) {
       const LogicalTensor written{divided->finish ? Tensor::unfinished : Tensor::value, node.writes[0].value};
-      Derivation term{plain(divided->term), {}, {written}, {0}};
+      Derivation term{op::plain(divided->term), {}, {written}, {0}};
       for (const std::size_t operand : divided->term_reads) {
         term.reads.push_back(tensor_of(node, operand));
       }
       add(std::move(term));
       if (divided->finish) {
-        Derivation finish{plain(*divided->finish), {written}, {value(node.writes[0])}, {0}};
+        Derivation finish{op::plain(*divided->finish), {written}, {value(node.writes[0])}, {0}};
         for (const std::size_t operand : divided->finish_reads) {
           finish.reads.push_back(tensor_of(node, operand));
         }
@@ -156,7 +143,7 @@ void Derivations::add(Derivation derivation) {
 
 /// Statistics of a value are kept where they are.
 void Derivations::add_tracking(const Graph::Node& node) {
-  Derivation derivation{plain(node.op), {}, {}, {}};
+  Derivation derivation{op::plain(node.op), {}, {}, {}};
   for (const ValueId id : node.reads) {
     derivation.reads.push_back(value(id));
   }
@@ -173,9 +160,9 @@ void Derivations::add_tracking(const Graph::Node& node) {
 void Derivations::add_merged(const Graph::Node& node, const Derivation& whole) {
   if (const std::optional<op::MergedLoss> merged = op::merged(node.op, 1)) {
     const LogicalTensor terms{Tensor::loss_terms, node.writes[0].value};
-    add({plain(merged->terms), whole.reads, {terms}, {0}});
+    add({op::plain(merged->terms), whole.reads, {terms}, {0}});
     Derivation part = whole;
-    part.op = plain(merged->loss);
+    part.op = op::plain(merged->loss);
     part.reads.push_back(terms);
     add(std::move(part));
   }
@@ -202,7 +189,7 @@ void Derivations::add_backward(const Graph::Node& node, const op::Op& form) {
     return {};
   };
   for (const op::BackwardCall& call : op::gradient(form)) {
-    Derivation derivation{plain(call.op), {}, {}, {}};
+    Derivation derivation{op::plain(call.op), {}, {}, {}};
     for (const op::Ref& ref : call.reads) {
       derivation.reads.push_back(tensor(ref));
     }

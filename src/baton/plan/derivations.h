@@ -31,8 +31,7 @@ struct LogicalTensor {
   bool operator==(const LogicalTensor&) const = default;
 };
 
-/// One way in which a task may compute tensors. The op is without what passes may change in it: accumulation, tf32, loss scaling, a
-/// fused optimizer step, a term that is added, copies, the part of a dimension.
+/// One way in which a task may compute tensors. The op is without what passes may change in it (`op::plain`).
 struct Derivation {
   op::Op op;
   std::vector<LogicalTensor> reads;
@@ -41,9 +40,6 @@ struct Derivation {
   /// parameter.
   std::vector<std::uint32_t> use;
 };
-
-/// The op without what passes may change in it.
-op::Op plain(op::Op op);
 
 /// All derivations that a graph allows.
 class Derivations {

@@ -13,6 +13,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
+#include "baton/model/parse.h"
 #include "baton/model/zoo.h"
 
 namespace baton::predict {

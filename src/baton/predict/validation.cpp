@@ -14,7 +14,7 @@
 #include "baton/job/reserved.h"
 #include "baton/lab/rows.h"
 #include "baton/measure/collectives.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/plan/memory.h"
 #include "baton/plan/ordering.h"
 #include "baton/sim/simulate.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "baton/schedule/schedule.h"
+#include "baton/schedule/grid.h"
 
 /// The built-in schedules. Each is a pure function of the pipeline and returns a grid without flaws, or refuses.
 /// Below: p devices, m micro-batches, v chunks; F, I and W take one unit of time, B takes two.

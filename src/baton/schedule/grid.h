@@ -29,20 +29,18 @@ struct Grid {
   bool operator==(const Grid&) const = default;
 };
 
+/// The arguments of a schedule.
+struct Pipeline {
+  std::int64_t devices = 1;
+  /// Stages on each device.
+  std::int64_t chunks = 1;
+  std::int64_t micro_batches = 1;
+
+  std::int64_t stages() const { return devices * chunks; }
+};
+
 std::int64_t stages(const Grid& grid);
 std::int64_t micro_batches(const Grid& grid);
-/// The device of each stage. The grid must have no flaw.
-std::vector<std::int32_t> device_of_stage(const Grid& grid);
-
-/// Explains why the grid cannot run: an action that is missing or appears twice, a stage on two devices, a whole backward in
-/// addition to its halves, a backward before its forward, or a deadlock, with the devices that wait for each other. Empty if the
-/// grid can run.
-std::optional<std::string> flaw(const Grid& grid);
-
-/// All actions in one order in which each comes after what it waits for and each device's own keep their
-/// row's order: as they would end with a backward as long as two forwards, ties by device, so that values are sent in
-/// the order in which they are made. A usage error names the flaw.
-std::vector<Action> sequence(const Grid& grid);
 
 /// Per device: the most activations alive at once, each a micro-batch at a stage from its forward to the end
 /// of its backward (with halves: of the weights', which reads the activation too).

@@ -1,26 +1,11 @@
 #include "baton/schedule/replay.h"
 
 #include <algorithm>
+#include <tuple>
 
-#include "baton/base/error.h"
-#include "baton/schedule/run.h"
+#include "baton/schedule/flaw.h"
 
 namespace baton::schedule {
-
-std::int64_t Costs::of(Computation kind) const {
-  switch (kind) {
-    case Computation::forward:
-      return forward;
-    case Computation::backward:
-      return backward;
-    case Computation::backward_input:
-      return backward_input;
-    case Computation::backward_weight:
-      return backward_weight;
-  }
-  check(false, "no kind of action has the number {}", static_cast<int>(kind));
-  return 0;
-}
 
 std::int64_t Timing::busy(std::size_t device) const {
   std::int64_t sum = 0;
@@ -53,6 +38,29 @@ Timing replay(const Grid& grid, const Costs& costs) {
     timing.makespan = std::max(timing.makespan, row.empty() ? 0 : row.back().end);
   }
   return timing;
+}
+
+std::vector<Action> sequence(const Grid& grid) {
+  struct Ended {
+    std::int64_t end;
+    std::size_t device;
+    Action action;
+  };
+  const Timing timing = replay(grid);
+  std::vector<Ended> list;
+  for (std::size_t d = 0; d < timing.rows.size(); ++d) {
+    for (const Placed& placed : timing.rows[d]) {
+      list.push_back({placed.end, d, placed.action});
+    }
+  }
+  std::sort(list.begin(), list.end(),
+            [](const Ended& a, const Ended& b) { return std::tie(a.end, a.device) < std::tie(b.end, b.device); });
+  std::vector<Action> actions;
+  actions.reserve(list.size());
+  for (const Ended& ended : list) {
+    actions.push_back(ended.action);
+  }
+  return actions;
 }
 
 }  // namespace baton::schedule

@@ -3,26 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "baton/schedule/grid.h"
+#include "baton/schedule/run.h"
 
 namespace baton::schedule {
-
-/// The times of each kind of action, the same on every stage, and of a transfer between two devices, in any unit of time.
-struct Costs {
-  std::int64_t forward = 1;
-  std::int64_t backward = 2;
-  std::int64_t backward_input = 1;
-  std::int64_t backward_weight = 1;
-  std::int64_t transfer = 0;
-
-  std::int64_t of(Computation kind) const;
-};
-
-struct Placed {
-  Action action;
-  std::int64_t start = 0;
-  std::int64_t end = 0;
-};
 
 /// The times at which the actions of a grid run.
 struct Timing {
@@ -43,5 +26,10 @@ struct Timing {
 /// Runs each action as early as the order of its row and its dependencies allow. A usage error names the
 /// flaw of the grid.
 Timing replay(const Grid& grid, const Costs& costs = {});
+
+/// All actions in one order in which each comes after what it waits for and each device's own keep their
+/// row's order: as they would end with a backward as long as two forwards, ties by device, so that values are sent in
+/// the order in which they are made. A usage error names the flaw.
+std::vector<Action> sequence(const Grid& grid);
 
 }  // namespace baton::schedule

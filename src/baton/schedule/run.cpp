@@ -19,6 +19,21 @@ struct Ends {
 
 }  // namespace
 
+std::int64_t Costs::of(Computation kind) const {
+  switch (kind) {
+    case Computation::forward:
+      return forward;
+    case Computation::backward:
+      return backward;
+    case Computation::backward_input:
+      return backward_input;
+    case Computation::backward_weight:
+      return backward_weight;
+  }
+  check(false, "no kind of action has the number {}", static_cast<int>(kind));
+  return 0;
+}
+
 bool Run::complete() const {
   return std::none_of(awaited.begin(), awaited.end(), [](const auto& action) { return action.has_value(); });
 }
@@ -127,19 +142,20 @@ Run run(const Orders& orders, const Costs& costs) {
   return result;
 }
 
-Grid aligned(const Orders& orders) {
-  const Run unit = run(orders, {.backward = 1});
-  check(unit.complete(), "a schedule of {} devices waits for itself", orders.size());
+Grid aligned(const Orders& orders) { return aligned(run(orders, slot_costs)); }
+
+Grid aligned(const Run& whole) {
+  check(whole.complete(), "a schedule of {} devices waits for itself", whole.rows.size());
   std::int64_t slots = 0;
-  for (const std::vector<Placed>& row : unit.rows) {
+  for (const std::vector<Placed>& row : whole.rows) {
     slots = std::max(slots, row.empty() ? 0 : row.back().end);
   }
-  const auto devices = static_cast<std::int64_t>(orders.size());
+  const auto devices = static_cast<std::int64_t>(whole.rows.size());
   if (slots * devices > most_cells) {
     throw usage_error("a grid of {} devices and {} time slots is too large: use fewer micro-batches or stages", devices, slots);
   }
   Grid grid;
-  for (const std::vector<Placed>& row : unit.rows) {
+  for (const std::vector<Placed>& row : whole.rows) {
     std::vector<std::optional<Action>>& cells = grid.rows.emplace_back(static_cast<std::size_t>(slots));
     for (const Placed& placed : row) {
       cells[static_cast<std::size_t>(placed.start)] = placed.action;

@@ -5,9 +5,25 @@
 #include <vector>
 
 #include "baton/schedule/grid.h"
-#include "baton/schedule/replay.h"
 
 namespace baton::schedule {
+
+/// The times of each kind of action, the same on every stage, and of a transfer between two devices, in any unit of time.
+struct Costs {
+  std::int64_t forward = 1;
+  std::int64_t backward = 2;
+  std::int64_t backward_input = 1;
+  std::int64_t backward_weight = 1;
+  std::int64_t transfer = 0;
+
+  std::int64_t of(Computation kind) const;
+};
+
+struct Placed {
+  Action action;
+  std::int64_t start = 0;
+  std::int64_t end = 0;
+};
 
 /// The actions of each device in order, without slots.
 using Orders = std::vector<std::vector<Action>>;
@@ -27,13 +43,15 @@ struct Run {
 Run run(const Orders& orders, const Costs& costs);
 
 Orders orders_of(const Grid& grid);
-/// Runs the orders of a grid. A usage error names its flaw.
-Run run_sound(const Grid& grid, const Costs& costs);
 
 /// `device_of_stage` of a grid that is known to have no flaw.
 std::vector<std::int32_t> device_of_stage_unchecked(const Grid& grid);
 
-/// The grid of these orders: each action in the slot in which it would run if every action took one.
+/// Every action takes one slot of a grid.
+inline constexpr Costs slot_costs{.backward = 1};
+/// The grid of a complete run at these costs: each action in the slot in which it begins.
+Grid aligned(const Run& whole);
+/// The grid of these orders, likewise.
 Grid aligned(const Orders& orders);
 
 /// The most cells that a grid may have, so that a typo cannot exhaust memory.

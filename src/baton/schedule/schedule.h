@@ -11,16 +11,6 @@
 
 namespace baton::schedule {
 
-/// The arguments of a schedule.
-struct Pipeline {
-  std::int64_t devices = 1;
-  /// Stages on each device.
-  std::int64_t chunks = 1;
-  std::int64_t micro_batches = 1;
-
-  std::int64_t stages() const { return devices * chunks; }
-};
-
 /// Idle time and kept activations of a schedule by formula, for a search over more pipelines than it can make grids for.
 struct Formulas {
   /// True if devices work at the same time; otherwise one micro-batch is in the pipeline at a time.

@@ -5,7 +5,6 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/job/keys.h"
-#include "baton/sheet/theory.h"
 
 namespace baton::sheet {
 namespace {

@@ -4,17 +4,10 @@
 #include <string_view>
 #include <vector>
 
+#include "baton/sheet/theory.h"
 #include "baton/training/job.h"
 
 namespace baton::sheet {
-
-/// A question as a sheet asks it.
-struct AskedOn {
-  std::string id;     // the one that an experiment answers, as hw1/2/Q3
-  std::string label;  // Q3
-  std::string text;
-  std::string answer = {};  // in our own words, if no measurement gives it
-};
 
 /// A sentence on how to read a column: it is shown with the column, or if the column is missing; without a column, always.
 /// `{parameters}` stands for the bytes of the parameters that were trained; a sentence with it is left out where the records do not

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "baton/base/error.h"
-#include "baton/strategy/training_step.h"
+#include "baton/strategy/placement.h"
 
 namespace baton::strategy {
 namespace {

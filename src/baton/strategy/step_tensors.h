@@ -5,7 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "baton/strategy/training_step.h"
+#include "baton/model/model.h"
+#include "baton/plan/plan.h"
+#include "baton/strategy/placement.h"
+#include "baton/strategy/step.h"
 
 namespace baton::strategy {
 

@@ -11,7 +11,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
-#include "baton/schedule/run.h"
+#include "baton/schedule/flaw.h"
 #include "baton/schedule/schedule.h"
 #include "baton/strategy/passes.h"
 #include "baton/strategy/stages.h"
@@ -158,10 +158,7 @@ void resolve_schedule(const Request& request, const NamedLayout& named, Resolved
   const Layout& layout = request.layout;
   const std::int64_t rows = request.step.global_batch / resolved.dp;
   if (layout.grid) {
-    if (const auto why = schedule::flaw(*layout.grid)) {
-      throw usage_error("the schedule cannot run: {}", *why);
-    }
-    resolved.grid = schedule::aligned(schedule::orders_of(*layout.grid));
+    resolved.grid = schedule::aligned_sound(*layout.grid);
     resolved.micro_batches = schedule::micro_batches(*layout.grid);
     if (layout.micro_batches > 0 && layout.micro_batches != resolved.micro_batches) {
       throw usage_error("the schedule's file has {} micro-batches, but {} are asked for", resolved.micro_batches,

@@ -1,6 +1,7 @@
 #include <map>
 
 #include "baton/base/error.h"
+#include "baton/op/traits.h"
 #include "baton/strategy/passes.h"
 
 namespace baton::strategy {
@@ -40,11 +41,7 @@ plan::Draft set_layouts(plan::Draft draft, const plan::Target& target) {
 plan::Draft use_tf32(plan::Draft draft) {
   for (Task& task : draft.tasks) {
     if (auto* compute = std::get_if<plan::Compute>(&task.action)) {
-      op::attributes(compute->op, [](std::string_view name, auto& value) {
-        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
-          value = value || name == "tf32";
-        }
-      });
+      compute->op = op::with_tf32(compute->op);
     }
   }
   return draft;

@@ -688,6 +688,4 @@ std::int64_t samples_together(const model::Model& model) {
   return together;
 }
 
-std::vector<std::int64_t> even_split(std::int64_t total, std::int64_t parts) { return divide(total, parts, Remainder::first); }
-
 }  // namespace baton::strategy

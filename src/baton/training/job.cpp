@@ -183,7 +183,8 @@ plan::Limits Job::limits(const plan::Plan& plan) const {
 
 std::optional<double> peak_flops(const Job& job) {
   const strategy::Precision precision = job.request().step.precision;
-  const std::string type(precision == strategy::Precision::tf32 ? "tf32" : to_text(strategy::dtype_of(precision)));
+  const cluster::RateType type = precision == strategy::Precision::tf32 ? cluster::RateType::tf32
+                                                                        : cluster::rate_type(strategy::dtype_of(precision)).value();
   double sum = 0;
   for (const cluster::Device& device : job.cluster().devices()) {
     if (!device.gpu) {
@@ -199,11 +200,11 @@ std::optional<double> peak_flops(const Job& job) {
         speed = &blueprint.device.speed;
       }
     }
-    const auto rate = speed == nullptr ? decltype(speed->rates.end())() : speed->rates.find(type);
-    if (speed == nullptr || rate == speed->rates.end()) {
+    const std::optional<double> rate = speed == nullptr ? std::nullopt : speed->rates[type];
+    if (!rate) {
       return std::nullopt;
     }
-    sum += rate->second / device.gpu->of;
+    sum += *rate / device.gpu->of;
   }
   return sum;
 }

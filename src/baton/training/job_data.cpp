@@ -7,7 +7,6 @@
 #include "baton/model/huggingface.h"
 #include "baton/model/zoo.h"
 #include "baton/op/traits.h"
-#include "baton/training/job.h"
 
 namespace baton::training {
 namespace {

@@ -9,6 +9,7 @@
 #include "baton/base/error.h"
 #include "baton/base/random.h"
 #include "baton/checkpoint/pretrained.h"
+#include "baton/model/parse.h"
 #include "baton/model/settings.h"
 #include "baton/model/zoo.h"
 

@@ -99,10 +99,7 @@ std::string device_words(const Job& job) {
 /// The trained job, and the kind of its devices.
 Record trained(const Training& run) {
   const Job& job = run.job();
-  op::Optimizer optimizer = job.request().step.optimizer;
-  double rate = 0;
-  op::attributes(optimizer,
-                 [&](std::string_view name, const auto& value) { rate = name == "rate" ? static_cast<double>(value) : rate; });
+  const double rate = std::visit([](const auto& settings) { return settings.rate; }, job.request().step.optimizer);
   return {key::model(job.model().name()),
           key::parameters(job.model().parameter_count()),
           key::parameter_bytes(job.model().parameter_count() * 4),

@@ -13,7 +13,7 @@
 #include "baton/checkpoint/pretrained.h"
 #include "baton/checkpoint/share.h"
 #include "baton/devices/backends.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/strategy/strategy.h"
 #include "support/archive.h"
 #include "support/column_major_backend.h"

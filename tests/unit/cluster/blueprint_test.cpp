@@ -1,5 +1,6 @@
 #include "baton/cluster/blueprint.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -66,6 +67,23 @@ TEST(Blueprint, ReadsEveryFigureOfItsFile) {
   EXPECT_FALSE(cluster.oversubscribed());
 }
 
+TEST(Blueprint, ReadsTheRateOfEachTypeByItsName) {
+  std::string text = "[device]\n[device.rates]\n";
+  for (const RateType type : all_rate_types) {
+    text += fmt::format("{} = '{}Tflop/s'\n", to_text(type), 1 + static_cast<int>(type));
+  }
+  const Speed speed = parse_blueprint(text, "mine").device.speed;
+  for (const RateType type : all_rate_types) {
+    EXPECT_EQ(speed.rates[type], 1e12 * (1 + static_cast<int>(type))) << to_text(type);
+  }
+  EXPECT_EQ(speed.rate(DType::f16), speed.rates[RateType::f16]);
+  EXPECT_EQ(speed.rate(DType::i32), speed.rates[RateType::f32]) << "integers have no rate of their own";
+  const Rates none = parse_blueprint("[device]\n", "mine").device.speed.rates;
+  EXPECT_TRUE(none.empty());
+  EXPECT_FALSE(none[RateType::tf32].has_value());
+  EXPECT_FALSE((Rates{{RateType::f8, 1e12}}.empty()));
+}
+
 TEST(Blueprint, PiecesOfALinkHaveFiguresOfTheirOwnFromASizeOn) {
   const Link link = parse_blueprint(
                         "[device]\n[port]\nbandwidth = '1GB/s'\nlatency = '1us'\n[[port.piece]]\nfrom = '1K'\n"
@@ -119,6 +137,20 @@ TEST(Blueprint, LanesAreSeparateOrSharedAndApartIsReadAsSeparate) {
   EXPECT_FALSE(shared("separate"));
   EXPECT_FALSE(shared("apart"));
   EXPECT_TRUE(shared("shared"));
+}
+
+TEST(Blueprint, DevicesAreCoresOrGpusByTheirLanesUnlessTheFileSaysTheirKind) {
+  const auto kind = [](const std::string& lines) {
+    return parse_blueprint("[device]\n" + lines, "mine").take(1).devices()[0].kind;
+  };
+  EXPECT_EQ(kind("lanes = 'separate'"), DeviceKind::gpu);
+  EXPECT_EQ(kind("lanes = 'shared'"), DeviceKind::core);
+  EXPECT_EQ(kind("lanes = 'separate'\nkind = 'other'"), DeviceKind::other);
+  EXPECT_EQ(kind("lanes = 'shared'\nkind = 'GPU'"), DeviceKind::gpu);
+  EXPECT_TRUE(says(usage_sentence([&] { kind("kind = 'tpu'"); }), "core, gpu or other"));
+  EXPECT_EQ(blueprint_by_name("pcie-5").device.kind, DeviceKind::gpu);
+  EXPECT_EQ(blueprint_by_name("laptop").device.kind, DeviceKind::core);
+  EXPECT_EQ(blueprint_by_name("ideal").device.kind, DeviceKind::other);
 }
 
 TEST(Blueprint, SaysWhatIsWrongWithAFile) {

@@ -19,34 +19,34 @@ plan::Plan step_of(const cluster::Cluster& cluster) {
 }
 
 TEST(Roofline, KeepsTheClusterThatItWasMadeFrom) {
-  const Roofline roofline(one({.rates = {{"f32", 1e9}}, .launch = Nanoseconds(500)}));
+  const Roofline roofline(one({.rates = {{cluster::RateType::f32, 1e9}}, .launch = Nanoseconds(500)}));
   const plan::Plan plan = step_of(one({}));
   EXPECT_EQ(roofline.duration(plan, TaskId(0)), Nanoseconds(500 + 2 * 32 * 64 * 128));
 }
 
 TEST(Roofline, AProductTakesItsFlopsOverTheRateAndTheLaunch) {
-  const cluster::Cluster cluster = one({.rates = {{"f32", 1e9}}, .launch = Nanoseconds(500)});
+  const cluster::Cluster cluster = one({.rates = {{cluster::RateType::f32, 1e9}}, .launch = Nanoseconds(500)});
   const plan::Plan plan = step_of(cluster);
   ASSERT_EQ(plan::verb(plan.tasks()[0]), "linear");
   EXPECT_EQ(Roofline(cluster).duration(plan, TaskId(0)), Nanoseconds(500 + 2 * 32 * 64 * 128));
 }
 
 TEST(Roofline, SmallExtentsReachLessOfTheRate) {
-  const cluster::Cluster cluster = one({.rates = {{"f32", 1e9}}, .efficiency = 0.5, .half_extent = 32});
+  const cluster::Cluster cluster = one({.rates = {{cluster::RateType::f32, 1e9}}, .efficiency = 0.5, .half_extent = 32});
   const plan::Plan plan = step_of(cluster);
   EXPECT_EQ(Roofline(cluster).duration(plan, TaskId(0)), Nanoseconds(4 * 2 * 32 * 64 * 128))
       << "half of the rate at best, and half of that since the smallest extent is 32";
 }
 
 TEST(Roofline, WhatMovesMoreThanItComputesTakesItsBytesOverTheBandwidth) {
-  const cluster::Cluster cluster = one({.rates = {{"f32", 1e15}}, .memory_bandwidth = 1e9});
+  const cluster::Cluster cluster = one({.rates = {{cluster::RateType::f32, 1e15}}, .memory_bandwidth = 1e9});
   const plan::Plan plan = step_of(cluster);
   EXPECT_EQ(Roofline(cluster).duration(plan, TaskId(0)), Nanoseconds(4 * (32 * 64 + 64 * 128 + 128 + 32 * 128)));
 }
 
 TEST(Roofline, AProductThatMayRoundItsOperandsRunsAtTheRateOfTf32WhereThereIsOne) {
-  const cluster::Cluster fast = one({.rates = {{"f32", 1e9}, {"tf32", 4e9}}});
-  const cluster::Cluster plain = one({.rates = {{"f32", 1e9}}});
+  const cluster::Cluster fast = one({.rates = {{cluster::RateType::f32, 1e9}, {cluster::RateType::tf32, 4e9}}});
+  const cluster::Cluster plain = one({.rates = {{cluster::RateType::f32, 1e9}}});
   const model::Model model = model::mlp({64, 128});
   const auto first = [&](const cluster::Cluster& cluster, bool tf32) {
     const strategy::Precision precision = tf32 ? strategy::Precision::tf32 : strategy::Precision::fp32;
@@ -59,7 +59,10 @@ TEST(Roofline, AProductThatMayRoundItsOperandsRunsAtTheRateOfTf32WhereThereIsOne
 }
 
 TEST(ProductRate, IsWhatAProductsFlopsAreDividedBy) {
-  const cluster::Speed speed{.rates = {{"f32", 1e12}, {"tf32", 8e12}, {"bf16", 1.6e13}}, .efficiency = 0.5, .half_extent = 64};
+  const cluster::Speed speed{
+      .rates = {{cluster::RateType::f32, 1e12}, {cluster::RateType::tf32, 8e12}, {cluster::RateType::bf16, 1.6e13}},
+      .efficiency = 0.5,
+      .half_extent = 64};
   EXPECT_EQ(product_rate(speed, DType::f32, false, 64), 1e12 / 4);
   EXPECT_EQ(product_rate(speed, DType::f32, true, 64), 8e12 / 4);
   EXPECT_EQ(product_rate(speed, DType::bf16, false, 192), 1.6e13 * 0.5 * 0.75);

@@ -59,10 +59,11 @@ Nanoseconds time_of(const char* profile, const op::Op& op, const std::vector<Sha
   task.writes.push_back(buffer(written));
   draft.tasks.push_back(task);
   const plan::Plan plan = plan::finish(std::move(draft));
-  const cluster::Cluster cluster({{.name = "d:0",
-                                   .cores = {},
-                                   .memory = Bytes(1 << 30),
-                                   .speed = {.rates = {{"f32", 1e15}}, .memory_bandwidth = 1e9, .multiprocessors = 1}}});
+  const cluster::Cluster cluster(
+      {{.name = "d:0",
+        .cores = {},
+        .memory = Bytes(1 << 30),
+        .speed = {.rates = {{cluster::RateType::f32, 1e15}}, .memory_bandwidth = 1e9, .multiprocessors = 1}}});
   const Roofline roofline(cluster, parse_software(profile, "mine"));
   return issue ? roofline.issuing(plan, TaskId(0)) : roofline.duration(plan, TaskId(0));
 }

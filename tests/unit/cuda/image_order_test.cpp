@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "baton/model/builder.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/strategy/strategy.h"
 #include "support/devices.h"
 

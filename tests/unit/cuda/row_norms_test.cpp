@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/strategy/strategy.h"
 #include "support/devices.h"
 

@@ -6,7 +6,7 @@
 #include "baton/base/narrow.h"
 #include "baton/exec/backend/host_backends.h"
 #include "baton/exec/executor.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/op/traits.h"
 #include "baton/strategy/strategy.h"
 #include "support/devices.h"

@@ -9,6 +9,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/exec/backend/host_backends.h"
+#include "baton/model/parse.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
 #include "support/usage_sentence.h"

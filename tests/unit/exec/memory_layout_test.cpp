@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "baton/exec/executor.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/op/traits.h"
 #include "baton/plan/text.h"
 #include "baton/strategy/strategy.h"

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "baton/job/scenario.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/schedule/schedule.h"
 
 namespace baton::job {

@@ -9,7 +9,7 @@
 #include "baton/job/fit.h"
 #include "baton/job/reduced.h"
 #include "baton/job/setup.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 
 namespace baton::job {
 namespace {

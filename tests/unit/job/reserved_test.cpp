@@ -6,7 +6,7 @@
 
 #include "baton/job/fit.h"
 #include "baton/job/reserved_graph.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 
 namespace baton::job {
 namespace {

@@ -36,7 +36,7 @@ TEST(Basis, IsAnotherForAnythingThatChangesNumbers) {
   other.time_limit = Nanoseconds(1);
   EXPECT_NE(name(other), name(usual));
   other = usual;
-  other.devices = "cuda";
+  other.devices = parse_device_type("cuda");
   EXPECT_NE(name(other), name(usual));
   other = usual;
   other.preset = Preset::full;

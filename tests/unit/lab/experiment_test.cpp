@@ -12,7 +12,25 @@ using test::says;
 using test::usage_sentence;
 
 std::string on(const std::string& devices, std::int64_t count, std::int64_t most = 4) {
-  return devices_for({.devices = devices, .machine = {}}, count, most).text();
+  return devices_for({.devices = parse_device_type(devices), .machine = {}}, count, most).text();
+}
+
+TEST(DeviceType, IsReadOnceAndPrintsAsItWasRead) {
+  for (const char* text : {"cpu", "cuda", "cuda:0", "cuda:0,2", "cuda:0/4", "cuda:0/4:2"}) {
+    EXPECT_EQ(to_text(parse_device_type(text)), text);
+    EXPECT_EQ(parse_device_type(text).gpus.has_value(), std::string(text) != "cpu");
+    EXPECT_EQ(device_list(parse_device_type(text)).text(), text);
+  }
+  EXPECT_EQ(parse_device_type("CPU"), DeviceType{});
+  EXPECT_EQ(to_text(DeviceType{}), "cpu");
+  EXPECT_TRUE(says(usage_sentence([] { parse_device_type("cuda:x"); }), "cuda:x"));
+}
+
+TEST(DeviceType, IsRefusedIfItSaysHowMany) {
+  EXPECT_TRUE(
+      says(usage_sentence([] { parse_device_type("cpu:2"); }), "--devices is 'cpu:2', but the laboratory takes only the type"));
+  EXPECT_EQ(find_device_type("cpu:2"), std::nullopt);
+  EXPECT_EQ(find_device_type("tpu"), std::nullopt);
 }
 
 TEST(DevicesFor, PartsOfAGpuAreAsManyAsAreNeeded) {

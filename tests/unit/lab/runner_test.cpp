@@ -556,9 +556,6 @@ TEST(DevicesFor, AreNumbersOfCoresAndNotText) {
   Settings settings = on_cores({0, 1});
   settings.cluster = "pcie-5";
   EXPECT_EQ(devices_for(settings, 3, 4).count(), 3);
-  settings = on_cores({0, 1});
-  settings.devices = "cpu:2";
-  EXPECT_THROW(devices_for(settings, 2, 4), Error) << "an experiment says how many";
 }
 
 TEST(DevicesFor, TakeTurnsWhereCoresAreFewer) {
@@ -570,14 +567,14 @@ TEST(DevicesFor, BeyondTheMostStillFit) { EXPECT_EQ(devices_for(on_cores({0, 1, 
 
 TEST(DevicesFor, ArePartsOfAGpuAsManyAsTheRunNeedsAtMost) {
   Settings settings;
-  settings.devices = "cuda:0";
+  settings.devices = parse_device_type("cuda:0");
   EXPECT_EQ(devices_for(settings, 1, 4).text(), "cuda:0/4:1") << "the run does not say";
   settings.most_devices = 2;
   EXPECT_EQ(devices_for(settings, 1, 4).text(), "cuda:0/2:1");
   EXPECT_EQ(devices_for(settings, 2, 4).text(), "cuda:0/2:2");
   settings.most_devices = 1;
   EXPECT_EQ(devices_for(settings, 1, 2).text(), "cuda:0/1:1") << "nothing is compared: one device has the whole GPU";
-  settings.devices = "cuda:0/5";
+  settings.devices = parse_device_type("cuda:0/5");
   EXPECT_EQ(devices_for(settings, 1, 2).text(), "cuda:0/5:1") << "as the user cut it";
 }
 

@@ -79,8 +79,15 @@ TEST(FirstSplit, StartAndEndAreThoseOfThePlan) {
                    "takes 1.00 ms (devices shared cores)."));
   EXPECT_TRUE(says(answer("first-split", "practical8/4/Q1", {first_split_row(0, 20, 1)}),
                    "190 µs until the output, 200 µs with the loss, synchronized"));
+  const auto on = [](const std::string& device, bool gpu) {
+    return headline("first-split", {with(first_split_row(0, 20, 1), {{"first_device", device}, {"on_gpus", gpu}})});
+  };
+  EXPECT_TRUE(says(on("RTX-3090:0", true), "On GPU 0, where"));
+  EXPECT_TRUE(says(on("Titan:1", true), "On GPU 1, where")) << "whether there is a digit in its name or not";
+  EXPECT_TRUE(says(on("core:0", false), "On core 0, where"));
   EXPECT_TRUE(
-      says(headline("first-split", {with(first_split_row(0, 20, 1), {{"first_device", "RTX-3090:0"}})}), "On GPU 0, where"));
+      says(headline("first-split", {with(first_split_row(0, 20, 1), {{"first_device", "RTX-3090:0"}})}), "On RTX-3090 0, where"))
+      << "a record of an earlier version";
 }
 
 // split

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "baton/base/error.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "support/own_folder.h"
 #include "support/usage_sentence.h"
 

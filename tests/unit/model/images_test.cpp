@@ -3,7 +3,7 @@
 #include <set>
 
 #include "baton/model/model.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "support/usage_sentence.h"
 
 namespace baton::model {

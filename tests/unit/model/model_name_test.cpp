@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "baton/model/parse.h"
 #include "baton/model/zoo.h"
 #include "support/usage_sentence.h"
 

@@ -4,6 +4,7 @@
 
 #include "baton/base/error.h"
 #include "baton/model/builder.h"
+#include "baton/model/parse.h"
 #include "baton/model/zoo.h"
 #include "support/usage_sentence.h"
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "baton/model/model.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 
 namespace baton::model {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "baton/base/error.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/plan/verify.h"
 #include "baton/strategy/strategy.h"
 #include "support/devices.h"

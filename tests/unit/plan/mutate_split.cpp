@@ -213,11 +213,13 @@ class SplitMutator {
           return true;
         }
         op::Op& op = std::get<Compute>(tasks()[*i].action).op;
-        op::attributes(op, [](std::string_view name, auto& field) {
-          if constexpr (!std::is_same_v<std::remove_reference_t<decltype(field)>, bool>) {
-            field *= name == "elements" || name == "rows" || name == "sgd_rate" ? 2 : 1;
-          }
-        });
+        if (auto* squares = std::get_if<op::MeanSquaredError>(&op)) {
+          squares->elements *= 2;
+        } else if (auto* entropy = std::get_if<op::CrossEntropy>(&op)) {
+          entropy->rows *= 2;
+        } else {
+          std::get<op::LinearBackwardWeight>(op).sgd_rate *= 2;
+        }
         return true;
       }
       case SplitMutation::swapped_members: {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "baton/model/builder.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/op/traits.h"
 #include "baton/plan/target.h"
 #include "baton/schedule/schedule.h"

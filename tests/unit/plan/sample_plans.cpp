@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "baton/base/error.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/op/traits.h"
 #include "baton/strategy/strategy.h"
 #include "support/devices.h"

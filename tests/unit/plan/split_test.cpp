@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "baton/base/error.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/op/traits.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"

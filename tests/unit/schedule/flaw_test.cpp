@@ -1,3 +1,5 @@
+#include "baton/schedule/flaw.h"
+
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -72,6 +74,7 @@ TEST(Flaw, WhatNeedsAGridThatRunsIsRefusedWithIt) {
   EXPECT_TRUE(says(usage_sentence([&] { sequence(grid); }), "this schedule cannot run: 0B0 stands before 0F0"));
   EXPECT_TRUE(says(usage_sentence([&] { replay(grid); }), "this schedule cannot run: 0B0 stands before 0F0"));
   EXPECT_TRUE(says(usage_sentence([&] { device_of_stage(grid); }), "this schedule cannot run: 0B0 stands before 0F0"));
+  EXPECT_TRUE(says(usage_sentence([&] { aligned_sound(grid); }), "this schedule cannot run: 0B0 stands before 0F0"));
   EXPECT_EQ(flaw(Grid{}), "it has no action");
 }
 
@@ -93,6 +96,20 @@ TEST(Flaw, AnyActionLeftOutOrDoubledIsFound) {
       }
     }
   }
+}
+
+TEST(AlignedSound, PutsEachActionOfAGridThatCanRunIntoItsSlot) {
+  for (const Schedule& schedule : schedules()) {
+    const Grid grid = schedule.grid({.devices = 2, .chunks = schedule.default_chunks, .micro_batches = 3});
+    Grid close = grid;  // without the slots in which a device waits
+    for (auto& row : close.rows) {
+      std::erase(row, std::nullopt);
+    }
+    EXPECT_EQ(aligned_sound(close), grid) << schedule.name;
+    EXPECT_EQ(aligned_sound(close), aligned(orders_of(close))) << schedule.name;
+  }
+  EXPECT_EQ(usage_sentence([] { aligned_sound(parse_csv("1F0,0F0,1B0,0B0")); }),
+            "this schedule cannot run: it deadlocks: device 0 cannot run 1F0 before 0F0 of device 0");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 
+#include "baton/schedule/flaw.h"
 #include "baton/schedule/replay.h"
 #include "baton/schedule/schedule.h"
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "baton/cost/uniform.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/schedule/replay.h"
 #include "baton/schedule/schedule.h"
 #include "baton/sim/simulate.h"

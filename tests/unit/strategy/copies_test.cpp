@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/op/traits.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"

@@ -22,7 +22,7 @@ cluster::Cluster cluster_of(std::size_t count, std::size_t in_node, bool shared_
                     .memory = Bytes(1 << 30),
                     .node = static_cast<int>(d / in_node),
                     .shared_lanes = shared_lanes,
-                    .speed = {.rates = {{"f32", 1e9}}, .memory_bandwidth = 7e8, .launch = Nanoseconds(500)}});
+                    .speed = {.rates = {{cluster::RateType::f32, 1e9}}, .memory_bandwidth = 7e8, .launch = Nanoseconds(500)}});
   }
   return cluster::Cluster(
       std::move(list), std::nullopt,

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "baton/base/error.h"
+#include "baton/model/parse.h"
 #include "baton/model/zoo.h"
 #include "baton/plan/verify.h"
 #include "baton/schedule/schedule.h"

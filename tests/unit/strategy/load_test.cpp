@@ -5,7 +5,7 @@
 #include <set>
 
 #include "baton/base/error.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
 #include "baton/strategy/strategy.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "baton/model/parse.h"
 #include "baton/model/zoo.h"
 #include "baton/op/traits.h"
 #include "baton/plan/text.h"

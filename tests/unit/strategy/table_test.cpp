@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "baton/model/builder.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "support/usage_sentence.h"
 
 namespace baton::strategy {

@@ -1,7 +1,7 @@
 #include "baton/training/overrides.h"
 
 #include "baton/data/arrays.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/schedule/run.h"
 #include "baton/strategy/passes.h"
 #include "baton/strategy/training_step.h"

@@ -15,7 +15,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   spec.model = text(point, key::model);
   take(spec, point, key::precision);
   take(spec, point, key::micro_batches);
-  spec.devices = settings.devices;
+  spec.devices = device_list(settings.devices);
   const bool shown = number(point, key::micro_batches) == 4 && text(point, key::precision) == "fp32";
   return measure_training(spec, settings, {.timeline = shown ? "four micro-batches, one update" : ""});
 }

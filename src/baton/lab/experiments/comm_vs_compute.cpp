@@ -12,7 +12,7 @@
 #include "baton/lab/rows.h"
 #include "baton/lab/stack_size.h"
 #include "baton/lab/train_measurement.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 
 namespace baton::lab {
 namespace {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
-#include <type_traits>
 
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
+#include "baton/op/traits.h"
 
 namespace baton::lab {
 namespace {
@@ -17,12 +17,7 @@ namespace {
 std::string op_text(const plan::Task& task) {
   std::string text(plan::verb(task));
   if (const auto* compute = std::get_if<plan::Compute>(&task.action)) {
-    op::Op copy = compute->op;
-    op::attributes(copy, [&](std::string_view name, const auto& value) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
-        text += name == "relu" && value ? "+relu" : "";
-      }
-    });
+    text += op::ends_with_relu(compute->op) ? "+relu" : "";
   }
   return text;
 }
@@ -81,7 +76,7 @@ StepTimes times_of(const plan::Plan& plan, const trace::StepTrace& step) {
 }
 
 /// A log of the forward's tasks and transfers, by the clock of a step.
-std::vector<std::string> log_of(const plan::Plan& plan, const trace::StepTrace& step) {
+std::vector<std::string> log_of(const plan::Plan& plan, const trace::StepTrace& step, bool on_gpus) {
   std::vector<std::size_t> order(plan.tasks().size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return step.events[a].end < step.events[b].end; });
@@ -92,11 +87,11 @@ std::vector<std::string> log_of(const plan::Plan& plan, const trace::StepTrace& 
       continue;
     }
     const trace::Event& event = step.events[t];
-    const std::string device = device_name_text(plan.devices()[task.device.index()]);
+    const std::string device = device_name_text(plan.devices()[task.device.index()], on_gpus);
     if (const auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
       if (transfer->end == plan::Transfer::End::receive) {
         log.push_back(fmt::format("{:>9}  output of block {} transferred from {} to {}: {} in {}", to_text(event.end),
-                                  task.labels.block - 1, device_name_text(plan.devices()[transfer->peer.index()]), device,
+                                  task.labels.block - 1, device_name_text(plan.devices()[transfer->peer.index()], on_gpus), device,
                                   to_text(event.received), to_text(event.end - trace::met_at(plan, step, TaskId(t)))));
       }
     } else {
@@ -123,7 +118,9 @@ class Logged final : public TrainMeasurement {
       std::transform(times.begin(), times.end(), std::back_inserter(list), [&](const StepTimes& one) { return one.*of; });
       return trace::spread(list);
     };
-    record.set(key::log, log_of(plan, steps.back()));
+    const bool on_gpus = training().job().cluster().device(DeviceId(0)).kind == cluster::DeviceKind::gpu;
+    record.set(key::log, log_of(plan, steps.back(), on_gpus));
+    record.set(key::on_gpus, on_gpus);
     Bytes forward_bytes;
     for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
       const plan::Task& task = plan.tasks()[t];
@@ -164,10 +161,14 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
 /// "once", "3 times".
 std::string times(const Record& row, job::Key<std::int64_t> key) { return row[key] == 1 ? "once" : text(row, key) + " times"; }
 
+/// The first or the last device. Records of earlier versions do not say whether it is a GPU.
+std::string device_of(const Record& row, job::Key<std::string> key) {
+  return device_name_text(text(row, key), row.value(key::on_gpus, false));
+}
+
 std::string starts(const std::vector<Record>& rows) {
   const Record& row = rows[0];
-  return fmt::format("On {}, where the input lies and the first Linear and its ReLU are.",
-                     device_name_text(text(row, key::first_device)));
+  return fmt::format("On {}, where the input lies and the first Linear and its ReLU are.", device_of(row, key::first_device));
 }
 
 /// " (34.1 µs to 60.0 µs in 12 steps)"; the time is their median.
@@ -194,7 +195,7 @@ std::string moves(const std::vector<Record>& rows) {
 }
 
 std::string holds_the_output(const std::vector<Record>& rows) {
-  return fmt::format("{}, which has the last layer and computes the loss.", device_name_text(text(rows[0], key::last_device)));
+  return fmt::format("{}, which has the last layer and computes the loss.", device_of(rows[0], key::last_device));
 }
 
 std::string five_losses(const std::vector<Record>& rows) {
@@ -218,10 +219,9 @@ std::string five_losses(const std::vector<Record>& rows) {
 std::string the_log(const std::vector<Record>& rows) {
   const Record& row = rows[0];
   std::string log = row[key::transfers_forward] == 0
-                        ? fmt::format("On {} all the time:", device_name_text(text(row, key::first_device)))
+                        ? fmt::format("On {} all the time:", device_of(row, key::first_device))
                         : fmt::format("On {} before the move and on {} after it. The forward of one step, by its clock:",
-                                      device_name_text(text(row, key::first_device)),
-                                      device_name_text(text(row, key::last_device)));
+                                      device_of(row, key::first_device), device_of(row, key::last_device));
   for (const std::string& line : row[key::log]) {
     log += "\n" + line;
   }

@@ -9,7 +9,7 @@
 #include "baton/lab/experiments/plots.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 
 namespace baton::lab {
 namespace {

@@ -13,7 +13,7 @@
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 
 namespace baton::lab {
 namespace {
@@ -74,7 +74,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
     take(spec, point, key::batch);
   }
   take(spec, point, key::lr);
-  spec.devices = settings.devices;
+  spec.devices = device_list(settings.devices);
   const PrecisionCase one = case_of(text(point, key::precision));
   spec.precision = one.precision;
   spec.loss_scale.mode = one.scaling;

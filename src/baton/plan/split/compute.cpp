@@ -20,13 +20,6 @@ std::size_t operands_behind(const op::Op& op, const op::Signature& signature, co
   return std::min(task.reads.size(), added_to + (scaled ? 1 : 0));
 }
 
-/// The rate of the step that an op applies itself.
-double rate_of(op::Op op) {
-  double rate = 0;
-  op::attributes(op, [&](std::string_view field, auto& value) { rate = field == "sgd_rate" ? static_cast<double>(value) : rate; });
-  return rate;
-}
-
 }  // namespace
 
 void ComputeRules::judge(TaskId id, const Task& task, const op::Op& op) {
@@ -34,7 +27,7 @@ void ComputeRules::judge(TaskId id, const Task& task, const op::Op& op) {
   const bool steps = op::takes_step(op);
   const std::size_t behind = operands_behind(op, signature, task);
   const std::span<const BufferId> reads(task.reads.data(), task.reads.size() - behind);
-  const Derivation* derivation = find(task, plain(op), reads, steps);
+  const Derivation* derivation = find(task, op::plain(op), reads, steps);
   if (derivation == nullptr) {
     return signature.linear && !signature.in_place ? add_up(id, task, task.reads, task.writes[0]) : not_the_models(id, task, reads);
   }
@@ -199,7 +192,7 @@ void ComputeRules::write(TaskId id, const Task& task, const op::Op& op, const op
     put(id, task.writes[w], derivation.writes[w], box, all, signature.in_place && !steps, steps);
   }
   if (steps && !ledger_.broken()) {
-    ledger_.check_rate(id, rate_of(op));
+    ledger_.check_rate(id, op::sgd_rate(op));
   }
   if (const std::optional<op::EvaluationForm> form = op::evaluation_form(op); form && form->statistics > 0) {
     ledger_.samples(task.device, derivation.reads[0]).add(samples());  // those that are computed again are there already

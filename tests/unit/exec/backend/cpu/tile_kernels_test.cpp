@@ -9,7 +9,7 @@
 #include "agree/thread_world.h"
 #include "baton/base/error.h"
 #include "baton/exec/executor.h"
-#include "baton/model/zoo.h"
+#include "baton/model/parse.h"
 #include "baton/strategy/strategy.h"
 #include "support/usage_sentence.h"
 #include "support/variable.h"
