@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "baton/exercise/exercises.h"
+#include "baton/schedule/flaw.h"
 #include "baton/schedule/replay.h"
 
 namespace baton::exercise {

@@ -12,6 +12,7 @@
 #include "baton/exercise/exercises.h"
 #include "baton/model/zoo.h"
 #include "baton/plan/verify.h"
+#include "baton/schedule/flaw.h"
 #include "baton/schedule/schedule.h"
 #include "baton/sim/simulate.h"
 #include "baton/strategy/strategy.h"

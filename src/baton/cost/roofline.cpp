@@ -15,10 +15,10 @@ double over(double amount, double rate) { return rate > 0 ? amount / rate * 1e9 
 /// The rate of the products of a type, of which a device reaches a share.
 double peak(const cluster::Speed& speed, DType type, bool tf32, bool fp8) {
   using cluster::RateType;
-  const std::optional<double> rounded = fp8 && is_narrow(type) ? speed.rates[RateType::f8]
-                                        : tf32                 ? speed.rates[RateType::tf32]
-                                                               : std::nullopt;
-  return rounded.value_or(speed.rate(type));
+  if (fp8 && is_narrow(type)) {
+    return speed.rates[RateType::f8].value_or(speed.rate(type));
+  }
+  return tf32 ? speed.rates[RateType::tf32].value_or(speed.rate(type)) : speed.rate(type);
 }
 
 /// A product as m × n results of k terms each.
