@@ -497,7 +497,7 @@ void hand_in(const HandinWords& words, int& exit_code) {
   Runs runs(words, interrupt);
   runs.run(first, ids.first);
   // The results that the first place cannot show: of a simulation losses, of devices that share cores those of separate ones.
-  ResultSource beside = simulates ? measured_place(words, "cpu", lab::Preset::quick)
+  ResultSource beside = simulates ? measured_place(words, lab::DeviceType{}, lab::Preset::quick)
                                   : simulated_place(words, cluster_beside, lab::Preset::full);
   beside.records = folder / "records" / "beside";
   for (const std::string& id : ids.first) {

@@ -7,6 +7,7 @@
 #include "baton/base/text.h"
 #include "baton/data/base64.h"
 #include "baton/data/bpe.h"
+#include "baton/data/open.h"
 #include "baton/data/pre_tokens.h"
 #include "baton/data/text.h"
 #include "baton/data/unicode.h"

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "baton/data/open.h"
 #include "support/own_folder.h"
 #include "support/usage_sentence.h"
 #include "written.h"
