@@ -506,9 +506,15 @@ std::string DeviceList::text() const {
   if (count_) {
     return fmt::format("{}", *count_);
   }
-  const auto* written = std::get_if<std::string>(&names_);
-  const auto* sets = std::get_if<cluster::CoreSets>(&names_);
-  return written != nullptr ? *written : sets != nullptr ? to_text(*sets) : to_text(std::get<cluster::GpuNames>(names_));
+  return std::visit(
+      [](const auto& names) -> std::string {
+        if constexpr (std::is_same_v<std::decay_t<decltype(names)>, std::string>) {
+          return names;
+        } else {
+          return to_text(names);
+        }
+      },
+      names_);
 }
 
 std::string range_text(std::int64_t low, std::int64_t high) {

@@ -29,8 +29,12 @@ class DeviceList {
   DeviceList(std::int64_t count) : count_(count) {}                // NOLINT: a number is a list
   DeviceList(std::string text);                                    // NOLINT: and so is a text; one of digits alone is a number
   DeviceList(const char* text) : DeviceList(std::string(text)) {}  // NOLINT
+  DeviceList(cluster::CpuNames cpus) : names_(std::move(cpus)) {}  // NOLINT
   DeviceList(cluster::CoreSets sets) : names_(std::move(sets)) {}  // NOLINT
   DeviceList(cluster::GpuNames gpus) : names_(std::move(gpus)) {}  // NOLINT
+
+  /// `count` devices that share this machine's cores evenly, as `cpu:4`.
+  static DeviceList cpus(std::size_t count) { return cluster::CpuNames{.count = count}; }
 
   /// nullopt if it names devices.
   std::optional<std::int64_t> count() const { return count_; }

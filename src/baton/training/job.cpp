@@ -88,7 +88,7 @@ Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, ranks::
       machine_(world == nullptr ? std::move(machine) : devices::share_of(machine, *world)),
       model_(overrides_.model ? overrides_.model->with_seed(spec.seed) : job::make_model(spec)),
       cluster_(make_cluster(spec, machine_, world)),
-      backend_(devices::make_backend(devices::backend_for(cluster_.devices(), spec.backend))),
+      backend_(devices::backend_for(cluster_.devices(), spec.backend).make()),
       software_(cost::software_by_name(spec.software)),
       fold_beyond_(job::fold_beyond(spec)),
       request_(job::make_request(without_strategy(spec, overrides_), model_, cluster_,

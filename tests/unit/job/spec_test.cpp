@@ -335,6 +335,8 @@ TEST(Ranges, AreShownWithTheBoundsThatMeanSomething) {
 }
 
 TEST(DeviceList, HoldsTextOrNumbersAndIsWrittenAsTheCommandLineTakesIt) {
+  EXPECT_EQ(DeviceList::cpus(3).text(), "cpu:3");
+  EXPECT_EQ(DeviceList::cpus(3).count(), std::nullopt);
   EXPECT_EQ(DeviceList(cluster::CoreSets{{{0, 1}, {2}}}).text(), "cpu:0-0+1-1,2-2");
   EXPECT_EQ(DeviceList(cluster::GpuNames{.numbers = {0}, .parts = 4, .used = 2}).text(), "cuda:0/4:2");
   EXPECT_EQ(DeviceList(cluster::CoreSets{{{0}}}).count(), std::nullopt);
