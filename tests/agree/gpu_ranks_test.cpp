@@ -373,10 +373,10 @@ TEST(NcclCalls, LeaveInEveryMeetingOfEveryStrategyWhatTheMeetingIsTo) {
   std::set<plan::Move> seen;
   for (const strategy::Strategy& strategy : strategy::strategies()) {
     for (const std::string words : {"cuda:0/2", "cuda:0/4:3"}) {  // pieces of even and uneven size
-      if (strategy.name == "single") {
+      if (strategy.name() == "single") {
         continue;
       }
-      const Planned planned(strategy.name, words, 1);
+      const Planned planned(strategy.name(), words, 1);
       for (std::size_t m = 0; m < planned.plan.meeting_count(); ++m) {
         std::vector<const plan::Task*> tasks(planned.plan.members(MeetingId(m)).size());
         for (const TaskId member : planned.plan.members(MeetingId(m))) {
@@ -395,7 +395,7 @@ TEST(NcclCalls, LeaveInEveryMeetingOfEveryStrategyWhatTheMeetingIsTo) {
         PretendedNccl(std::move(calls)).run();
         expect_met(planned.plan, tasks, before, after);
         seen.insert(plan::move_of(*tasks[0]));
-        ASSERT_FALSE(HasFatalFailure()) << strategy.name << " on " << words << ", "
+        ASSERT_FALSE(HasFatalFailure()) << strategy.name() << " on " << words << ", "
                                         << planned.plan.describe(planned.plan.members(MeetingId(m))[0]);
       }
     }

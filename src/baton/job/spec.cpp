@@ -16,7 +16,7 @@
 #include "baton/model/zoo.h"
 #include "baton/op/optimizer.h"
 #include "baton/schedule/schedule.h"
-#include "baton/strategy/strategy.h"
+#include "baton/strategy/strategies.h"
 
 namespace baton::job {
 namespace {
@@ -39,7 +39,14 @@ std::vector<std::string> names_of(const auto& list) {
   return names;
 }
 
-std::vector<std::string> strategy_names() { return names_of(strategy::strategies()); }
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  for (const strategy::Strategy& strategy : strategy::strategies()) {
+    names.push_back(strategy.name());
+  }
+  return names;
+}
+
 std::vector<std::string> software_names() {
   std::vector<std::string> names{"baton"};
   for (const cost::Software& known : cost::software_profiles()) {
@@ -530,9 +537,11 @@ const std::vector<JobField>& fields() {
     std::vector<JobField> all;
     all.push_back(with(model_field(), Topic::step, {"m"}));
     all.push_back(
-        with(text("strategy", &JobSpec::strategy, "NAME",
-                  either(strategy_names()) + " (default: single; product if --dp, --pp, --tp, --zero or --schedule is given)",
-                  [](const std::string& name) { return strategy::strategy_by_name(name).name; }),
+        with(field_of(
+                 "strategy", &JobSpec::strategy, "NAME",
+                 either(strategy_names()) + " (default: single; product if --dp, --pp, --tp, --zero or --schedule is given)",
+                 [](const FieldValue& value, const std::string& /*flag*/) { return strategy::Strategy(text_of(value)); },
+                 [](const strategy::Strategy& strategy) { return strategy.name(); }),
              Topic::split, {"s"}, strategy_names));
     all.push_back(with(devices_field(), Topic::machine, {"d"}));
     all.push_back(with(

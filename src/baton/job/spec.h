@@ -18,6 +18,7 @@
 #include "baton/strategy/delays.h"
 #include "baton/strategy/layout.h"
 #include "baton/strategy/step.h"
+#include "baton/strategy/strategies.h"
 
 namespace baton::job {
 
@@ -68,7 +69,7 @@ struct LossScaling {
 /// file or a machine when the job is made; nullopt and empty texts mean "not asked for".
 struct JobSpec {
   model::ModelName model = "mlp:dim=1024,depth=2";
-  std::string strategy;  // empty: single, or product if a layout is given
+  std::optional<strategy::Strategy> strategy;  // nullopt: single, or product if a layout is given
   DeviceList devices;
   std::int64_t batch = 64;
   std::optional<strategy::Loss> loss;  // nullopt: cross-entropy if the model gives scores, mse otherwise

@@ -83,7 +83,7 @@ const std::vector<std::pair<std::string, std::string>>& kinds() {
 }
 
 std::string kind_of(const job::JobSpec& spec) {
-  const std::string name = spec.strategy.empty() ? "single" : strategy::strategy_by_name(spec.strategy).name;
+  const std::string name = spec.strategy.value_or("single").name();
   for (const auto& [ours, theirs] : kinds()) {
     if (ours == name) {
       return theirs;

@@ -12,7 +12,6 @@
 #include "baton/model/model.h"
 #include "baton/plan/plan.h"
 #include "baton/schedule/schedule.h"
-#include "baton/strategy/strategy.h"
 
 namespace baton::training {
 
@@ -20,7 +19,6 @@ namespace baton::training {
 /// is not empty.
 struct JobOverrides {
   std::optional<model::Model> model;
-  std::optional<strategy::Strategy> strategy;
   /// Makes the schedule, from the pipeline that the specification describes. It needs its number of micro-batches, or takes twice
   /// as many as there are devices.
   std::function<schedule::Grid(const schedule::Pipeline&)> schedule;
