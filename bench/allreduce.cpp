@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(program, argc, argv);
 
   const cluster::Machine machine = cluster::probe();
-  const cluster::Cluster cluster(cluster::parse_devices(fmt::format("cpu:{}", devices), machine));
+  const cluster::Cluster cluster(cluster::cpu_devices({.count = static_cast<std::size_t>(devices)}, machine));
   const plan::Plan plan = all_reduce_plan(bytes / 4, cluster.size());
   const auto backend = exec::make_reference_backend();
   exec::Executor executor(plan, cluster, *backend);

@@ -39,21 +39,21 @@ double processor_seconds() {
 
 plan::Plan compile(const strategy::Strategy& strategy, const model::Model& model, const cluster::Cluster& cluster,
                    std::int64_t micro_batches) {
-  strategy::Request request{.model = model, .cluster = cluster, .strategy = strategy.name};
+  strategy::Request request{.model = model, .cluster = cluster, .strategy = strategy};
   request.step.global_batch = 64 * micro_batches;
   request.layout.micro_batches = micro_batches;
-  if (strategy.name == "product") {
+  if (strategy.is_by_numbers()) {
     request.layout.dp = 2;
     request.layout.pp = 2;
     request.layout.tp = 2;
     request.layout.schedule = "1f1b";
   }
-  return strategy::compile(request, strategy);
+  return strategy::compile(request);
 }
 
 /// As many micro-batches as make a plan of about this many tasks.
 plan::Plan plan_of(const strategy::Strategy& strategy, std::size_t tasks) {
-  const cluster::Cluster cluster = devices(strategy.name == "single" ? 1 : strategy.name == "product" ? 8 : 4);
+  const cluster::Cluster cluster = devices(strategy.uses_one_device() ? 1 : strategy.is_by_numbers() ? 8 : 4);
   const model::Model model = model::parse_model("mlp:dim=64,depth=8");
   const std::size_t few = compile(strategy, model, cluster, 100).tasks().size();
   const std::size_t many = compile(strategy, model, cluster, 200).tasks().size();
@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> asked(argv + 1, argv + argc);
   fmt::print("{:<16}{:>10}{:>12}{:>10}{:>12}\n", "strategy", "tasks", "compile s", "verify s", "of a tenth");
   for (const strategy::Strategy& strategy : strategy::strategies()) {
-    if (!asked.empty() && std::find(asked.begin(), asked.end(), strategy.name) == asked.end()) {
+    if (!asked.empty() && std::find(asked.begin(), asked.end(), strategy.name()) == asked.end()) {
       continue;
     }
     try {
@@ -80,10 +80,10 @@ int main(int argc, char** argv) {
       const double start = processor_seconds();
       const plan::Plan plan = plan_of(strategy, wanted_tasks);
       const double compiled = processor_seconds() - start;
-      fmt::print("{:<16}{:>10}{:>12.2f}{:>10.2f}{:>12.3f}\n", strategy.name, plan.tasks().size(), compiled, verified_in(plan),
+      fmt::print("{:<16}{:>10}{:>12.2f}{:>10.2f}{:>12.3f}\n", strategy.name(), plan.tasks().size(), compiled, verified_in(plan),
                  tenth);
     } catch (const Error& error) {
-      fmt::print("{:<16}{}\n", strategy.name, error.what());
+      fmt::print("{:<16}{}\n", strategy.name(), error.what());
     }
   }
 }

@@ -59,8 +59,10 @@ int main() {
                                   .step = {.global_batch = 10},
                                   .layout = {.bucket = Bytes(20000), .first_bucket = Bytes(20000)}};
 
-  const plan::Plan by_hand = strategy::compile(request, {"ddp by hand", "three passes", build_by_hand});
   const plan::Plan named = strategy::compile(request);
+  strategy::Request ours = request;
+  ours.strategy = {"ddp by hand", "three passes", build_by_hand};
+  const plan::Plan by_hand = strategy::compile(ours);
   std::printf("The rules hold: %s\n", plan::verify(by_hand).holds() ? "yes" : "no");
   for (const plan::Plan* plan : {&by_hand, &named}) {
     const plan::Totals totals = plan::totals_by_device(*plan)[0];

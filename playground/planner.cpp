@@ -58,7 +58,7 @@ Json about() {
   }
   Json strategies = Json::array();
   for (const strategy::Strategy& strategy : strategy::strategies()) {
-    strategies.push_back({{"name", strategy.name}, {"summary", strategy.summary}});
+    strategies.push_back({{"name", strategy.name()}, {"summary", strategy.summary()}});
   }
   Json schedules = Json::array();
   for (const schedule::Schedule& schedule : schedule::schedules()) {
@@ -176,11 +176,10 @@ Json timeline(const job::Scenario& scenario, std::size_t shown) {
 /// The grid of a pipeline: when each action of the first devices would run with equal stages, as five numbers per action among
 /// `numbers`, and its schedule as a file. Null if there is no pipeline.
 Json grid_json(const strategy::Request& request) {
-  const strategy::NamedLayout* layout = strategy::strategy_by_name(request.strategy).layout();
-  if (layout == nullptr || strategy::axes_of(request, *layout).pp == 1) {
+  if (!job::is_pipeline(request)) {
     return {};
   }
-  const schedule::Grid grid = strategy::grid_of(request, *layout);
+  const schedule::Grid grid = *strategy::grid_of(request);
   const schedule::Timing timing = schedule::replay(grid);
   constexpr std::size_t shown = 32;
   Json rows = Json::array();
@@ -247,7 +246,7 @@ Json step(const Json& question) {
   Json all{{"title", laid.plan.title()},
            {key::model.name, scenario.model().name()},
            {key::parameters.name, scenario.model().parameter_count()},
-           {key::strategy.name, request.strategy},
+           {key::strategy.name, request.strategy.name()},
            {key::loss.name, strategy::to_text(request.step.loss)},
            {key::precision.name, strategy::to_text(request.step.precision)},
            {key::steps.name, 1}};

@@ -83,15 +83,13 @@ std::string summary(const plan::Plan& plan, const plan::Verdict& verdict) {
 
 /// Prints the schedule: the actions of each device in time, and the idle share in theory.
 void show_grid(const training::Job& job, bool csv) {
-  const std::string& strategy = job.request().strategy;
-  const strategy::NamedLayout* layout = strategy::strategy_by_name(strategy).layout();
-  if (layout == nullptr || strategy::axes_of(job.request(), *layout).pp == 1) {
+  if (!job::is_pipeline(job.request())) {
     throw usage_error(
         "strategy {} has no pipeline here, so there is no grid to draw: choose one with --strategy or --schedule, on at least two "
         "devices",
-        strategy);
+        job.request().strategy.name());
   }
-  const schedule::Grid grid = strategy::grid_of(job.request(), *layout);
+  const schedule::Grid grid = *strategy::grid_of(job.request());
   if (csv) {
     write_output("-", schedule::to_csv(grid));
     return;

@@ -34,7 +34,7 @@ void predict(PredictWords words, int& exit_code) {
     lab::parse_axis_values(set, axes);
   }
   if (axes.empty()) {
-    axes[lab::key::strategy] = {words.job.strategy.empty() ? "single" : words.job.strategy};
+    axes[lab::key::strategy] = {words.job.strategy.value_or("single").name()};
   }
   for (const auto& [name, values] : axes) {
     for (const job::FieldValue& value : values) {

@@ -62,7 +62,7 @@ std::string tried(const schedule::Schedule& schedule, const Addition& addition, 
 void show_strategies() {
   report::Table named({"strategy", "what it does"});
   for (const strategy::Strategy& strategy : strategy::strategies()) {
-    named.row({strategy.name, strategy.summary});
+    named.row({strategy.name(), strategy.summary()});
   }
   std::vector<std::string> head{"schedule"};
   for (const Addition& addition : additions()) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "baton/job/sentences.h"
 #include "baton/lab/rows.h"
 #include "baton/report/table.h"
 #include "terminal.h"
@@ -30,13 +31,13 @@ std::string loss_text(double loss) { return std::isnan(loss) ? "nan" : fmt::form
 
 std::string unused_note(const training::Job& job) {
   const strategy::Request& request = job.request();
-  if (const strategy::NamedLayout* named = job.strategy().layout(); named != nullptr && request.strategy == "product") {
+  if (request.strategy.is_by_numbers()) {
     const bool alone = request.layout.schedule.empty() && !request.layout.grid && request.layout.micro_batches > 1;
-    return alone && strategy::axes_of(request, *named).pp > 1
+    return alone && job::is_pipeline(request)
                ? "note: without --schedule the stages work one at a time; with --schedule 1f1b micro-batches overlap\n"
                : "";
   }
-  return request.strategy != "single" || job.cluster().size() == 1
+  return !request.strategy.uses_one_device() || job.cluster().size() == 1
              ? ""
              : fmt::format("note: single uses only {}; choose another --strategy to use all {} devices\n",
                            job.cluster().devices()[0].name, job.cluster().size());

@@ -36,7 +36,7 @@ Json settings_of(const training::Job& job) {
       settings[key] = field.text(spec);
     }
   }
-  settings["trained_strategy"] = job.request().strategy;
+  settings["trained_strategy"] = job.request().strategy.name();
   settings["trained_loss"] = strategy::to_text(job.request().step.loss);
   settings["trained_backend"] = job.backend().name();
   return settings;

@@ -27,8 +27,9 @@ std::vector<lab::Result> step_results(const training::Training& run, const std::
     return {};
   }
   lab::Record record = training::training_record(run);
-  record.update({key::strategy(run.job().request().strategy), key::devices(static_cast<std::int64_t>(run.job().cluster().size())),
-                 key::stopped("once"), key::timeline(training::timeline_json(run, run.plan().title()))});
+  record.update({key::strategy(run.job().request().strategy.name()),
+                 key::devices(static_cast<std::int64_t>(run.job().cluster().size())), key::stopped("once"),
+                 key::timeline(training::timeline_json(run, run.plan().title()))});
   std::vector<lab::Record> devices = record[key::device_list];
   for (lab::Record& device : devices) {
     device.set(key::device, lab::text(device, key::name));

@@ -17,8 +17,11 @@ int main() {
     strategy::Step step{.global_batch = given.integer()};
     step.optimizer = op::Sgd{.rate = given.real()};
     const Bytes bucket(given.integer());
-    const strategy::Request request{
-        .model = model, .cluster = cluster, .strategy = "ddp", .step = step, .layout = {.bucket = bucket, .first_bucket = bucket}};
-    out.add(plan::to_text(strategy::compile(request, {"ddp by hand", "passes", ddp})));
+    const strategy::Request request{.model = model,
+                                    .cluster = cluster,
+                                    .strategy = {"ddp by hand", "passes", ddp},
+                                    .step = step,
+                                    .layout = {.bucket = bucket, .first_bucket = bucket}};
+    out.add(plan::to_text(strategy::compile(request)));
   });
 }

@@ -14,9 +14,8 @@ int main(int argc, char** argv) {
     spec.devices = devices(given.kind, count);
     training::Training theirs(spec, baton::cluster::probe());
     theirs.run(10, 2);
-    const baton::strategy::Strategy own{"spread", "layer i on device i * n / depth", spread_evenly};
-    training::Training mine(spec, baton::cluster::probe(), {}, nullptr,
-                            [&](const training::Job& job) { return baton::strategy::compile(job.request(), own); });
+    spec.strategy = {"spread", "layer i on device i * n / depth", spread_evenly};
+    training::Training mine(spec, baton::cluster::probe());
     mine.run(10, 2);
     std::printf("%d devices: %ld moves in the forward, losses %s\n", count, static_cast<long>(mine.totals().transfers_forward),
                 mine.losses() == theirs.losses() ? "the same as those of layers" : "differ from those of layers");

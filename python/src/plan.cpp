@@ -4,6 +4,7 @@
 
 #include "baton/base/error.h"
 #include "baton/job/keys.h"
+#include "baton/job/sentences.h"
 #include "baton/plan/dot.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
@@ -30,11 +31,7 @@ class CompiledPlan {
   const plan::Verdict& verdict() const { return verdict_; }
 
   std::optional<schedule::Grid> grid() const {
-    const strategy::NamedLayout* named = job_.strategy().layout();
-    if (named == nullptr || strategy::axes_of(job_.request(), *named).pp == 1) {
-      return std::nullopt;
-    }
-    return strategy::grid_of(job_.request(), *named);
+    return job::is_pipeline(job_.request()) ? strategy::grid_of(job_.request()) : std::nullopt;
   }
 
  private:
@@ -118,7 +115,7 @@ void bind_plan(py::module_& module) {
       .def_property_readonly(
           "model", [](const CompiledPlan& self) { return std::make_shared<model::Model>(self.job().model()); }, "Its model.")
       .def_property_readonly(
-          "strategy", [](const CompiledPlan& self) { return self.job().request().strategy; }, "The strategy's name.")
+          "strategy", [](const CompiledPlan& self) { return self.job().request().strategy.name(); }, "The strategy's name.")
       .def_property_readonly(
           "batch", [](const CompiledPlan& self) { return self.job().request().step.global_batch; }, "The global batch.")
       .def_property_readonly(

@@ -142,7 +142,7 @@ void bind_setup(py::module_& module) {
       [] {
         std::vector<std::pair<std::string, std::string>> list;
         for (const strategy::Strategy& strategy : strategy::strategies()) {
-          list.emplace_back(strategy.name, strategy.summary);
+          list.emplace_back(strategy.name(), strategy.summary());
         }
         return list;
       },

@@ -60,16 +60,18 @@ Draft all_reduce_gradients(const Draft& draft, const Request& request) {
 }
 
 void set_strategy(Setup& setup, py::object callable, const std::string& name, const std::string& summary) {
-  setup.overrides.strategy = strategy::Strategy{
-      name, summary, [callback = shared(std::move(callable)), name](const Request& request) {
-        const py::gil_scoped_acquire acquire;
-        const py::object given = (*callback)(py::cast(request));
-        if (!py::isinstance<Draft>(given)) {
-          throw usage_error("strategy {} gives a {}, but must give a draft, as training_step does", name,
-                            std::string(py::str(py::type::of(given).attr("__name__"))));
-        }
-        return given.cast<const Draft&>();
-      }};
+  auto build = [callback = shared(std::move(callable)), name](const Request& request) {
+    const py::gil_scoped_acquire acquire;
+    Request shown = request;
+    shown.strategy = {};  // it holds the callable, which may keep the request
+    const py::object given = (*callback)(py::cast(std::move(shown)));
+    if (!py::isinstance<Draft>(given)) {
+      throw usage_error("strategy {} gives a {}, but must give a draft, as training_step does", name,
+                        std::string(py::str(py::type::of(given).attr("__name__"))));
+    }
+    return given.cast<const Draft&>();
+  };
+  setup.spec.strategy = {name, summary, std::move(build)};
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ std::vector<Way> ways() {
   for (const strategy::Strategy& strategy : strategy::strategies()) {
     for (const std::string& backend : devices::backend_names()) {
       for (std::size_t devices = 1; devices <= 5; ++devices) {
-        list.push_back({strategy.name, backend, devices});
+        list.push_back({strategy.name(), backend, devices});
       }
     }
   }
@@ -163,7 +163,7 @@ TEST(Agreement, MicroBatchesAddUpToTheWholeBatch) {
         for (const std::size_t devices : {1U, 2U, 3U}) {
           for (const std::int64_t pieces : {2, 3}) {
             Case one = trainings()[training];
-            one.strategy = strategy.name;
+            one.strategy = strategy.name();
             one.backend = backend;
             one.devices = devices;
             one.layout.micro_batches = pieces;
@@ -187,7 +187,7 @@ TEST(Agreement, DataThatChangesEveryStepIsTheSameDataHoweverItIsSplit) {
   for (const strategy::Strategy& strategy : strategy::strategies()) {
     for (const std::string& backend : devices::backend_names()) {
       for (const std::size_t devices : {1U, 2U, 3U, 5U}) {
-        one.strategy = strategy.name;
+        one.strategy = strategy.name();
         one.backend = backend;
         one.devices = devices;
         if (const auto outcome = train_unless_refused(one, 10, data)) {

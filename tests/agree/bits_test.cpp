@@ -71,7 +71,7 @@ TEST_P(Bits, UnevenlySplitLayersAreASingleDevice) {
 TEST_P(Bits, EveryStrategyOnOneDeviceIsASingleDevice) {
   const Outcome single = train(small("single", GetParam(), 1));
   for (const strategy::Strategy& strategy : strategy::strategies()) {
-    Case one = small(strategy.name, GetParam(), 1);
+    Case one = small(strategy.name(), GetParam(), 1);
     one.layout.micro_batches = 1;  // pipelines would take two
     EXPECT_TRUE(same_bits(single, train(one))) << to_text(one);
   }
@@ -119,12 +119,12 @@ TEST_P(Bits, TheFirstLossIsTheSameUnderEveryStrategySinceRowsAreAddedInOrder) {
   }
   const double expected = train(small("single", GetParam(), 1), 1).losses[0];
   for (const strategy::Strategy& strategy : strategy::strategies()) {
-    if (strategy.name == "tensor") {
+    if (strategy.name() == "tensor") {
       continue;  // sums of products are cut in two
     }
     for (const std::size_t devices : {2U, 3U, 5U}) {
       for (const std::int64_t pieces : {1, 2}) {
-        Case one = small(strategy.name, GetParam(), devices);
+        Case one = small(strategy.name(), GetParam(), devices);
         one.layout.micro_batches = pieces;
         EXPECT_TRUE(same_bits({expected}, train(one, 1).losses)) << to_text(one) << ", " << pieces << " micro-batches";
       }
@@ -134,7 +134,7 @@ TEST_P(Bits, TheFirstLossIsTheSameUnderEveryStrategySinceRowsAreAddedInOrder) {
 
 TEST_P(Bits, TheSamePlanRunAgainLeavesTheSameBits) {
   for (const strategy::Strategy& strategy : strategy::strategies()) {
-    const Case one = small(strategy.name, GetParam(), 3);
+    const Case one = small(strategy.name(), GetParam(), 3);
     EXPECT_TRUE(same_bits(train(one), train(one))) << to_text(one);
   }
 }
@@ -147,7 +147,7 @@ TEST_P(Bits, CopiesOfAWeightStayAlikeOnAnyNumberOfDevices) {
 
 TEST_P(Bits, TheTeamsSizeDoesNotShow) {
   for (const strategy::Strategy& strategy : strategy::strategies()) {
-    Case one = small(strategy.name, GetParam(), 2);
+    Case one = small(strategy.name(), GetParam(), 2);
     const Outcome alone = train(one);
     for (const std::size_t cores : {2U, 3U}) {
       one.cores_per_device = cores;
@@ -163,7 +163,7 @@ TEST_P(Bits, AnotherSeedLeavesOtherBits) {
 
 TEST_P(Bits, WhicheverDeviceIsDelayedTheResultIsTheSame) {
   for (const strategy::Strategy& strategy : strategy::strategies()) {
-    Case one = small(strategy.name, GetParam(), 3);
+    Case one = small(strategy.name(), GetParam(), 3);
     const Outcome undelayed = train(one, 4);
     for (const plan::Phase phase : {plan::Phase::forward, plan::Phase::backward}) {
       for (std::int64_t rank = -1; rank < 3; ++rank) {
@@ -193,7 +193,7 @@ TEST_P(Bits, HoweverTimingIsShakenTheResultIsTheSame) {
   for (const strategy::Strategy& strategy : strategy::strategies()) {
     for (const std::size_t devices : {2U, 5U}) {
       for (const std::size_t cores : {1U, 2U}) {
-        Case one = small(strategy.name, GetParam(), devices);
+        Case one = small(strategy.name(), GetParam(), devices);
         one.cores_per_device = cores;
         one.layout = {.bucket = Bytes(20000), .first_bucket = Bytes(1000)};
         const Outcome calm = train(one);
@@ -303,7 +303,7 @@ TEST_P(Sums, GradientsAreAddedInOrderOfRankToTheBit) {
 TEST_P(Bits, AnEmulatedLinkChangesTimesAndNothingElse) {
   const cluster::Link link{Nanoseconds(300'000), 50e6};
   for (const strategy::Strategy& strategy : strategy::strategies()) {
-    Case one = small(strategy.name, GetParam(), 3);
+    Case one = small(strategy.name(), GetParam(), 3);
     one.layout = {.bucket = Bytes(20000), .first_bucket = Bytes(1000)};
     const Outcome expected = train(one, 3);
     one.link = link;
@@ -325,7 +325,7 @@ TEST_P(Bits, AnEmulatedLinkChangesTimesAndNothingElse) {
         }
       }
     }
-    EXPECT_EQ(all > Nanoseconds(0), strategy.name != "single");
+    EXPECT_EQ(all > Nanoseconds(0), strategy.name() != "single");
     for (const Nanoseconds time : result.step_times) {
       EXPECT_GE(time, all) << to_text(one);
     }
@@ -357,7 +357,7 @@ TEST(CudaEnqueue, TasksPutOneByOneIntoTheirStreamsLeaveTheBitsOfAGraph) {
     GTEST_SKIP() << "there is no GPU here";
   }
   for (const strategy::Strategy& strategy : strategy::strategies()) {
-    const Case one = small(strategy.name, "cuda", strategy.name == "single" ? 1 : 3);
+    const Case one = small(strategy.name(), "cuda", strategy.name() == "single" ? 1 : 3);
     const auto train_by = [&](const char* how) {
       const baton::test::Variable variable("BATON_CUDA_ENQUEUE", how);
       return train(one, 6, {.seed = 1, .samples = 40});

@@ -65,8 +65,8 @@ const std::vector<Way>& ways() {
   static const std::vector<Way> list = [] {
     std::vector<Way> all;
     for (const strategy::Strategy& one : strategy::strategies()) {
-      if (one.name != "product") {
-        all.push_back({one.name, one.name});
+      if (!one.is_by_numbers()) {
+        all.push_back({one.name(), one.name()});
       }
     }
     all.push_back({"tensor with sequences", "tensor", {.sp = true}});

@@ -53,7 +53,7 @@ TEST(Graphs, LeaveUnderEveryStrategyWhatTheReferenceLeavesOnOneDevice) {
         for (const std::string& backend : devices::backend_names()) {
           for (const std::size_t devices : {1U, 2U, 3U}) {
             Case one = training_of(model, loss);
-            one.strategy = strategy.name;
+            one.strategy = strategy.name();
             one.backend = backend;
             one.devices = devices;
             if (const auto outcome = train_unless_refused(one)) {

@@ -50,13 +50,13 @@ TEST(Images, LeaveUnderEveryStrategyWhatTheReferenceLeavesOnOneDevice) {
       for (const std::string& backend : backends_that_count()) {
         for (const std::size_t devices : {1U, 2U, 3U}) {
           Case one = training_of(model, devices == 2 ? Loss::mean_squared_error : Loss::cross_entropy);
-          one.strategy = strategy.name;
+          one.strategy = strategy.name();
           one.backend = backend;
           one.devices = devices;
           if (const auto outcome = train_unless_refused(one)) {
             EXPECT_TRUE(close(judge(model, one.step.loss), *outcome, rounding)) << to_text(one);
           } else {  // nothing to divide, or fewer blocks than two stages on each of three devices
-            EXPECT_TRUE(strategy.name == "tensor" ? has_norms(model) : devices > 2) << to_text(one) << " was refused";
+            EXPECT_TRUE(strategy.name() == "tensor" ? has_norms(model) : devices > 2) << to_text(one) << " was refused";
           }
         }
       }

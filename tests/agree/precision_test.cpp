@@ -50,7 +50,7 @@ std::vector<Way> ways() {
   for (const Precision precision : {Precision::bf16, Precision::fp16}) {
     for (const strategy::Strategy& strategy : strategy::strategies()) {
       for (const std::string& backend : devices::backend_names()) {
-        list.push_back({precision, strategy.name, backend});
+        list.push_back({precision, strategy.name(), backend});
       }
     }
   }
@@ -414,16 +414,16 @@ TEST_P(Scaler, DevicesSkipTheSameStepsUnderEveryStrategy) {
     EXPECT_GT(expected.steps - expected.skipped_steps, 4);
     for (const strategy::Strategy& strategy : strategy::strategies()) {
       for (const std::size_t devices : {2U, 3U}) {
-        if (strategy.name == "single") {
+        if (strategy.name() == "single") {
           continue;
         }
-        Training training(scaled(strategy.name, GetParam(), devices, scale));
+        Training training(scaled(strategy.name(), GetParam(), devices, scale));
         training.run(25);
-        for (std::size_t d = 0; d < (strategy.name == "dp" ? 1 : devices); ++d) {
+        for (std::size_t d = 0; d < (strategy.name() == "dp" ? 1 : devices); ++d) {
           // A scale that goes on growing comes to where sums of parts and the sum of all overflow in
           // different steps; not so on the way down, and never between devices.
           EXPECT_EQ(state(training, d), interval == 2 ? state(training, 0) : expected)
-              << strategy.name << ", device " << d << " of " << devices;
+              << strategy.name() << ", device " << d << " of " << devices;
         }
       }
     }

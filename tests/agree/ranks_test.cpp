@@ -41,13 +41,13 @@ TEST(RankThreads, EveryStrategyLeavesTheBitsOfOneMemory) {
   for (const strategy::Strategy& strategy : strategy::strategies()) {
     int compared = 0;
     for (const auto& [devices, ranks] : {std::pair{2U, 2}, {4U, 2}, {5U, 3}}) {
-      const Case one = small(strategy.name, devices);
+      const Case one = small(strategy.name(), devices);
       if (const std::optional<Outcome> outcome = train_as_ranks(one, ranks)) {
         EXPECT_TRUE(same_bits(train(one, 3), *outcome)) << to_text(one) << " on " << ranks << " ranks";
         ++compared;
       }
     }
-    EXPECT_GE(compared, 1) << strategy.name;
+    EXPECT_GE(compared, 1) << strategy.name();
   }
 }
 

@@ -45,13 +45,13 @@ TEST(Transformers, LeaveUnderEveryStrategyWhatTheReferenceLeavesOnOneDevice) {
       for (const std::string& backend : devices::backend_names()) {
         for (const std::size_t devices : {1U, 2U, 3U}) {
           Case one = training_of(model);
-          one.strategy = strategy.name;
+          one.strategy = strategy.name();
           one.backend = backend;
           one.devices = devices;
           if (const auto outcome = train_unless_refused(one, 4)) {
             EXPECT_TRUE(close(judge(model), *outcome, rounding)) << to_text(one);
           } else {  // two groups of heads over three devices
-            EXPECT_TRUE(devices == 3 && strategy.name == "tensor" && (model == llama || model == vit))
+            EXPECT_TRUE(devices == 3 && strategy.name() == "tensor" && (model == llama || model == vit))
                 << to_text(one) << " was refused";
           }
         }

@@ -56,16 +56,16 @@ TEST(RanksAgree, EveryStrategyOnEveryBackendLeavesTheBitsOfOneProcess) {
   for (const strategy::Strategy& strategy : strategy::strategies()) {
     int compared = 0;
     for (const std::size_t devices : device_counts()) {
-      compared += agrees(small(strategy.name, "cpu", devices)) ? 1 : 0;
+      compared += agrees(small(strategy.name(), "cpu", devices)) ? 1 : 0;
     }
-    compared += agrees(small(strategy.name, "reference", device_counts()[0])) ? 1 : 0;
-    EXPECT_GE(compared, 2) << strategy.name;
+    compared += agrees(small(strategy.name(), "reference", device_counts()[0])) ? 1 : 0;
+    EXPECT_GE(compared, 2) << strategy.name();
   }
 }
 
 TEST(RanksAgree, OptimizersWithStateAndMicroBatchesDoToo) {
   for (const strategy::Strategy& strategy : strategy::strategies()) {
-    Case one = small(strategy.name, "cpu", static_cast<std::size_t>(world().size()));
+    Case one = small(strategy.name(), "cpu", static_cast<std::size_t>(world().size()));
     one.step.optimizer = op::Adam{};
     one.layout.micro_batches = 2;
     EXPECT_TRUE(agrees(one)) << to_text(one);
@@ -78,7 +78,7 @@ TEST(RanksAgree, OptimizersWithStateAndMicroBatchesDoToo) {
 TEST(RanksAgree, SumsOf16BitTypesDoToo) {
   for (const strategy::Strategy& strategy : strategy::strategies()) {
     for (const Precision precision : {Precision::bf16, Precision::fp16}) {
-      Case one = small(strategy.name, "cpu", device_counts()[1]);
+      Case one = small(strategy.name(), "cpu", device_counts()[1]);
       one.step.precision = precision;
       if (precision == Precision::fp16) {
         one.step.loss_scale = strategy::LossScale{};

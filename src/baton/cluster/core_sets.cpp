@@ -42,7 +42,7 @@ CpuNames parse_cpu_names(std::string_view text) {
   if (colon != std::string_view::npos) {
     const std::string_view list = text.substr(colon + 1);
     if (list.find_first_of("-,+") == std::string_view::npos) {
-      names.count = static_cast<std::size_t>(parse_integer(list, "the number of devices", 1, 4096));
+      names.count = static_cast<std::size_t>(parse_integer(list, "the number of devices", 1, most_cpu_devices));
     } else {
       for (const std::string_view range : split(list, ',')) {
         names.ranges.push_back(parse_ranges(range));
@@ -52,15 +52,29 @@ CpuNames parse_cpu_names(std::string_view text) {
   return names;
 }
 
-std::string to_text(const CoreSets& sets) {
+std::string to_text(const CpuNames& names) {
+  if (names.ranges.empty()) {
+    return fmt::format("cpu:{}", names.count);
+  }
   std::string text = "cpu";
-  for (std::size_t d = 0; d < sets.devices.size(); ++d) {
+  for (std::size_t d = 0; d < names.ranges.size(); ++d) {
     text += d == 0 ? ":" : ",";
-    for (std::size_t c = 0; c < sets.devices[d].size(); ++c) {
-      text += fmt::format("{}{}-{}", c == 0 ? "" : "+", sets.devices[d][c], sets.devices[d][c]);
+    for (std::size_t r = 0; r < names.ranges[d].size(); ++r) {
+      text += fmt::format("{}{}-{}", r == 0 ? "" : "+", names.ranges[d][r].first, names.ranges[d][r].last);
     }
   }
   return text;
+}
+
+std::string to_text(const CoreSets& sets) {
+  CpuNames names;
+  for (const std::vector<int>& cores : sets.devices) {
+    names.ranges.emplace_back();
+    for (const int core : cores) {
+      names.ranges.back().push_back({core, core});
+    }
+  }
+  return to_text(names);
 }
 
 }  // namespace baton::cluster

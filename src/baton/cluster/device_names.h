@@ -9,8 +9,8 @@
 
 namespace baton::cluster {
 
-/// Devices of this machine: as a user names them, for `parse_devices` or `parse_gpu_names`, or by number.
-using DeviceNames = std::variant<std::string, CoreSets, GpuNames>;
+/// Devices of this machine: as a user names them, for `parse_devices` or `parse_gpu_names`, or as values.
+using DeviceNames = std::variant<std::string, CpuNames, CoreSets, GpuNames>;
 
 /// nullopt if they do not name GPUs.
 inline std::optional<GpuNames> gpus_of(const DeviceNames& names) {

@@ -143,12 +143,18 @@ std::vector<Device> core_devices(const CoreSets& sets, const Machine& machine, s
 }
 
 std::vector<Device> parse_devices(std::string_view text, const Machine& machine, std::optional<Bytes> memory) {
-  const CpuNames names = parse_cpu_names(text);
+  return cpu_devices(parse_cpu_names(text), machine, memory);
+}
+
+std::vector<Device> cpu_devices(const CpuNames& names, const Machine& machine, std::optional<Bytes> memory) {
   CoreSets sets;
   for (const std::vector<CoreRange>& ranges : names.ranges) {
     sets.devices.push_back(cores_of(ranges, machine));
   }
   if (names.ranges.empty()) {
+    if (names.count < 1 || names.count > most_cpu_devices) {
+      throw usage_error("the number of devices is '{}', but must be a whole number from 1 to {}", names.count, most_cpu_devices);
+    }
     sets.devices = share(machine.cores, names.count);
   }
   return core_devices(sets, machine, memory);

@@ -28,6 +28,8 @@ Machine part_of(const Machine& machine, std::size_t part, std::size_t count);
 /// Memory is divided evenly, or is `memory` per device if that is given.
 std::vector<Device> core_devices(const CoreSets& sets, const Machine& machine, std::optional<Bytes> memory = std::nullopt);
 
+std::vector<Device> cpu_devices(const CpuNames& names, const Machine& machine, std::optional<Bytes> memory = std::nullopt);
+
 /// The devices that `text` names on this machine:
 ///   cpu            one device of all cores
 ///   cpu:4          four devices that share the cores evenly (taking turns when there are fewer cores)

@@ -31,16 +31,18 @@ const std::vector<std::string>& backend_names() {
   return here;
 }
 
-std::unique_ptr<exec::Backend> make_backend(std::string_view name) {
+const BackendKind& backend_by_name(std::string_view name) {
   const std::string wanted = canonical(name);
   std::vector<std::string> names;
   for (const BackendKind& kind : backends()) {
     if (kind.name == wanted) {
-      return kind.make();
+      return kind;
     }
     names.push_back(kind.name);
   }
   throw unknown_name("backend", name, names);
 }
+
+std::unique_ptr<exec::Backend> make_backend(std::string_view name) { return backend_by_name(name).make(); }
 
 }  // namespace baton::devices

@@ -21,9 +21,11 @@ struct BackendKind {
 
 /// Every backend, in the order in which help shows them.
 const std::vector<BackendKind>& backends();
-/// The names of the backends that run here. `make_backend` makes one by its name; a usage error lists all names, or says why it
-/// does not run.
+/// The names of the backends that run here.
 const std::vector<std::string>& backend_names();
+/// Finds one by its name; a usage error lists all names.
+const BackendKind& backend_by_name(std::string_view name);
+/// Makes one by its name; a usage error also says why it does not run.
 std::unique_ptr<exec::Backend> make_backend(std::string_view name);
 
 }  // namespace baton::devices

@@ -7,9 +7,7 @@
 #include <set>
 
 #include "baton/base/error.h"
-#include "baton/base/text.h"
 #include "baton/cuda/cuda.h"
-#include "baton/devices/backends.h"
 #include "baton/ranks/pack.h"
 
 namespace baton::devices {
@@ -43,8 +41,11 @@ std::vector<cluster::Device> open_devices(const cluster::DeviceNames& names, con
   if (const std::optional<cluster::GpuNames> gpus = cluster::gpus_of(names)) {
     return cluster::gpu_devices(*gpus, find_gpus(), memory);
   }
-  const auto* sets = std::get_if<cluster::CoreSets>(&names);
-  return sets != nullptr ? cluster::core_devices(*sets, machine, memory)
+  if (const auto* sets = std::get_if<cluster::CoreSets>(&names)) {
+    return cluster::core_devices(*sets, machine, memory);
+  }
+  const auto* cpus = std::get_if<cluster::CpuNames>(&names);
+  return cpus != nullptr ? cluster::cpu_devices(*cpus, machine, memory)
                          : cluster::parse_devices(std::get<std::string>(names), machine, memory);
 }
 
@@ -144,17 +145,17 @@ std::vector<cluster::Device> open_gpus_of_ranks(const cluster::GpuNames& names, 
   return devices;
 }
 
-std::string backend_for(const std::vector<cluster::Device>& devices, const std::string& wanted) {
+const BackendKind& backend_for(const std::vector<cluster::Device>& devices, std::string_view wanted) {
   const bool gpu = devices.front().gpu.has_value();
-  const std::vector<BackendKind>& all = backends();
   if (wanted.empty()) {
-    return std::find_if(all.begin(), all.end(), [&](const BackendKind& kind) { return kind.runs_on_gpus == gpu; })->name;
+    const std::vector<BackendKind>& all = backends();
+    return *std::find_if(all.begin(), all.end(), [&](const BackendKind& kind) { return kind.runs_on_gpus == gpu; });
   }
-  const auto named = std::find_if(all.begin(), all.end(), [&](const BackendKind& kind) { return kind.name == canonical(wanted); });
-  if (named != all.end() && named->runs_on_gpus != gpu) {
+  const BackendKind& named = backend_by_name(wanted);
+  if (named.runs_on_gpus != gpu) {
     throw usage_error("the {} backend does not run on {}: choose --devices {}", wanted, devices.front().name, gpu ? "cpu" : "cuda");
   }
-  return wanted;
+  return named;
 }
 
 }  // namespace baton::devices

@@ -9,6 +9,7 @@
 #include "baton/cluster/cluster.h"
 #include "baton/cluster/device_names.h"
 #include "baton/cluster/machine.h"
+#include "baton/devices/backends.h"
 #include "baton/ranks/world.h"
 
 namespace baton::devices {
@@ -36,8 +37,8 @@ std::vector<cluster::Device> open_devices_of_ranks(const cluster::DeviceNames& n
 std::vector<cluster::Device> open_gpus_of_ranks(const cluster::GpuNames& names, std::span<const cluster::Gpu> gpus,
                                                 std::optional<Bytes> memory, ranks::World& world);
 
-/// The backend for these devices: `wanted`, or the first that runs them if that is empty; a usage error if it cannot run
-/// them.
-std::string backend_for(const std::vector<cluster::Device>& devices, const std::string& wanted);
+/// The backend for these devices: the one of the name `wanted`, or the first that runs them if that is empty; a usage error if
+/// there is none of this name, or it cannot run them.
+const BackendKind& backend_for(const std::vector<cluster::Device>& devices, std::string_view wanted);
 
 }  // namespace baton::devices

@@ -70,11 +70,11 @@ std::optional<JobSpec> written_out_split(const JobSpec& given) {
   const model::Model model = make_model(spec);
   const cluster::Cluster cluster = imagine(spec);
   const strategy::Request request = make_request(spec, model, cluster, imagined_target());
-  const strategy::NamedLayout* named = strategy::strategy_by_name(request.strategy).layout();
+  const strategy::NamedLayout* named = request.strategy.layout();
   if (named == nullptr || request.layout.grid) {
     return std::nullopt;
   }
-  const strategy::Axes axes = strategy::axes_of(request, *named);
+  const strategy::Axes axes = *strategy::axes_of(request);
   JobSpec split = given;
   split.strategy = "product";
   split.dp = axes.dp;
@@ -86,7 +86,7 @@ std::optional<JobSpec> written_out_split(const JobSpec& given) {
   if (axes.pp > 1 && split.schedule.empty()) {
     split.schedule = named->schedule;
   }
-  split.micro_batches = schedule::micro_batches(strategy::grid_of(request, *named));
+  split.micro_batches = schedule::micro_batches(*strategy::grid_of(request));
   return split;
 }
 
@@ -118,7 +118,7 @@ Fit laid_out(const JobSpec& given, Unfolded unfolded, std::optional<Bytes> room 
   require_sense(spec, request);
   const std::size_t beyond = spec.fold == Fold::automatic ? 0 : fold_beyond(spec);
   const LaidOutPlan laid = lay_out(
-      request, strategy::strategy_by_name(request.strategy), beyond,
+      request, beyond,
       [&](const plan::Plan& plan) {
         plan::Limits limits;
         limits.memory.assign(plan.devices().size(), roomy.devices()[0].memory);

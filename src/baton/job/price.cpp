@@ -258,7 +258,7 @@ Pricer::Unit Pricer::make_unit(const UnitKey& key) const {
   request.layout.micro_batches = 1;
   request.layout.recompute = light ? Recompute::light : Recompute::none;
   request.layout.balance = strategy::Balance::even;
-  const LaidOutPlan laid = lay_out(request, strategy::strategy_by_name("product"), 2, [&](const plan::Plan& plan) {
+  const LaidOutPlan laid = lay_out(request, 2, [&](const plan::Plan& plan) {
     plan::Limits limits;
     limits.memory.assign(plan.devices().size(), some.devices()[0].memory);
     return limits;

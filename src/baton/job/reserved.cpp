@@ -435,16 +435,16 @@ Stage make_stage(const strategy::Request& request, const cost::Software& softwar
 }  // namespace
 
 std::vector<Reserved> reserved_memory(const strategy::Request& request, const cost::Software& software, Bytes memory) {
-  const strategy::NamedLayout* named = strategy::strategy_by_name(request.strategy).layout();
+  const strategy::NamedLayout* named = request.strategy.layout();
   if (!software.reserves.counted || named == nullptr) {
     return {};
   }
-  const strategy::Axes axes = strategy::axes_of(request, *named);
+  const strategy::Axes axes = *strategy::axes_of(request);
   const bool divided = axes.dp == 1 || request.layout.zero.value_or(named->zero) >= (axes.pp > 1 ? 2 : 3);
   if (!divided) {
     return {};
   }
-  const schedule::Grid grid = strategy::grid_of(request, *named);
+  const schedule::Grid grid = *strategy::grid_of(request);
   const std::int64_t stages = schedule::stages(grid);
   const std::int64_t micro_batches = schedule::micro_batches(grid);
   const Shares shares{.rows = std::max<std::int64_t>(1, request.step.global_batch / axes.dp / micro_batches),

@@ -55,9 +55,9 @@ class OwnCost final : public cost::CostModel {
 
 }  // namespace
 
-void require_room(const strategy::Request& request, const strategy::Strategy& strategy, Bytes room, bool folded) {
+void require_room(const strategy::Request& request, Bytes room, bool folded) {
   constexpr double bytes_per_task = 850;  // for the plan, its checks and the simulation together
-  const double tasks = strategy::estimated_tasks(request, strategy, folded);
+  const double tasks = strategy::estimated_tasks(request, folded);
   if (const double needed = bytes_per_task * tasks; room.count > 0 && needed > static_cast<double>(room.count)) {
     const bool whole = folded || request.cluster.size() == 1;
     throw usage_error("a plan of about {:.1f} {} tasks would take about {} of this machine's memory, which is {}: use fewer {}",
@@ -74,23 +74,23 @@ LaidOutPlan lay_out(plan::Plan plan, const LimitsOf& limits) {
   return laid;
 }
 
-LaidOutPlan lay_out(const strategy::Request& request, const strategy::Strategy& strategy, std::size_t fold_beyond,
-                    const LimitsOf& limits, Unfolded unfolded, std::optional<Bytes> room) {
+LaidOutPlan lay_out(const strategy::Request& request, std::size_t fold_beyond, const LimitsOf& limits, Unfolded unfolded,
+                    std::optional<Bytes> room) {
   std::optional<strategy::Folded> folded;
   if (request.cluster.size() > fold_beyond) {
     if (room) {
-      require_room(request, strategy, *room, true);
+      require_room(request, *room, true);
     }
-    folded = strategy::fold(request, strategy);
+    folded = strategy::fold(request);
   }
   if (!folded && unfolded == Unfolded::refused) {
     throw usage_error("its devices are not alike, and the plan of all of them would be very large: simulate it by itself");
   }
   if (!folded) {
     if (room) {
-      require_room(request, strategy, *room);
+      require_room(request, *room);
     }
-    return lay_out(strategy::compile(request, strategy), limits);
+    return lay_out(strategy::compile(request), limits);
   }
   LaidOutPlan laid{
       .plan = std::move(folded->plan), .stands_for = stands_for(*folded), .totals = folded->totals, .flops = folded->flops};
@@ -174,14 +174,13 @@ Scenario::Scenario(const JobSpec& spec)
       request_(make_request(spec_, model_, cluster_, imagined_target())),
       laid_([&] {
         require_sense(spec_, request_);
-        LaidOutPlan laid = lay_out(request_, strategy::strategy_by_name(request_.strategy), fold_beyond(spec_),
-                                   [&](const plan::Plan&) {
-                                     plan::Limits limits;
-                                     for (const cluster::Device& device : cluster_.devices()) {
-                                       limits.memory.push_back(device.memory);
-                                     }
-                                     return limits;
-                                   });
+        LaidOutPlan laid = lay_out(request_, fold_beyond(spec_), [&](const plan::Plan&) {
+          plan::Limits limits;
+          for (const cluster::Device& device : cluster_.devices()) {
+            limits.memory.push_back(device.memory);
+          }
+          return limits;
+        });
         require_rates(spec_, request_, software_);  // what a plan breaks is said first, as by `baton simulate`
         return laid;
       }()),

@@ -42,11 +42,11 @@ constexpr std::size_t never_fold = std::numeric_limits<std::size_t>::max();
 enum class Unfolded : std::uint8_t { written_out, refused };
 /// Refuses a request whose plan would fill the memory of the machine that compiles it (0: it is not known): `folded` if equal
 /// devices may be left out.
-void require_room(const strategy::Request& request, const strategy::Strategy& strategy, Bytes room, bool folded = false);
+void require_room(const strategy::Request& request, Bytes room, bool folded = false);
 /// The plan of a request, folded if there are more devices than `fold_beyond` and replicas are alike; or a plan as it is. A usage
 /// error says why it cannot be run, or that it does not fit in `room`, the memory of the machine that compiles it.
-LaidOutPlan lay_out(const strategy::Request& request, const strategy::Strategy& strategy, std::size_t fold_beyond,
-                    const LimitsOf& limits, Unfolded unfolded = Unfolded::written_out, std::optional<Bytes> room = {});
+LaidOutPlan lay_out(const strategy::Request& request, std::size_t fold_beyond, const LimitsOf& limits,
+                    Unfolded unfolded = Unfolded::written_out, std::optional<Bytes> room = {});
 LaidOutPlan lay_out(plan::Plan plan, const LimitsOf& limits);
 
 /// The devices of the cluster that each device of a folded plan stands for.

@@ -11,8 +11,8 @@
 namespace baton::job {
 
 bool is_pipeline(const strategy::Request& request) {
-  const strategy::NamedLayout* layout = strategy::strategy_by_name(request.strategy).layout();
-  return layout != nullptr && strategy::axes_of(request, *layout).pp > 1;
+  const std::optional<strategy::Axes> axes = strategy::axes_of(request);
+  return axes && axes->pp > 1;
 }
 
 namespace {
@@ -56,8 +56,7 @@ std::string idle_in_theory(const Scenario& scenario) {
   if (!is_pipeline(request)) {
     return {};
   }
-  const strategy::NamedLayout* layout = strategy::strategy_by_name(request.strategy).layout();
-  const schedule::Timing timing = schedule::replay(strategy::grid_of(request, *layout));
+  const schedule::Timing timing = schedule::replay(*strategy::grid_of(request));
   const trace::DeviceTime mean = scenario.study().mean_time(scenario.step().duration);
   return fmt::format(
       "The schedule leaves devices idle for {} of the step in theory, with free transfers and equal stages; here they do not "

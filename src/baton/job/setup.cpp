@@ -67,10 +67,10 @@ std::string read_schedule(const std::string& path) {
   return read_file(path, "the schedule " + path, most);
 }
 
-/// The name of the strategy; a layout without a name is a product.
-std::string strategy_of(const JobSpec& spec) {
-  if (!spec.strategy.empty()) {
-    return strategy::strategy_by_name(spec.strategy).name;
+/// A layout without a name is a product.
+strategy::Strategy strategy_of(const JobSpec& spec) {
+  if (spec.strategy) {
+    return *spec.strategy;
   }
   const bool layout = spec.dp || spec.pp || spec.tp || spec.zero || !spec.schedule.empty();
   return layout ? "product" : "single";

@@ -17,7 +17,7 @@
 #include "baton/model/zoo.h"
 #include "baton/op/optimizer.h"
 #include "baton/schedule/schedule.h"
-#include "baton/strategy/strategy.h"
+#include "baton/strategy/strategies.h"
 
 namespace baton::job {
 namespace {
@@ -40,7 +40,14 @@ std::vector<std::string> names_of(const auto& list) {
   return names;
 }
 
-std::vector<std::string> strategy_names() { return names_of(strategy::strategies()); }
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  for (const strategy::Strategy& strategy : strategy::strategies()) {
+    names.push_back(strategy.name());
+  }
+  return names;
+}
+
 std::vector<std::string> software_names() {
   std::vector<std::string> names{"baton"};
   for (const cost::Software& known : cost::software_profiles()) {
@@ -507,9 +514,15 @@ std::string DeviceList::text() const {
   if (count_) {
     return fmt::format("{}", *count_);
   }
-  const auto* written = std::get_if<std::string>(&names_);
-  const auto* sets = std::get_if<cluster::CoreSets>(&names_);
-  return written != nullptr ? *written : sets != nullptr ? to_text(*sets) : to_text(std::get<cluster::GpuNames>(names_));
+  return std::visit(
+      [](const auto& names) -> std::string {
+        if constexpr (std::is_same_v<std::decay_t<decltype(names)>, std::string>) {
+          return names;
+        } else {
+          return to_text(names);
+        }
+      },
+      names_);
 }
 
 std::string range_text(std::int64_t low, std::int64_t high) {
@@ -525,9 +538,11 @@ const std::vector<JobField>& fields() {
     std::vector<JobField> all;
     all.push_back(with(model_field(), Topic::step, {"m"}));
     all.push_back(
-        with(text("strategy", &JobSpec::strategy, "NAME",
-                  either(strategy_names()) + " (default: single; product if --dp, --pp, --tp, --zero or --schedule is given)",
-                  [](const std::string& name) { return strategy::strategy_by_name(name).name; }),
+        with(field_of(
+                 "strategy", &JobSpec::strategy, "NAME",
+                 either(strategy_names()) + " (default: single; product if --dp, --pp, --tp, --zero or --schedule is given)",
+                 [](const FieldValue& value, const std::string& /*flag*/) { return strategy::Strategy(text_of(value)); },
+                 [](const strategy::Strategy& strategy) { return strategy.name(); }),
              Topic::split, {"s"}, strategy_names));
     all.push_back(with(devices_field(), Topic::machine, {"d"}));
     all.push_back(with(

@@ -19,6 +19,7 @@
 #include "baton/strategy/delays.h"
 #include "baton/strategy/layout.h"
 #include "baton/strategy/step.h"
+#include "baton/strategy/strategies.h"
 
 namespace baton::job {
 
@@ -30,8 +31,12 @@ class DeviceList {
   DeviceList(std::int64_t count) : count_(count) {}                // NOLINT: a number is a list
   DeviceList(std::string text);                                    // NOLINT: and so is a text; one of digits alone is a number
   DeviceList(const char* text) : DeviceList(std::string(text)) {}  // NOLINT
+  DeviceList(cluster::CpuNames cpus) : names_(std::move(cpus)) {}  // NOLINT
   DeviceList(cluster::CoreSets sets) : names_(std::move(sets)) {}  // NOLINT
   DeviceList(cluster::GpuNames gpus) : names_(std::move(gpus)) {}  // NOLINT
+
+  /// `count` devices that share this machine's cores evenly, as `cpu:4`.
+  static DeviceList cpus(std::size_t count) { return cluster::CpuNames{.count = count}; }
 
   /// nullopt if it names devices.
   std::optional<std::int64_t> count() const { return count_; }
@@ -57,7 +62,7 @@ enum class Fold : std::uint8_t { automatic, always, never };
 /// file or a machine when the job is made; nullopt and empty texts mean "not asked for".
 struct JobSpec {
   model::ModelName model = "mlp:dim=1024,depth=2";
-  std::string strategy;  // empty: single, or product if a layout is given
+  std::optional<strategy::Strategy> strategy;  // nullopt: single, or product if a layout is given
   DeviceList devices;
   std::int64_t batch = 64;
   std::optional<strategy::Loss> loss;  // nullopt: cross-entropy if the model gives scores, mse otherwise

@@ -276,11 +276,11 @@ std::string cluster_for(const Reader& row, const PublishedDefaults& defaults) {
   return known;
 }
 
-/// MPT of a size that llm-foundry gives by name.
-std::string mpt(std::string_view size, std::int64_t sequence) {
+/// MPT of a size that llm-foundry gives by name; nullopt if it gives none.
+std::optional<model::ModelName> mpt(std::string_view size, std::int64_t sequence) {
   struct Size {
     std::string_view name;
-    int depth, heads, dim;
+    std::int64_t depth, heads, dim;
   };
   constexpr std::array<Size, 9> sizes{{{"125m", 12, 12, 768},
                                        {"350m", 24, 16, 1024},
@@ -293,49 +293,56 @@ std::string mpt(std::string_view size, std::int64_t sequence) {
                                        {"70b", 80, 64, 8192}}};
   for (const Size& one : sizes) {
     if (size == one.name) {
-      return fmt::format("gpt:depth={},heads={},dim={},context={},vocab=50368", one.depth, one.heads, one.dim, sequence);
+      return model::ModelName("gpt", model::ModelSettings()
+                                         .add("depth", one.depth)
+                                         .add("heads", one.heads)
+                                         .add("dim", one.dim)
+                                         .add("context", sequence)
+                                         .add("vocab", std::int64_t{50368}));
     }
   }
-  return "";
+  return std::nullopt;
 }
 
-/// A model that a table calls by name; empty if the name says nothing.
-std::string model_by_name(std::string_view given, std::int64_t sequence, bool foundry) {
+/// A model that a table calls by name; nullopt if the name says nothing.
+std::optional<model::ModelName> model_by_name(std::string_view given, std::int64_t sequence, bool foundry) {
   const std::string name = squeezed(given);
   if (foundry || name.starts_with("mpt")) {
     return mpt(name.starts_with("mpt") ? std::string_view(name).substr(3) : name, sequence);
   }
-  const auto llama = [&](const char* sizes) { return fmt::format("llama:{},context={}", sizes, sequence); };
+  const auto with_context = [&](const char* kind, model::ModelSettings sizes = {}) {
+    return model::ModelName(kind, std::move(sizes.add("context", sequence)));
+  };
   if (contains(name, "llama3")) {
     for (const auto& [size, model] :
          {std::pair("405b", "llama3-405b"), std::pair("70b", "llama3-70b"), std::pair("8b", "llama3-8b")}) {
       if (contains(name, size)) {
-        return fmt::format("{}:context={}", model, sequence);
+        return with_context(model);
       }
     }
   }
   if (contains(name, "llama2") || contains(name, "llama7b") || contains(name, "llama13b") || contains(name, "llama70b")) {
     if (contains(name, "70b")) {
-      return llama("depth=80,heads=64,kv-heads=8,dim=8192,hidden=28672,vocab=32000");
+      return with_context("llama", "depth=80,heads=64,kv-heads=8,dim=8192,hidden=28672,vocab=32000");
     }
     if (contains(name, "13b")) {
-      return llama("depth=40,heads=40,kv-heads=40,dim=5120,hidden=13824,vocab=32000");
+      return with_context("llama", "depth=40,heads=40,kv-heads=40,dim=5120,hidden=13824,vocab=32000");
     }
-    return llama("depth=32,heads=32,kv-heads=32,dim=4096,hidden=11008,vocab=32000");
+    return with_context("llama", "depth=32,heads=32,kv-heads=32,dim=4096,hidden=11008,vocab=32000");
   }
   if (contains(name, "gpt3")) {
     for (const auto& [size, shape] :
          {std::pair("175b", "depth=96,heads=96,dim=12288"), std::pair("20b", "depth=44,heads=48,dim=6144"),  // NeMo's recipes
           std::pair("5b", "depth=24,heads=32,dim=4096")}) {
       if (contains(name, size)) {
-        return fmt::format("gpt:{},context={},vocab=51200", shape, sequence);
+        return with_context("gpt", shape).with(model::ModelSettings().add("vocab", std::int64_t{51200}));
       }
     }
   }
   if (contains(name, "gpt2xl")) {
-    return fmt::format("gpt2-xl:context={}", sequence);
+    return with_context("gpt2-xl");
   }
-  return "";
+  return std::nullopt;
 }
 
 /// A model that `--model` takes by its name, and the sequence of one sample if that is of tokens.
@@ -365,9 +372,12 @@ std::int64_t usual_sequence(const Reader& row, bool foundry) {
     return 2048;
   }
   const std::string name = row.text(model_names);
-  const std::string known = model_by_name(name, 1, foundry);
-  const auto preset = named_model(known.empty() ? name : known.substr(0, known.find(':')));
-  return known.starts_with("gpt:") || known.starts_with("llama:") || !preset || preset->context == 0 ? 2048 : preset->context;
+  const std::optional<model::ModelName> known = model_by_name(name, 1, foundry);
+  if (known && (known->kind() == "gpt" || known->kind() == "llama")) {
+    return 2048;
+  }
+  const std::optional<NamedModel> preset = named_model(known ? known->kind() : name);
+  return !preset || preset->context == 0 ? 2048 : preset->context;
 }
 
 /// The sizes of a GPT by columns, or a model by name. `layers` is their number.
@@ -400,16 +410,16 @@ model::ModelName model_of(const Reader& row, std::int64_t sequence, bool foundry
                        .add("vocab", rounded)
                        .add_unless("hidden", inner, std::int64_t{0})};
   }
-  model::ModelName model = model_by_name(name, sequence, foundry);
-  if (const auto named = named_model(name); model.empty() && named && named->context > 0) {
+  std::optional<model::ModelName> model = model_by_name(name, sequence, foundry);
+  if (const auto named = named_model(name); !model && named && named->context > 0) {
     model = named->name.with(model::ModelSettings().add("context", sequence));
   }
-  if (model.empty()) {
+  if (!model) {
     throw usage_error("the model '{}' is not known by name, and the table has no columns hidden, layers and heads", name);
   }
-  const model::Model parsed = model::parse_model(model);
+  const model::Model parsed = model::parse_model(*model);
   layers = (static_cast<std::int64_t>(parsed.blocks().size()) - 2) / 2;
-  return model;
+  return *model;
 }
 
 /// Seconds per step, from the first column that gives it.

@@ -195,7 +195,7 @@ RankedSplit simulate_all(const job::JobSpec& shown, const cluster::Machine& mach
   spec.memory = job::ample_memory;
   const training::Job job(spec, machine, nullptr, overrides);
   const auto limits = [&](const plan::Plan& plan) { return job.limits(plan); };
-  const job::LaidOutPlan laid = job::lay_out(job.request(), job.strategy(), job.fold_beyond(), limits, unfolded);
+  const job::LaidOutPlan laid = job::lay_out(job.request(), job.fold_beyond(), limits, unfolded);
   throw_if_stop_requested();
   const trace::StepTrace step = training::Simulation(job, laid.plan, laid.stands_for).step();
   job::Study study(laid.plan, laid.copies(), trace::Origin::simulated);
@@ -418,8 +418,8 @@ void SearchResult::note_too_large(double bytes) {
 SearchResult search(const job::JobSpec& shared, const cluster::Machine& machine, const SearchProgress& progress,
                     const training::JobOverrides& overrides) {
   refuse_choices(shared);
-  if (overrides.strategy || overrides.schedule) {
-    throw usage_error("a search chooses strategy and schedule itself: give yours to a simulation");
+  if (overrides.schedule) {
+    throw usage_error("a search chooses the schedule itself: give yours to a simulation");
   }
   const training::Job job(shared, machine, nullptr, overrides);
   if (!job.imagined()) {

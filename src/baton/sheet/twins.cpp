@@ -83,7 +83,7 @@ const std::vector<std::pair<std::string, std::string>>& kinds() {
 }
 
 std::string kind_of(const job::JobSpec& spec) {
-  const std::string name = spec.strategy.empty() ? "single" : strategy::strategy_by_name(spec.strategy).name;
+  const std::string name = spec.strategy.value_or("single").name();
   for (const auto& [ours, theirs] : kinds()) {
     if (ours == name) {
       return theirs;
@@ -121,9 +121,11 @@ std::optional<std::int64_t> device_count(const job::DeviceList& list) {
     }
     return gpus->numbers.empty() ? std::nullopt : std::optional(static_cast<std::int64_t>(gpus->numbers.size()));
   }
-  const auto* sets = std::get_if<cluster::CoreSets>(&names);
-  return static_cast<std::int64_t>(sets != nullptr ? sets->devices.size()
-                                                   : cluster::parse_cpu_names(std::get<std::string>(names)).devices());
+  if (const auto* sets = std::get_if<cluster::CoreSets>(&names)) {
+    return static_cast<std::int64_t>(sets->devices.size());
+  }
+  const auto* cpus = std::get_if<cluster::CpuNames>(&names);
+  return static_cast<std::int64_t>((cpus != nullptr ? *cpus : cluster::parse_cpu_names(std::get<std::string>(names))).devices());
 }
 
 std::string python_list(const std::vector<std::int64_t>& values) { return fmt::format("[{}]", fmt::join(values, ", ")); }

@@ -469,8 +469,7 @@ class Folder {
   std::set<std::int64_t> divided_sizes_;         // sizes of the parameters that are kept in pieces
 };
 
-std::optional<Folded> fold_by(const Request& request, const Strategy& strategy, const Request& named, const Axes& axes,
-                              const Folds& folds) {
+std::optional<Folded> fold_by(const Request& request, const Axes& axes, const Folds& folds) {
   if (!nodes_alike(request.cluster, axes, folds)) {
     return std::nullopt;
   }
@@ -497,30 +496,25 @@ std::optional<Folded> fold_by(const Request& request, const Strategy& strategy, 
   two.layout.dp = folds.replicas ? 2 : axes.dp;
   two.layout.pp = axes.pp;
   two.layout.tp = axes.tp;
-  two.layout.micro_batches = schedule::micro_batches(grid_of(named, *strategy.layout()));
-  const Plan both = compile(two, strategy);
+  two.layout.micro_batches = schedule::micro_batches(*grid_of(request));
+  const Plan both = compile(two);
   Folder folder(both, axes, folds, request.cluster, op::clip_of(request.step.optimizer) > 0);
   if (!folder.is_simple()) {
     return std::nullopt;
   }
   // The plan of one replica alone cannot be checked against the model.
   plan::require(plan::verify(both, {.alike_parts = folds.parts ? axes.tp : 0}));
-  return folder.fold(title_of(named, strategy));
+  return folder.fold(title_of(request));
 }
 
 }  // namespace
 
-std::optional<Folded> fold(const Request& request) { return fold(request, strategy_by_name(request.strategy)); }
-
-std::optional<Folded> fold(const Request& request, const Strategy& strategy) {
-  const NamedLayout* layout = strategy.layout();
-  if (layout == nullptr) {
+std::optional<Folded> fold(const Request& request) {
+  if (request.strategy.layout() == nullptr) {
     return std::nullopt;
   }
   refuse_uncountable(request);  // the plan that is compiled below is a part of it
-  Request named = request;
-  named.strategy = strategy.name;
-  const Axes axes = axes_of(named, *layout);
+  const Axes axes = *axes_of(request);
   const bool everywhere = std::all_of(request.delays.begin(), request.delays.end(),
                                       [](const DelayRequest& delay) { return delay.device < 0; });
   const bool replicas = everywhere && axes.dp > 2 && request.step.global_batch % axes.dp == 0;
@@ -536,7 +530,7 @@ std::optional<Folded> fold(const Request& request, const Strategy& strategy) {
     ways.push_back({false, true});
   }
   for (const Folds& folds : ways) {
-    if (std::optional<Folded> folded = fold_by(request, strategy, named, axes, folds)) {
+    if (std::optional<Folded> folded = fold_by(request, axes, folds)) {
       return folded;
     }
   }

@@ -37,6 +37,5 @@ struct Folded {
 /// than two of each. What is compiled is verified by all rules: further parts are judged as the continuation of the two
 /// (`plan::Limits::alike_parts`), further replicas compute the same of other samples.
 std::optional<Folded> fold(const Request& request);
-std::optional<Folded> fold(const Request& request, const Strategy& strategy);
 
 }  // namespace baton::strategy

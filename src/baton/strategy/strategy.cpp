@@ -20,33 +20,6 @@
 namespace baton::strategy {
 namespace {
 
-const Strategy* find_strategy(std::string_view name) {
-  for (const Strategy& strategy : strategies()) {
-    if (strategy.name == name) {
-      return &strategy;
-    }
-  }
-  return nullptr;
-}
-
-/// The strategy's own name, if it is written otherwise or known by another; a name that is not in the list is left as it is.
-std::string known_name(std::string_view text) {
-  std::string wanted = canonical(text);
-  if (find_strategy(wanted) != nullptr) {
-    return wanted;
-  }
-  if (const schedule::Schedule* schedule = schedule::find_schedule(wanted)) {
-    return schedule->name == "naive" ? "layers" : schedule->name;
-  }
-  for (const auto& [alias, meant] : {std::pair("fsdp", "zero-3"), std::pair("tp", "tensor"), std::pair("tensor-parallel", "tensor"),
-                                     std::pair("mp", "layers"), std::pair("model-parallel", "layers")}) {
-    if (wanted == alias) {
-      return meant;
-    }
-  }
-  return std::string(text);
-}
-
 using Axis = NamedLayout::Axis;
 
 /// The axis that gets the devices which the user's own numbers leave.
@@ -81,7 +54,7 @@ void refuse_unused_name(const Request& request, const NamedLayout& named, const 
     return;
   }
   const bool pipeline = named.rest == Axis::pp;
-  throw usage_error("strategy {} has one {} if {} {} all the devices: {}", request.strategy,
+  throw usage_error("strategy {} has one {} if {} {} all the devices: {}", request.strategy.name(),
                     parts[static_cast<std::size_t>(*named.rest)], fmt::join(given, " and "), given.size() == 1 ? "takes" : "take",
                     pipeline ? fmt::format("leave out one of them, or write --schedule {} --pp N {} for a pipeline of N devices",
                                            named.schedule, fmt::join(given, " "))
@@ -133,11 +106,11 @@ void refuse_contradictions(const Request& request, const NamedLayout& named) {
                      (!layout.schedule.empty() && schedule::schedule_by_name(layout.schedule).name != named.schedule);
   if (is_schedule && other) {
     throw usage_error("strategy {} is a pipeline under the schedule {}, but --schedule asks for {}: give one of them",
-                      request.strategy, named.schedule, layout.grid ? "one of your own" : layout.schedule);
+                      request.strategy.name(), named.schedule, layout.grid ? "one of your own" : layout.schedule);
   }
   if (named.zero > 0 && layout.zero && *layout.zero != named.zero) {
-    throw usage_error("strategy {} is stage {} of ZeRO, but --zero asks for {}: give one of them", request.strategy, named.zero,
-                      *layout.zero);
+    throw usage_error("strategy {} is stage {} of ZeRO, but --zero asks for {}: give one of them", request.strategy.name(),
+                      named.zero, *layout.zero);
   }
   if (layout.balance != Balance::even && !layout.split.empty()) {
     throw usage_error("--split says how many blocks each stage gets, so --balance has nothing to decide: give one of them");
@@ -243,12 +216,12 @@ std::vector<std::int64_t> blocks_of_stage(const Request& request, const Resolved
                         resolved.stages() == resolved.pp ? "devices" : "stages");
     }
     if (resolved.stages() == 1 && request.layout.balance != Balance::even) {
-      throw usage_error("strategy {} does not split the model, so it takes no --balance", request.strategy);
+      throw usage_error("strategy {} does not split the model, so it takes no --balance", request.strategy.name());
     }
     return balanced_stages(request.model, request.layout.balance, stage_loads(request, resolved));
   }
   if (resolved.stages() == 1) {
-    throw usage_error("strategy {} does not split the model, so it takes no --split", request.strategy);
+    throw usage_error("strategy {} does not split the model, so it takes no --split", request.strategy.name());
   }
   const std::int64_t placed = std::accumulate(split.begin(), split.end(), std::int64_t{0});
   if (static_cast<std::int64_t>(split.size()) != resolved.stages() || placed != blocks ||
@@ -390,7 +363,7 @@ void refuse_layout(const Request& request, std::string_view why) {
   const Layout& layout = request.layout;
   if (layout.dp > 1 || layout.pp > 1 || layout.tp > 1 || layout.sp || layout.zero.value_or(0) > 0 || !layout.schedule.empty() ||
       layout.grid) {
-    throw usage_error("strategy {} {}, so it takes no --dp, --pp, --tp, --sp, --zero or --schedule", request.strategy, why);
+    throw usage_error("strategy {} {}, so it takes no --dp, --pp, --tp, --sp, --zero or --schedule", request.strategy.name(), why);
   }
 }
 
@@ -443,13 +416,13 @@ double largest_product_of_a_sample(const model::Model& model) {
 }
 
 /// As `describe`, of a layout that is resolved already.
-std::string description_of(const Request& request, const std::string& name, const NamedLayout& named, const Resolved& resolved) {
+std::string description_of(const Request& request, const NamedLayout& named, const Resolved& resolved) {
   const int divided = (resolved.dp > 1) + (resolved.pp > 1) + (resolved.tp > 1);
   const std::array<std::int64_t, 3> axes{resolved.dp, resolved.pp, resolved.tp};
   const bool by_name = named.rest && divided <= 1 && (divided == 0 || axes[static_cast<std::size_t>(*named.rest)] > 1) &&
                        resolved.zero == named.zero && !request.layout.sp;
   if (by_name) {
-    return name;
+    return request.strategy.name();
   }
   std::vector<std::string> parts;
   std::string product;
@@ -486,20 +459,21 @@ std::string title_with(const Request& request, const std::string& description) {
 
 }  // namespace
 
-std::string describe(const Request& request) { return describe(request, strategy_by_name(request.strategy)); }
-
-std::string describe(const Request& request, const Strategy& strategy) {
-  const NamedLayout* named = strategy.layout();
-  return named == nullptr ? strategy.name : description_of(request, strategy.name, *named, resolve(request, *named));
+std::string describe(const Request& request) {
+  const NamedLayout* named = request.strategy.layout();
+  return named == nullptr ? request.strategy.name() : description_of(request, *named, resolve(request, *named));
 }
 
-std::string title_of(const Request& request, const Strategy& strategy) { return title_with(request, describe(request, strategy)); }
+std::string title_of(const Request& request) { return title_with(request, describe(request)); }
 
 const std::vector<Strategy>& strategies() {
   static const std::vector<Strategy> list = [] {
     std::vector<Strategy> all{
-        {"single", "the whole model and batch on the first device", build_single},
-        {"dp", "one owner: device 0 replicates parameters, scatters inputs, gathers outputs and updates", build_dp},
+        {"single", "the whole model and batch on the first device", build_single, {.one_device = true}},
+        {"dp",
+         "one owner: device 0 replicates parameters, scatters inputs, gathers outputs and updates",
+         build_dp,
+         {.one_owner = true}},
         {"ddp", "a replica on each device; gradients all-reduced in buckets while the backward goes on", NamedLayout{}},
         {"layers", "blocks spread over the devices in order; one device works at a time", NamedLayout{.rest = Axis::pp}},
         {"tensor", "features between two Linear layers, heads and vocabularies divided over the devices",
@@ -520,27 +494,15 @@ const std::vector<Strategy>& strategies() {
   return list;
 }
 
-const Strategy& strategy_by_name(std::string_view name) {
-  if (const Strategy* found = find_strategy(known_name(name))) {
-    return *found;
-  }
-  const std::string wanted = canonical(name);
-  if (wanted == "pp" || wanted == "pipeline") {
-    throw usage_error("a pipeline is named by its schedule: choose layers, gpipe, 1f1b or another of `baton strategies`");
-  }
-  if (wanted.ends_with(".csv")) {
-    throw usage_error("'{}' is not a strategy: a schedule of your own is given with --schedule {} and --pp", name, name);
-  }
-  std::vector<std::string> names;
-  for (const Strategy& strategy : strategies()) {
-    names.push_back(strategy.name);
-  }
-  throw unknown_name("strategy", name, names);
+std::optional<Axes> axes_of(const Request& request) {
+  const NamedLayout* named = request.strategy.layout();
+  return named == nullptr ? std::nullopt : std::optional<Axes>(resolve(request, *named));
 }
 
-Axes axes_of(const Request& request, const NamedLayout& named) { return resolve(request, named); }
-
-schedule::Grid grid_of(const Request& request, const NamedLayout& named) { return resolve(request, named).grid; }
+std::optional<schedule::Grid> grid_of(const Request& request) {
+  const NamedLayout* named = request.strategy.layout();
+  return named == nullptr ? std::nullopt : std::optional(resolve(request, *named).grid);
+}
 
 void refuse_uncountable(const Request& request) {
   // Beyond this, counts of flops and bytes would not fit in 64 bits.
@@ -563,7 +525,7 @@ void refuse_uncountable(const Request& request) {
 }
 
 bool is_rebalanced_by_work(const Request& request) {
-  const NamedLayout* layout = strategy_by_name(request.strategy).layout();
+  const NamedLayout* layout = request.strategy.layout();
   if (layout == nullptr || !request.layout.split.empty()) {
     return false;
   }
@@ -573,17 +535,15 @@ bool is_rebalanced_by_work(const Request& request) {
   return resolved.stages() > 1 && blocks_of_stage(request, resolved) != blocks_of_stage(by_work, resolved);
 }
 
-double estimated_tasks(const Request& request, const Strategy& strategy, bool folded) {
+double estimated_tasks(const Request& request, bool folded) {
   std::size_t ops = 0;
   for (const model::Block& block : request.model.blocks()) {
     ops += block.nodes.size();
   }
   double copies = 1;
   auto micro_batches = static_cast<double>(std::max<std::int64_t>(request.layout.micro_batches, 1));
-  if (const NamedLayout* layout = strategy.layout()) {
-    Request named = request;
-    named.strategy = strategy.name;
-    const Resolved resolved = resolve(named, *layout);
+  if (const NamedLayout* layout = request.strategy.layout()) {
+    const Resolved resolved = resolve(request, *layout);
     copies = folded ? 1 : static_cast<double>(resolved.dp * resolved.parts());
     micro_batches = static_cast<double>(resolved.micro_batches);
   }
@@ -591,9 +551,7 @@ double estimated_tasks(const Request& request, const Strategy& strategy, bool fo
   return per_op * static_cast<double>(ops) * copies * micro_batches;
 }
 
-plan::Plan compile(const Request& request) { return compile(request, strategy_by_name(request.strategy)); }
-
-plan::Plan compile(const Request& request, const Strategy& strategy) {
+plan::Plan compile(const Request& request) {
   if (request.step.global_batch < 1) {
     throw usage_error("a global batch of {} has nothing to train on", request.step.global_batch);
   }
@@ -603,11 +561,9 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
                       to_text(request.model.output()));
   }
   const Precision precision = request.step.precision;
-  Request named = request;
-  named.strategy = strategy.name;
-  const NamedLayout* layout = strategy.layout();
-  const std::optional<Resolved> resolved = layout == nullptr ? std::nullopt : std::optional(resolve(named, *layout));
-  plan::Draft draft = resolved ? build(named, *resolved) : std::get<Build>(strategy.way)(named);
+  const NamedLayout* layout = request.strategy.layout();
+  const std::optional<Resolved> resolved = layout == nullptr ? std::nullopt : std::optional(resolve(request, *layout));
+  plan::Draft draft = resolved ? build(request, *resolved) : request.strategy.build(request);
   if (is_mixed(precision)) {
     draft = cast_parameters(narrow_values(std::move(draft), request.step), dtype_of(precision));
   }
@@ -631,7 +587,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
     draft = load_ahead(std::move(draft));
   }
   draft = set_workspaces(std::move(draft), target, request.cluster);
-  draft.title = title_with(named, resolved ? description_of(named, strategy.name, *layout, *resolved) : strategy.name);
+  draft.title = title_with(request, resolved ? description_of(request, *layout, *resolved) : request.strategy.name());
   return plan::finish(std::move(draft));
 }
 

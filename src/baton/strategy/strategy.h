@@ -1,11 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <variant>
 #include <vector>
 
 #include "baton/cluster/cluster.h"
@@ -15,6 +12,7 @@
 #include "baton/strategy/delays.h"
 #include "baton/strategy/layout.h"
 #include "baton/strategy/step.h"
+#include "baton/strategy/strategies.h"
 
 namespace baton::strategy {
 
@@ -22,7 +20,7 @@ namespace baton::strategy {
 struct Request {
   model::Model model;
   cluster::Cluster cluster;
-  std::string strategy = "single";
+  Strategy strategy = {};  // single
   Step step = {};
   Layout layout = {};
   plan::Target target = {};
@@ -32,42 +30,12 @@ struct Request {
   std::int64_t written_parts = 0;
 };
 
-/// The layout that a strategy's name stands for. The numbers of replicas, stages and parts of a tensor then describe the strategy
-/// completely, so equal replicas can be folded.
-struct NamedLayout {
-  enum class Axis : std::uint8_t { dp, pp, tp };
-  /// The axis over which the devices are divided that the user's --dp, --pp and --tp do not use up. nullopt: it is the pipeline if
-  /// a schedule is asked for, otherwise the replicas.
-  std::optional<Axis> rest = Axis::dp;
-  std::string schedule = "naive";
-  std::int64_t zero = 0;
-};
-
-/// A composition of passes, or a refusal (a usage error) that says what to change.
-using Build = std::function<plan::Draft(const Request& request)>;
-
-/// A named way of splitting a step: by a function of its own, or as a layout that has a name.
-struct Strategy {
-  std::string name;
-  std::string summary;
-  std::variant<Build, NamedLayout> way;
-
-  /// nullptr if the strategy has a function of its own.
-  const NamedLayout* layout() const { return std::get_if<NamedLayout>(&way); }
-};
-
-/// Every strategy, in the order in which help shows them.
-const std::vector<Strategy>& strategies();
-/// Finds one by name, by a schedule's name in PyTorch, or as people call it (naive, fsdp, tp); a usage error lists them.
-const Strategy& strategy_by_name(std::string_view name);
-
 /// The split of the request's step, in words: the strategy's name, or `dp 2 × pp 2, zero 1, 1f1b, 8 micro-batches` if the
 /// name does not say everything.
 std::string describe(const Request& request);
-std::string describe(const Request& request, const Strategy& strategy);
 /// The title of a plan of the request: how it is split, the model, the batch, the devices, and the precision if it is not
 /// fp32.
-std::string title_of(const Request& request, const Strategy& strategy);
+std::string title_of(const Request& request);
 
 /// The numbers of replicas, of pipeline devices of a replica and of parts of a tensor: their product is the number of
 /// devices.
@@ -83,9 +51,11 @@ struct Axes {
     return DeviceId(static_cast<std::size_t>((stage * dp + replica) * parts() + part));
   }
 };
-Axes axes_of(const Request& request, const NamedLayout& named);
-/// The schedule: one row per pipeline device of a replica; a single row if there is no pipeline.
-schedule::Grid grid_of(const Request& request, const NamedLayout& named);
+/// nullopt if the strategy has a function of its own.
+std::optional<Axes> axes_of(const Request& request);
+/// The schedule: one row per pipeline device of a replica; a single row if there is no pipeline. nullopt if the strategy has a
+/// function of its own.
+std::optional<schedule::Grid> grid_of(const Request& request);
 
 /// True if the step has stages whose blocks would be others with a balance by work.
 bool is_rebalanced_by_work(const Request& request);
@@ -93,12 +63,10 @@ bool is_rebalanced_by_work(const Request& request);
 /// The number of tasks of the request's plan, estimated by counting ops: exact to about a factor of two for named
 /// layouts with all replicas and parts or, if they are folded, with one of each. Strategies with a function of their own have at
 /// least these.
-double estimated_tasks(const Request& request, const Strategy& strategy, bool folded = false);
+double estimated_tasks(const Request& request, bool folded = false);
 
 /// Builds, fuses for the target, injects the delays and finishes.
 plan::Plan compile(const Request& request);
-/// Compiles with the given strategy, which may be a user's own, instead of the one that the request names.
-plan::Plan compile(const Request& request, const Strategy& strategy);
 /// A usage error if what a step computes and moves cannot be counted in 64 bits.
 void refuse_uncountable(const Request& request);
 

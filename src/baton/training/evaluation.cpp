@@ -25,13 +25,12 @@ strategy::Request forward_of(const Job& job, const model::Model& model) {
   request.step.label_smoothing = 0;
   request.layout.recompute = strategy::Recompute::none;
   request.layout.zero.reset();
-  const strategy::NamedLayout* named = job.strategy().layout();
-  if (request.strategy == "dp" || (named != nullptr && named->zero > 0)) {
-    request.strategy = "ddp";
-  }
-  if (job.overrides().strategy) {  // an override may build nothing but training steps
+  const strategy::NamedLayout* named = trained.strategy.layout();
+  if (!trained.strategy.is_listed()) {  // one of the program's own may build nothing but training steps
     request.strategy = "single";
     request.layout = {};
+  } else if (trained.strategy.has_one_owner() || (named != nullptr && named->zero > 0)) {
+    request.strategy = "ddp";
   }
   return request;
 }

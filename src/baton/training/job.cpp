@@ -35,14 +35,6 @@ cluster::Cluster make_cluster(const JobSpec& spec, const cluster::Machine& machi
                           spec.link);
 }
 
-/// A strategy of the program's own has no name that a specification could have.
-JobSpec without_strategy(JobSpec spec, const JobOverrides& overrides) {
-  if (overrides.strategy) {
-    spec.strategy.clear();
-  }
-  return spec;
-}
-
 /// A model that leaves its vocabulary open takes that of the data.
 JobSpec with_vocabulary(JobSpec spec, const JobOverrides& overrides) {
   if (overrides.model || !model::lacks_vocabulary(spec.model) ||
@@ -90,19 +82,16 @@ Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, std::sh
       model_(overrides_.model ? overrides_.model->with_seed(spec.seed) : job::make_model(spec)),
       cluster_(make_cluster(spec, machine_, world_.get())),
       backend_(overrides_.backend ? overrides_.backend
-                                  : devices::make_backend(devices::backend_for(cluster_.devices(), spec.backend))),
+                                  : devices::backend_for(cluster_.devices(), spec.backend).make()),
       software_(cost::software_by_name(spec.software)),
       fold_beyond_(job::fold_beyond(spec)),
-      request_(job::make_request(without_strategy(spec, overrides_), model_, cluster_,
-                                 job::is_imagined(spec) ? job::imagined_target() : backend_->target())) {
+      request_(job::make_request(spec, model_, cluster_, job::is_imagined(spec) ? job::imagined_target() : backend_->target())) {
   spec_.backend = backend_->name();
   spec_.loss = request_.step.loss;
   if (overrides_.model) {
     spec_.model = overrides_.model->name();
   }
-  if (overrides_.strategy) {
-    spec_.strategy = request_.strategy = overrides_.strategy->name;
-  } else if (overrides_.schedule && spec_.strategy.empty()) {
+  if (overrides_.schedule && !spec_.strategy) {
     request_.strategy = "product";
   }
   if (overrides_.duration && !imagined()) {
@@ -120,21 +109,16 @@ Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, std::sh
 }
 
 plan::Plan Job::compile() const {
-  job::require_room(request_, strategy(), machine_.memory);
-  return strategy::compile(request_, strategy());
-}
-
-const strategy::Strategy& Job::strategy() const {
-  return overrides_.strategy ? *overrides_.strategy : strategy::strategy_by_name(request_.strategy);
+  job::require_room(request_, machine_.memory);
+  return strategy::compile(request_);
 }
 
 void Job::take_schedule() {
   if (!overrides_.schedule) {
     return;
   }
-  const strategy::NamedLayout* named = strategy().layout();
-  if (named == nullptr) {
-    throw usage_error("strategy {} has no pipeline, so it takes no schedule", request_.strategy);
+  if (request_.strategy.layout() == nullptr) {
+    throw usage_error("strategy {} has no pipeline, so it takes no schedule", request_.strategy.name());
   }
   strategy::Layout& layout = request_.layout;
   const auto devices = static_cast<std::int64_t>(cluster_.size());
@@ -168,7 +152,7 @@ void Job::open_data() {
 }
 
 std::optional<strategy::Folded> Job::fold() const {
-  return imagined() && cluster_.size() > fold_beyond_ ? strategy::fold(request_, strategy()) : std::nullopt;
+  return imagined() && cluster_.size() > fold_beyond_ ? strategy::fold(request_) : std::nullopt;
 }
 
 bool Job::imagined() const { return job::is_imagined(spec_); }

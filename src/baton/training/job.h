@@ -61,8 +61,6 @@ class Job {
   }
   /// The parts that the calling program supplied itself.
   const JobOverrides& overrides() const { return overrides_; }
-  /// The strategy: the one that the specification names, or the program's own.
-  const strategy::Strategy& strategy() const;
   plan::Plan compile() const;
   /// True if the job is simulated and not run: on a machine of a cluster file, or on this machine by tasks that are timed first.
   bool simulated() const { return !spec_.cluster.empty(); }

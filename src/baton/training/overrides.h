@@ -13,7 +13,6 @@
 #include "baton/model/model.h"
 #include "baton/plan/plan.h"
 #include "baton/schedule/schedule.h"
-#include "baton/strategy/strategy.h"
 
 namespace baton::training {
 
@@ -21,7 +20,6 @@ namespace baton::training {
 /// is not empty.
 struct JobOverrides {
   std::optional<model::Model> model;
-  std::optional<strategy::Strategy> strategy;
   /// Runs the tasks on this machine. It must fit the devices: one that computes on cores runs on no GPU.
   std::shared_ptr<const exec::Backend> backend;
   /// Makes the schedule, from the pipeline that the specification describes. It needs its number of micro-batches, or takes twice

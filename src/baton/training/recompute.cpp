@@ -141,7 +141,7 @@ std::string choose_devices(const Json& result, JobSpec& spec) {
                                   : 0;
   const bool ranks = result.contains(key::ranks.name) && result[key::ranks.name].is_array() && result[key::ranks.name].size() > 1;
   if (!cluster::gpus_of(spec.devices.names())) {
-    spec.devices = ranks && devices > 0 ? job::DeviceList(fmt::format("cpu:{}", devices)) : spec.devices;
+    spec.devices = ranks && devices > 0 ? job::DeviceList::cpus(devices) : spec.devices;
     return "";
   }
   const std::string theirs = result.contains(key::gpu.name) && result[key::gpu.name].is_string()
@@ -149,7 +149,7 @@ std::string choose_devices(const Json& result, JobSpec& spec) {
                                  : "a GPU";
   const std::vector<cluster::Gpu> gpus = gpus_here();
   if (gpus.empty()) {
-    spec.devices = fmt::format("cpu:{}", std::max<std::size_t>(devices, 1));
+    spec.devices = job::DeviceList::cpus(std::max<std::size_t>(devices, 1));
     spec.backend.clear();
     return fmt::format("it was computed on {}, and here there are CPUs only", theirs);
   }

@@ -69,8 +69,7 @@ void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& exe
 void Training::open_simulation(const measure::Calibration::Progress& progress, const Planner& planner) {
   const auto limits = [&](const plan::Plan& plan) { return job_->limits(plan); };
   job::LaidOutPlan laid = planner ? job::lay_out(planner(*job_), limits)
-                                  : job::lay_out(job_->request(), job_->strategy(),
-                                                 job_->imagined() ? job_->fold_beyond() : job::never_fold, limits,
+                                  : job::lay_out(job_->request(), job_->imagined() ? job_->fold_beyond() : job::never_fold, limits,
                                                  job::Unfolded::written_out, job_->machine().memory);
   plan_ = std::move(laid.plan);
   copies_ = laid.copies();

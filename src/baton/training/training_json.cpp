@@ -109,7 +109,7 @@ Json result_json(const Training& run, const std::string& command) {
   Record all{key::command(command),
              key::model(job.model().name()),
              key::parameters(job.model().parameter_count()),
-             key::strategy(request.strategy),
+             key::strategy(request.strategy.name()),
              key::backend(std::string(job.backend().name())),
              key::loss(std::string(strategy::to_text(request.step.loss))),
              key::optimizer(job.spec().optimizer),

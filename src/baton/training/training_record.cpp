@@ -108,7 +108,7 @@ Record trained(const Training& run) {
           key::loss(std::string(strategy::to_text(job.request().step.loss))),
           key::precision(std::string(strategy::to_text(job.request().step.precision))),
           key::seed(job.seed()),
-          key::strategy(job.request().strategy),
+          key::strategy(job.request().strategy.name()),
           key::device(device_words(job))};
 }
 

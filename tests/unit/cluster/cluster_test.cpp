@@ -84,6 +84,19 @@ TEST(Devices, OfCoresAreCountedWithoutAMachine) {
   EXPECT_EQ(parse_cpu_names("cpu:0-3,4+6-7").ranges, (std::vector<std::vector<CoreRange>>{{{0, 3}}, {{4, 4}, {6, 7}}}));
 }
 
+TEST(Devices, AsValuesMeanWhatTheirTextMeans) {
+  for (const CpuNames& names : {CpuNames{.count = 3}, CpuNames{.ranges = {{{0, 1}, {5, 5}}, {{2, 2}}}}}) {
+    EXPECT_EQ(parse_cpu_names(to_text(names)), names);
+    const std::vector<Device> read = parse_devices(to_text(names), eight);
+    const std::vector<Device> made = cpu_devices(names, eight);
+    ASSERT_EQ(made.size(), names.devices());
+    for (std::size_t d = 0; d < made.size(); ++d) {
+      EXPECT_EQ(made[d].cores, read[d].cores);
+    }
+  }
+  EXPECT_TRUE(says(usage_sentence([] { cpu_devices({.count = 0}, eight); }), "from 1 to 4096"));
+}
+
 TEST(Devices, CoreSetsMeanWhatTheirTextMeans) {
   const CoreSets sets{{{0, 1}, {5}, {5}}};
   EXPECT_EQ(to_text(sets), "cpu:0-0+1-1,5-5,5-5");

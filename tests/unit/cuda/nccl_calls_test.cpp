@@ -171,10 +171,10 @@ TEST(NcclCalls, LeaveInEveryMeetingOfEveryStrategyWhatTheMeetingIsTo) {
   for (const strategy::Strategy& strategy : strategy::strategies()) {
     for (const Gpus& gpus :
          {Gpus{.ranks = 1, .of = 2, .used = 2}, Gpus{.ranks = 1, .of = 4, .used = 3}}) {  // even and uneven pieces
-      if (strategy.name == "single") {
+      if (strategy.name() == "single") {
         continue;
       }
-      const Planned planned(strategy.name, gpus);
+      const Planned planned(strategy.name(), gpus);
       for (std::size_t m = 0; m < planned.plan.meeting_count(); ++m) {
         std::vector<const plan::Task*> tasks(planned.plan.members(MeetingId(m)).size());
         for (const TaskId member : planned.plan.members(MeetingId(m))) {
@@ -193,7 +193,7 @@ TEST(NcclCalls, LeaveInEveryMeetingOfEveryStrategyWhatTheMeetingIsTo) {
         PretendedNccl(std::move(calls)).run();
         expect_met(planned.plan, tasks, before, after);
         seen.insert(plan::move_of(*tasks[0]));
-        ASSERT_FALSE(HasFatalFailure()) << strategy.name << " on " << gpus.used << " parts, "
+        ASSERT_FALSE(HasFatalFailure()) << strategy.name() << " on " << gpus.used << " parts, "
                                         << planned.plan.describe(planned.plan.members(MeetingId(m))[0]);
       }
     }

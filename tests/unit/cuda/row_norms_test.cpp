@@ -83,10 +83,10 @@ TEST(RowNorms, TakeTheSumsOfTheWeightsWithTheGradientOfX) {
 
 TEST(RowNorms, FindTheSumsOfTheirOwnOperandsUnderEveryStrategy) {
   for (const strategy::Strategy& strategy : strategy::strategies()) {
-    if (strategy.name == "single" || strategy.name == "product") {
+    if (strategy.name() == "single" || strategy.name() == "product") {
       continue;
     }
-    const std::string name(strategy.name);
+    const std::string name(strategy.name());
     const bool pipelined = name.find("zb") != std::string::npos || name == "1f1b" || name == "gpipe" || name == "interleaved" ||
                            name == "looped-bfs";
     const Count count = expect_sound(plan_of("gpt:depth=4,heads=2,dim=16,context=4,vocab=8", name, 2, pipelined ? 4 : 1));

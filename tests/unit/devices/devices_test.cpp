@@ -47,6 +47,7 @@ TEST(Devices, ARankAloneHasThoseOfItsMachine) {
   const std::unique_ptr<ranks::World> world = ranks::make_world_of_one();
   EXPECT_EQ(open_devices_of_ranks("cpu:2", machine({0, 1}), std::nullopt, *world).size(), 2U);
   EXPECT_EQ(open_devices("cpu", machine({0, 1}))[0].cores, (std::vector<int>{0, 1}));
+  EXPECT_EQ(open_devices(cluster::CpuNames{.count = 2}, machine({0, 1}))[1].cores, (std::vector<int>{1}));
   EXPECT_EQ(share_of(machine({0, 1}), *world).cores, (std::vector<int>{0, 1}));
 }
 
@@ -54,11 +55,12 @@ TEST(Devices, TheBackendIsTheOneThatRunsThem) {
   const std::vector<cluster::Device> cores{{"cpu:0", {0}, Bytes(1)}};
   std::vector<cluster::Device> gpus{{"cuda:0", {}, Bytes(1)}};
   gpus[0].gpu = cluster::GpuPart{};
-  EXPECT_EQ(backend_for(cores, ""), "cpu");
-  EXPECT_EQ(backend_for(gpus, ""), "cuda");
-  EXPECT_EQ(backend_for(cores, "reference"), "reference");
-  EXPECT_EQ(backend_for(gpus, "CUDA"), "CUDA");
-  EXPECT_EQ(backend_for(gpus, "unknown"), "unknown") << "make_backend says which there are";
+  EXPECT_EQ(backend_for(cores, "").name, "cpu");
+  EXPECT_EQ(backend_for(gpus, "").name, "cuda");
+  EXPECT_EQ(backend_for(cores, "reference").name, "reference");
+  EXPECT_EQ(backend_for(gpus, "CUDA").name, "cuda");
+  EXPECT_EQ(baton::test::usage_sentence([&] { backend_for(gpus, "referense"); }),
+            baton::test::usage_sentence([] { make_backend("referense"); }));
   EXPECT_TRUE(baton::test::says(baton::test::usage_sentence([&] { backend_for(cores, "cuda"); }), "--devices cuda"));
   EXPECT_TRUE(baton::test::says(baton::test::usage_sentence([&] { backend_for(gpus, "cpu"); }), "--devices cpu"));
 }

@@ -334,7 +334,18 @@ TEST(Ranges, AreShownWithTheBoundsThatMeanSomething) {
   EXPECT_EQ(find_field(fields(), "lr")->type, "NUMBER");
 }
 
+TEST(JobSpec, AStrategyIsFoundWhenItIsNamed) {
+  JobSpec spec;
+  set_field(spec, "strategy", "Schedule1F1B");
+  EXPECT_EQ(find_field(fields(), "strategy")->text(spec), "1f1b");
+  set_field(spec, "strategy", "");
+  EXPECT_EQ(spec, JobSpec{});
+  EXPECT_TRUE(test::says(test::usage_sentence([&] { spec.strategy = "dpp"; }), "did you mean"));
+}
+
 TEST(DeviceList, HoldsTextOrNumbersAndIsWrittenAsTheCommandLineTakesIt) {
+  EXPECT_EQ(DeviceList::cpus(3).text(), "cpu:3");
+  EXPECT_EQ(DeviceList::cpus(3).count(), std::nullopt);
   EXPECT_EQ(DeviceList(cluster::CoreSets{{{0, 1}, {2}}}).text(), "cpu:0-0+1-1,2-2");
   EXPECT_EQ(DeviceList(cluster::GpuNames{.numbers = {0}, .parts = 4, .used = 2}).text(), "cuda:0/4:2");
   EXPECT_EQ(DeviceList(cluster::CoreSets{{{0}}}).count(), std::nullopt);

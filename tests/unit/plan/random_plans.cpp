@@ -96,19 +96,19 @@ class Drawing {
 
   strategy::Layout layout(const strategy::Strategy& strategy, std::size_t& devices) {
     strategy::Layout layout;
-    if (strategy.name == "product" || one_in(8)) {
+    if (strategy.name() == "product" || one_in(8)) {
       layout.dp = between(1, 3);
       layout.pp = between(1, 3);
       layout.tp = between(1, 3);
       devices = static_cast<std::size_t>(layout.dp * layout.pp * layout.tp);
-      if (layout.pp > 1 && strategy.name == "product") {
+      if (layout.pp > 1 && strategy.name() == "product") {
         layout.schedule = of(schedule::schedules()).name;
       }
       if (layout.dp > 1 && one_in(2)) {
         layout.zero = between(0, 3);
       }
     }
-    layout.sp = (layout.tp > 1 || strategy.name == "tensor") && one_in(2);
+    layout.sp = (layout.tp > 1 || strategy.name() == "tensor") && one_in(2);
     layout.chunks = one_in(8) ? between(1, 3) : 0;
     layout.balance = of<strategy::Balance>(
         {strategy::Balance::even, strategy::Balance::even, strategy::Balance::work, strategy::Balance::memory});
@@ -202,11 +202,11 @@ DrawnRequest draw_request(std::mt19937& random) {
   Drawing draw(random);
   const strategy::Strategy& strategy = draw.of(strategy::strategies());
   const std::string name = draw.model();
-  std::size_t devices = strategy.name == "single" ? 1 : static_cast<std::size_t>(draw.between(1, 6));
+  std::size_t devices = strategy.name() == "single" ? 1 : static_cast<std::size_t>(draw.between(1, 6));
   const strategy::Layout layout = draw.layout(strategy, devices);
   strategy::Request request{.model = model_of(name),
                             .cluster = cluster::Cluster(baton::test::cpus(devices, devices)),
-                            .strategy = strategy.name,
+                            .strategy = strategy.name(),
                             .step = draw.step(name),
                             .layout = layout,
                             .target = draw.target()};
@@ -215,7 +215,7 @@ DrawnRequest draw_request(std::mt19937& random) {
   }
   std::string text = fmt::format(
       "{} of {} on {} devices (dp {}, pp {}, tp {}, {}{}{} micro-batches, zero {}, recompute {}), batch {}, {}, {}, {}",
-      strategy.name, name, devices, layout.dp, layout.pp, layout.tp, layout.sp ? "sp, " : "",
+      strategy.name(), name, devices, layout.dp, layout.pp, layout.tp, layout.sp ? "sp, " : "",
       layout.schedule.empty() ? "" : layout.schedule + ", ", layout.micro_batches, layout.zero.value_or(0),
       static_cast<int>(layout.recompute), request.step.global_batch, strategy::to_text(request.step.loss),
       op::name(request.step.optimizer), strategy::to_text(request.step.precision));

@@ -35,13 +35,13 @@ const std::vector<Sample>& sample_plans() {
     std::size_t turn = 0;
     for (const strategy::Strategy& strategy : strategy::strategies()) {
       for (std::size_t devices = 1; devices <= 5; ++devices) {
-        if (strategy.name == "single" && devices > 2) {
+        if (strategy.name() == "single" && devices > 2) {
           continue;
         }
         for (std::size_t variant = 0; variant < targets.size(); ++variant, ++turn) {
           const model::Model model = model::parse_model(models[turn % models.size()]);
           const cluster::Cluster cluster = cluster_of(devices);
-          strategy::Request request{.model = model, .cluster = cluster, .strategy = strategy.name};
+          strategy::Request request{.model = model, .cluster = cluster, .strategy = strategy.name()};
           request.step.global_batch = 7;
           request.step.loss = turn % 2 == 0 ? strategy::Loss::mean_squared_error : strategy::Loss::cross_entropy;
           request.step.optimizer = op::optimizer_by_name(optimizers[(turn + devices) % optimizers.size()]);
@@ -59,7 +59,7 @@ const std::vector<Sample>& sample_plans() {
             request.delays = {{Phase::backward, -1, Nanoseconds(5000)}, {Phase::update, 0, Nanoseconds(7)}};
           }
           try {
-            list.push_back({fmt::format("{} over {} of {}, variant {}", strategy.name, devices, model.name(), variant),
+            list.push_back({fmt::format("{} over {} of {}, variant {}", strategy.name(), devices, model.name(), variant),
                             strategy::compile(request)});
           } catch (const Error&) {
             // Some strategies need more blocks or replicas than these models and devices give.

@@ -43,7 +43,7 @@ TEST(RandomPlans, ComputeTheModelAndLeaveWhatOneDeviceLeaves) {
       continue;
     }
     ++made;
-    ++by_strategy[drawn.request.strategy];
+    ++by_strategy[drawn.request.strategy.name()];
     const Verdict verdict = verify(plan);
     ASSERT_TRUE(verdict.holds()) << drawn.text << ": " << verdict.violations[0].text;
     ASSERT_FALSE(plan.graph().empty()) << drawn.text;

@@ -44,6 +44,7 @@ TEST(Twins, HaveAProcessPerDeviceHoweverDevicesAreNamed) {
   EXPECT_EQ(processes("cpu"), "1");
   EXPECT_EQ(processes("cpu:3"), "3");
   EXPECT_EQ(processes("cpu:0-3,4-7"), "2");
+  EXPECT_EQ(processes(cluster::CpuNames{.count = 3}), "3");
   EXPECT_EQ(processes(cluster::CoreSets{{{0}, {1}}}), "2");
   EXPECT_EQ(processes("cuda"), "gpu");
   EXPECT_EQ(processes("cuda:0,2"), "2");

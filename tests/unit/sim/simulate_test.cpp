@@ -336,14 +336,14 @@ TEST(Walk, EveryStrategyRunsInOrderOnEveryKindOfClusterAndTwiceTheSame) {
       shared(4),     shared(4, slow(10)),          shared(4, std::nullopt, true)};
   for (const cluster::Cluster& cluster : clusters) {
     for (const strategy::Strategy& strategy : strategy::strategies()) {
-      const plan::Plan plan = compiled(strategy.name, cluster);
+      const plan::Plan plan = compiled(strategy.name(), cluster);
       Simulator simulator(plan, cluster, cost);
       trace::StepTrace step;
       simulator.run(step);
       for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
         ASSERT_LE(step.events[t].start, step.events[t].end);
         for (const TaskId before : plan.tasks()[t].after) {
-          ASSERT_LE(step.events[before.index()].end, step.events[t].start) << strategy.name << plan.describe(TaskId(t));
+          ASSERT_LE(step.events[before.index()].end, step.events[t].start) << strategy.name() << plan.describe(TaskId(t));
         }
       }
       for (const trace::DeviceTime& time : trace::device_times(plan, step)) {

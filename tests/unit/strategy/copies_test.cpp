@@ -68,11 +68,11 @@ TEST(Copies, OfParametersLiveOnUnderEveryStrategyAndAreWrittenByTheirUpdate) {
           step.precision = Precision::fp16;
           step.loss_scale = LossScale{};
         }
-        const Plan before = compiled(mlp, strategy.name, 3, step, {});
-        const Plan plan = compiled(mlp, strategy.name, 3, step, copies);
+        const Plan before = compiled(mlp, strategy.name(), 3, step, {});
+        const Plan plan = compiled(mlp, strategy.name(), 3, step, copies);
         expect_sound(plan);
-        EXPECT_EQ(parameter_casts(plan), 0U) << strategy.name;
-        EXPECT_EQ(kept_copies(plan), parameter_casts(before)) << strategy.name;
+        EXPECT_EQ(parameter_casts(plan), 0U) << strategy.name();
+        EXPECT_EQ(kept_copies(plan), parameter_casts(before)) << strategy.name();
         EXPECT_EQ(kept_copies(before), 0U);
         EXPECT_EQ(plan.tasks().size(), before.tasks().size() - parameter_casts(before));
       }
@@ -171,7 +171,7 @@ TEST(Sums, AreSoundUnderEveryStrategy) {
   for (const Strategy& strategy : strategies()) {
     for (const Recompute recompute : {Recompute::none, Recompute::all}) {
       for (const std::int64_t pieces : {0, 2}) {
-        expect_sound(compiled("gpt:depth=4,heads=2,dim=8,context=4,vocab=16", strategy.name, 2,
+        expect_sound(compiled("gpt:depth=4,heads=2,dim=8,context=4,vocab=16", strategy.name(), 2,
                               {.optimizer = op::Adam{}, .precision = Precision::bf16}, fuses,
                               {.recompute = recompute, .micro_batches = pieces}));
       }

@@ -49,7 +49,7 @@ StandsFor stands_for(const strategy::Folded& folded) {
 
 /// Folded and unfolded traces of the first replica's devices must be the same, task by task.
 void expect_same(const strategy::Request& request) {
-  const std::string name = fmt::format("{} on {}", request.strategy, request.cluster.size());
+  const std::string name = fmt::format("{} on {}", request.strategy.name(), request.cluster.size());
   const std::optional<strategy::Folded> folded = strategy::fold(request);
   ASSERT_TRUE(folded) << name;
   const plan::Plan whole = strategy::compile(request);

@@ -40,11 +40,11 @@ TEST(MixedPrecision, PlansOfEveryStrategyHoldAndParseBack) {
     for (const Strategy& strategy : strategies()) {
       for (const plan::Target& target : {plan::Target{}, fuses}) {
         for (const std::int64_t pieces : {0, 2}) {
-          const Plan plan = compiled(strategy.name, 3, {.precision = precision, .loss_scale = LossScale{}}, target,
+          const Plan plan = compiled(strategy.name(), 3, {.precision = precision, .loss_scale = LossScale{}}, target,
                                      {.micro_batches = pieces});
           const plan::Verdict verdict = plan::verify(plan);
-          EXPECT_TRUE(verdict.holds()) << strategy.name << ": " << (verdict.holds() ? "" : verdict.violations[0].text);
-          EXPECT_TRUE(plan::parse(plan::to_text(plan)) == plan) << strategy.name;
+          EXPECT_TRUE(verdict.holds()) << strategy.name() << ": " << (verdict.holds() ? "" : verdict.violations[0].text);
+          EXPECT_TRUE(plan::parse(plan::to_text(plan)) == plan) << strategy.name();
           EXPECT_NE(plan.title().find(to_text(precision)), std::string::npos) << plan.title();
         }
       }
@@ -76,7 +76,7 @@ TEST(MixedPrecision, EachParameterIsCastOnceOnTheDeviceThatOwnsItBeforeAnythingE
 
 TEST(MixedPrecision, OnlyUpdatesAndCastsTouchFloat32) {
   for (const Strategy& strategy : strategies()) {
-    const Plan plan = compiled(strategy.name, 2, {.optimizer = op::Adam{}, .precision = Precision::fp16});
+    const Plan plan = compiled(strategy.name(), 2, {.optimizer = op::Adam{}, .precision = Precision::fp16});
     for (const Task& task : plan.tasks()) {
       const bool may = plan::verb(task) == "cast" || plan::verb(task) == "adam";
       for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
@@ -161,13 +161,13 @@ TEST(MixedPrecision, DataIsDrawnInSixteenBitsAndLabelsStayWhatTheyAre) {
 
 TEST(LossScaling, ChecksAllGradientsOfADeviceOnceAndAdjustsAfterTheLastUpdate) {
   for (const Strategy& strategy : strategies()) {
-    const Plan plan = compiled(strategy.name, 3, {.precision = Precision::fp16, .loss_scale = LossScale{.growth_interval = 7}});
-    const std::size_t owners = strategy.name == "single" || strategy.name == "dp" ? 1 : 3;
+    const Plan plan = compiled(strategy.name(), 3, {.precision = Precision::fp16, .loss_scale = LossScale{.growth_interval = 7}});
+    const std::size_t owners = strategy.name() == "single" || strategy.name() == "dp" ? 1 : 3;
     const std::vector<std::size_t> checks = places(plan.tasks(), "check_finite");
     const std::vector<std::size_t> updates = places(plan.tasks(), "sgd");
     const std::vector<std::size_t> ends = places(plan.tasks(), "adjust_scale");
-    ASSERT_EQ(checks.size(), owners) << strategy.name;
-    ASSERT_EQ(ends.size(), owners) << strategy.name;
+    ASSERT_EQ(checks.size(), owners) << strategy.name();
+    ASSERT_EQ(ends.size(), owners) << strategy.name();
     EXPECT_LT(checks.back(), updates.front());
     EXPECT_LT(updates.back(), ends.front());
     std::vector<BufferId> checked;
@@ -182,7 +182,7 @@ TEST(LossScaling, ChecksAllGradientsOfADeviceOnceAndAdjustsAfterTheLastUpdate) {
     }
     std::sort(checked.begin(), checked.end());
     std::sort(used.begin(), used.end());
-    EXPECT_EQ(checked, used) << strategy.name;
+    EXPECT_EQ(checked, used) << strategy.name();
     for (const std::size_t i : ends) {
       EXPECT_EQ(std::get<plan::Compute>(plan.tasks()[i].action).op, op::Op(op::AdjustScale{7}));
     }

@@ -128,7 +128,7 @@ TEST(Refusal, ListsTheStrategiesWhenOneIsUnknown) {
   const std::string said = refused("dpp", "mlp:3-5-2", 1);
   EXPECT_TRUE(says(said, "'dpp'"));
   for (const Strategy& strategy : strategies()) {
-    EXPECT_TRUE(says(said, strategy.name));
+    EXPECT_TRUE(says(said, strategy.name()));
   }
 }
 
@@ -170,18 +170,18 @@ TEST(Refusal, NamesABatchOfNothing) {
 }
 
 TEST(Strategy, IsFoundWhateverTheCaseOfItsName) {
-  EXPECT_EQ(strategy_by_name("DDP").name, "ddp");
-  EXPECT_EQ(strategy_by_name("GPipe").name, "gpipe");
-  EXPECT_EQ(strategy_by_name("Interleaved1F1B").name, "interleaved");
+  EXPECT_EQ(Strategy("DDP").name(), "ddp");
+  EXPECT_EQ(Strategy("GPipe").name(), "gpipe");
+  EXPECT_EQ(Strategy("Interleaved1F1B").name(), "interleaved");
 }
 
 TEST(Strategy, IsFoundByTheNamesPeopleKnowItBy) {
-  EXPECT_EQ(strategy_by_name("naive").name, "layers");
-  EXPECT_EQ(strategy_by_name("FSDP").name, "zero-3");
-  EXPECT_EQ(strategy_by_name("Schedule1F1B").name, "1f1b");
-  EXPECT_EQ(strategy_by_name("ScheduleZBVZeroBubble").name, "zb-v");
-  EXPECT_TRUE(says(usage_sentence([] { strategy_by_name("pipeline"); }), "named by its schedule"));
-  EXPECT_TRUE(says(usage_sentence([] { strategy_by_name("mine.csv"); }), "--schedule mine.csv"));
+  EXPECT_EQ(Strategy("naive").name(), "layers");
+  EXPECT_EQ(Strategy("FSDP").name(), "zero-3");
+  EXPECT_EQ(Strategy("Schedule1F1B").name(), "1f1b");
+  EXPECT_EQ(Strategy("ScheduleZBVZeroBubble").name(), "zb-v");
+  EXPECT_TRUE(says(usage_sentence([] { Strategy("pipeline"); }), "named by its schedule"));
+  EXPECT_TRUE(says(usage_sentence([] { Strategy("mine.csv"); }), "--schedule mine.csv"));
 }
 
 TEST(Strategy, ByAnotherNameHasTheSamePlan) {
@@ -280,24 +280,42 @@ TEST(Grid, OfAUsersOwnScheduleShowsWhenItsActionsCanRun) {
   const cluster::Cluster two = devices(2);
   Request request{.model = model, .cluster = two, .strategy = "product"};
   request.layout.grid = schedule::parse_csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
-  EXPECT_EQ(schedule::to_csv(grid_of(request, *strategy_by_name("product").layout())), "0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1,\n");
+  EXPECT_EQ(schedule::to_csv(grid_of(request).value()), "0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1,\n");
 }
 
-TEST(Strategy, ThatIsGivenByItselfIsCompiledWhateverTheRequestNames) {
-  const model::Model model = model::parse_model("mlp:3-5-2");
-  const cluster::Cluster two = devices(2);
-  const Request request{.model = model, .cluster = two, .strategy = "single"};
-  EXPECT_EQ(compile(request, strategy_by_name("layers")), compiled("layers", "mlp:3-5-2", 2));
+TEST(Strategy, IsEqualToItsCopiesAndToWhatItsOtherNamesMean) {
+  EXPECT_EQ(Strategy("fsdp"), "zero-3");
+  EXPECT_EQ(Strategy(), "single");
+  EXPECT_NE(Strategy("ddp"), "dp");
+  const Strategy own{"ddp", "of the same name as another", NamedLayout{}};
+  const Strategy copy = own;  // NOLINT(performance-unnecessary-copy-initialization)
+  EXPECT_EQ(copy, own);
+  EXPECT_NE(own, "ddp");
+}
+
+TEST(Strategy, SaysWhatItDoesWithTheDevices) {
+  for (const Strategy& strategy : strategies()) {
+    EXPECT_TRUE(strategy.is_listed());
+    EXPECT_EQ(strategy.uses_one_device(), strategy.name() == "single");
+    EXPECT_EQ(strategy.has_one_owner(), strategy.name() == "dp");
+    EXPECT_EQ(strategy.is_by_numbers(), strategy.name() == "product");
+  }
 }
 
 TEST(Strategy, OfAFunctionOfItsOwnIsDescribedByItsNameAndNotFolded) {
-  const model::Model model = model::parse_model("mlp:3-5-2");
-  const cluster::Cluster eight = devices(8);
-  const Request request{.model = model, .cluster = eight, .strategy = "ddp", .step = {.global_batch = 8}};
-  const Strategy own{"own", "as dp, for all that anybody knows", std::get<Build>(strategy_by_name("dp").way)};
-  EXPECT_EQ(describe(request, own), "own");
-  EXPECT_TRUE(compile(request, own).title().starts_with("own of mlp:3-5-2"));
-  EXPECT_FALSE(fold(request, own));
+  const Strategy own{"own", "as dp, for all that anybody knows",
+                     [](const Request& request) { return Strategy("dp").build(request); }};
+  EXPECT_FALSE(own.is_listed());
+  const Request request{
+      .model = model::parse_model("mlp:3-5-2"), .cluster = devices(8), .strategy = own, .step = {.global_batch = 8}};
+  EXPECT_EQ(describe(request), "own");
+  EXPECT_TRUE(compile(request).title().starts_with("own of mlp:3-5-2"));
+  EXPECT_TRUE(title_of(request).starts_with("own of mlp:3-5-2"));
+  EXPECT_FALSE(fold(request));
+  EXPECT_FALSE(axes_of(request));
+  EXPECT_FALSE(grid_of(request));
+  EXPECT_FALSE(is_rebalanced_by_work(request));
+  EXPECT_GT(estimated_tasks(request), 0);
 }
 
 TEST(Strategy, ThatNamesALayoutIsDescribedByItsNumbersAndFoldedWhereTheyAreOthersThanItsName) {
@@ -313,17 +331,17 @@ TEST(Strategy, OfAUsersOwnThatNamesALayoutIsBuiltDescribedAndFoldedAsThatLayout)
   const model::Model model = model::parse_model("mlp:dim=4,depth=4");
   const Strategy own{"own", "1f1b with divided states", NamedLayout{.rest = NamedLayout::Axis::pp, .schedule = "1f1b", .zero = 1}};
   const cluster::Cluster eight = devices(8);
-  const Request request{.model = model, .cluster = eight, .layout = {.dp = 4}};
+  const Request request{.model = model, .cluster = eight, .strategy = own, .layout = {.dp = 4}};
   const Request same{
       .model = model, .cluster = eight, .strategy = "product", .layout = {.dp = 4, .pp = 2, .zero = 1, .schedule = "1f1b"}};
-  EXPECT_EQ(describe(request, own), "dp 4 × pp 2, zero 1, 1f1b, 4 micro-batches");
-  EXPECT_EQ(compile(request, own), compile(same));
-  ASSERT_TRUE(fold(request, own));
-  EXPECT_EQ(fold(request, own)->plan, fold(same)->plan);
+  EXPECT_EQ(describe(request), "dp 4 × pp 2, zero 1, 1f1b, 4 micro-batches");
+  EXPECT_EQ(compile(request), compile(same));
+  ASSERT_TRUE(fold(request));
+  EXPECT_EQ(fold(request)->plan, fold(same)->plan);
   EXPECT_TRUE(says(usage_sentence([&] {
                      Request other = request;
                      other.layout.schedule = "gpipe";
-                     compile(other, own);
+                     compile(other);
                    }),
                    "own is a pipeline under the schedule 1f1b"));
 }
@@ -344,11 +362,11 @@ TEST(Strategy, OfAFunctionOfItsOwnPassesOverNothingThatItIsAskedFor) {
     if (strategy.layout() != nullptr) {
       continue;
     }
-    const std::string without = plan::to_text(compiled(strategy.name, model, 2));
+    const std::string without = plan::to_text(compiled(strategy.name(), model, 2));
     for (const auto& [flag, layout] : asked) {
       try {
-        EXPECT_NE(plan::to_text(compiled(strategy.name, model, 2, {}, layout)), without)
-            << flag << " changes nothing of " << strategy.name << ", which should take it or refuse it";
+        EXPECT_NE(plan::to_text(compiled(strategy.name(), model, 2, {}, layout)), without)
+            << flag << " changes nothing of " << strategy.name() << ", which should take it or refuse it";
       } catch (const Error& error) {
         EXPECT_TRUE(says(error.what(), flag));
       }
@@ -384,7 +402,7 @@ TEST(Delay, WithTwoTimesIsRefused) {
 
 TEST(Compile, GivesEqualPlansForEqualRequests) {
   for (const Strategy& strategy : strategies()) {
-    const auto make = [&] { return compiled(strategy.name, "mlp:dim=8,depth=10", 3, {}, {}, cpu_target); };
+    const auto make = [&] { return compiled(strategy.name(), "mlp:dim=8,depth=10", 3, {}, {}, cpu_target); };
     EXPECT_EQ(plan::to_text(make()), plan::to_text(make()));
     EXPECT_TRUE(make() == make());
   }
@@ -396,7 +414,7 @@ TEST(Compile, MakesLawfulPlansOfEverySizeForEveryTarget) {
       for (const plan::Target& target : {plan::Target{}, cpu_target}) {
         for (const op::Optimizer& optimizer : {op::Optimizer(op::Sgd{}), op::Optimizer(op::Adam{})}) {
           for (const Loss loss : {Loss::mean_squared_error, Loss::cross_entropy}) {
-            const plan::Plan plan = compiled(strategy.name, "mlp:7-33-20-5-11-9-8-6-7-10-3", count,
+            const plan::Plan plan = compiled(strategy.name(), "mlp:7-33-20-5-11-9-8-6-7-10-3", count,
                                              {.global_batch = 13, .loss = loss, .optimizer = optimizer},
                                              {.bucket = Bytes(2000), .first_bucket = Bytes(300)}, target,
                                              {{Phase::backward, -1, Nanoseconds(1)}, {Phase::update, 0, Nanoseconds(1)}});
@@ -518,8 +536,7 @@ TEST(EstimatedTasks, AreThoseOfThePlanToAFactorOfTwo) {
                     .loss = std::string_view(one.model).starts_with("gpt") ? Loss::cross_entropy : Loss::mean_squared_error};
     const model::Model model = model::parse_model(one.model);
     const double estimated = estimated_tasks(
-        {.model = model, .cluster = devices(one.devices), .strategy = one.strategy, .step = step, .layout = one.layout},
-        strategy_by_name(one.strategy));
+        {.model = model, .cluster = devices(one.devices), .strategy = one.strategy, .step = step, .layout = one.layout});
     const auto real = static_cast<double>(compiled(one.strategy, one.model, one.devices, step, one.layout).tasks().size());
     EXPECT_GT(estimated, real / 2) << one.strategy;
     EXPECT_LT(estimated, real * 2) << one.strategy;

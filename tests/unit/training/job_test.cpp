@@ -90,7 +90,7 @@ TEST(Job, IsWhatItsSpecificationSays) {
   spec.seed = 7;
   set_field(spec, "delay", "before=backward,device=0,ms=2;before=update,device=all,ms=1");
   const Job job(spec, small_machine());
-  EXPECT_EQ(job.request().strategy, "layers");
+  EXPECT_EQ(job.request().strategy.name(), "layers");
   EXPECT_EQ(job.cluster().size(), 3U);
   EXPECT_EQ(job.request().step.global_batch, 12);
   EXPECT_EQ(std::get<op::Adam>(job.request().step.optimizer).rate, 0.5);

@@ -54,13 +54,13 @@ TEST(JobOverrides, AModelReplacesTheOneThatTheWordsName) {
   EXPECT_EQ(losses(spec, own), by_name);
 }
 
-TEST(JobOverrides, AStrategyReplacesTheOneThatTheWordsName) {
-  JobSpec spec = small_words();
-  spec.strategy = "layers";
-  JobOverrides own;
-  own.strategy = strategy::Strategy{"dealt", "blocks are dealt out in turn", dealt};
-  EXPECT_EQ(losses(spec, own), losses(spec));
-  EXPECT_EQ(Job(spec, small_machine(), nullptr, own).request().strategy, "dealt");
+TEST(Job, TakesAStrategyOfTheProgramsOwn) {
+  JobSpec named = small_words();
+  named.strategy = "layers";
+  JobSpec own = named;
+  own.strategy = {"dealt", "blocks are dealt out in turn", dealt};
+  EXPECT_EQ(losses(own), losses(named));
+  EXPECT_EQ(Job(own, small_machine()).request().strategy.name(), "dealt");
 }
 
 TEST(JobOverrides, AScheduleIsAskedForThePipelineOfTheWords) {

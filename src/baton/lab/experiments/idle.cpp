@@ -19,8 +19,7 @@ class IdleMeasurement final : public TrainMeasurement {
 
   Record record() const override {
     Record record = TrainMeasurement::record();
-    const strategy::Request& request = training().job().request();
-    const schedule::Grid grid = strategy::grid_of(request, *strategy::strategy_by_name(request.strategy).layout());
+    const schedule::Grid grid = strategy::grid_of(training().job().request()).value();
     record.set(key::theory, schedule::replay(grid).idle_share());
     record.set(key::micro_batches, schedule::micro_batches(grid));
     record.set(key::stages, schedule::stages(grid));

@@ -61,7 +61,7 @@ const std::vector<MemoryCase>& cases() {
 void check_case(const job::FieldValue& value) {
   const std::string name = word_of(value);
   if (std::none_of(cases().begin(), cases().end(), [&](const MemoryCase& one) { return one.name == name; })) {
-    strategy::strategy_by_name(name);
+    static_cast<void>(strategy::Strategy(name));
   }
 }
 
@@ -78,7 +78,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   } else {
     job::set_field(spec, key::strategy.name, wanted);  // any strategy that a user names
   }
-  spec.devices = devices_for(settings, spec.strategy == "single" ? 1 : devices, devices);
+  spec.devices = devices_for(settings, spec.strategy->uses_one_device() ? 1 : devices, devices);
   if (spec.strategy == "gpipe" || spec.strategy == "1f1b") {
     spec.micro_batches = 8;
   }

@@ -229,7 +229,7 @@ TEST(Dealing, WhatMembersAreDealtAddsUpToTheBytesThatThePlanCounts) {
       plan::Plan plan("", {}, {}, {});
       try {
         plan = strategy::compile(
-            {.model = model, .cluster = three, .strategy = strategy.name, .step = {.global_batch = 11, .precision = precision}});
+            {.model = model, .cluster = three, .strategy = strategy.name(), .step = {.global_batch = 11, .precision = precision}});
       } catch (const Error&) {
         continue;  // it needs more blocks than there are
       }
@@ -247,8 +247,8 @@ TEST(Dealing, WhatMembersAreDealtAddsUpToTheBytesThatThePlanCounts) {
         }
         for (const TaskId id : plan.members(MeetingId(m))) {
           const Traffic dealt = traffic(move_of(plan[id]), moved, rank_of(plan[id]));
-          EXPECT_EQ(plan::work(plan, id).sent, dealt.sent) << strategy.name << ": " << plan.describe(id);
-          EXPECT_EQ(plan::work(plan, id).received, dealt.received) << strategy.name << ": " << plan.describe(id);
+          EXPECT_EQ(plan::work(plan, id).sent, dealt.sent) << strategy.name() << ": " << plan.describe(id);
+          EXPECT_EQ(plan::work(plan, id).received, dealt.received) << strategy.name() << ": " << plan.describe(id);
         }
       }
     }
