@@ -435,7 +435,7 @@ TEST(Compile, TakesAStrategyThatIsNotInTheList) {
                         placement.replicas.push_back({{0, request.step.global_batch}, {DeviceId(1), DeviceId(1)}});
                         return training_step(request.model, request.step, placement);
                       }};
-  const plan::Plan plan = compile({.model = model, .cluster = two}, mine);
+  const plan::Plan plan = compile({.model = model, .cluster = two, .strategy = mine});
   EXPECT_EQ(plan.title(), "mine of mlp:3-5-2, global batch 64, on 2 devices");
   EXPECT_TRUE(plan.lane(DeviceId(0), Lane::compute).empty());
   EXPECT_EQ(plan.lane(DeviceId(1), Lane::compute).size(), 10U);
