@@ -95,9 +95,8 @@ TEST_F(Signals, EndWhateverIsUnderWay) {
 
 TEST_F(Signals, EndASearchAtAnyMoment) {
   for (const double after : {0.1, 0.2, 0.3, 0.45, 1.0}) {
-    const Ended ended = stop(
-        {"search", "--model", "mlp:dim=4096,depth=96", "--cluster", "dgx-a100", "--devices", "64", "--batch", "4096"}, {SIGINT},
-        after);
+    const Ended ended = stop({"search", "--model", "llama3-70b", "--cluster", "dgx-a100", "--devices", "64", "--batch", "512"},
+                             {SIGINT}, after);
     EXPECT_EQ(ended.code, 130) << "after " << after << " s: " << ended.err;
     EXPECT_LT(ended.seconds, patience);
     EXPECT_EQ(ended.err.find("no split"), std::string::npos) << ended.err;

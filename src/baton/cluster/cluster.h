@@ -71,7 +71,7 @@ struct GpuPart {
   bool operator==(const GpuPart&) const = default;
 };
 
-/// What a device is, for sentences: one or several cores, a GPU or a part of one, or neither.
+/// The kind of a device, for sentences: one or several cores, a GPU or a part of one, or neither.
 enum class DeviceKind : std::uint8_t { core, gpu, other };
 
 /// Computes and has its own memory: a set of cores, a GPU, or a part of a GPU.

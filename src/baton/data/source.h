@@ -84,7 +84,7 @@ class Source {
   std::shared_ptr<const Tokenizer> tokenizer_;
 };
 
-/// How data is opened.
+/// Options for opening data.
 struct OpenOptions {
   /// The tokenizer of texts: `bytes`, `chars`, or a path (see tokenizer.h). Empty: what lies next to the data, or bytes.
   std::string tokenizer;

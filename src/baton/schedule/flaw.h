@@ -8,8 +8,9 @@
 
 namespace baton::schedule {
 
-/// Explains why the grid cannot run: an action that is missing or appears twice, a stage on two devices, a whole backward in addition to
-/// its halves, a backward before its forward, or a deadlock, with the devices that wait for each other. Empty if the grid can run.
+/// Explains why the grid cannot run: an action that is missing or appears twice, a stage on two devices, a whole backward in
+/// addition to its halves, a backward before its forward, or a deadlock, with the devices that wait for each other. Empty if the
+/// grid can run.
 std::optional<std::string> flaw(const Grid& grid);
 
 /// Runs the orders of a grid. A usage error names its flaw.

@@ -81,8 +81,7 @@ Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, std::sh
       machine_(world_ == nullptr ? std::move(machine) : devices::share_of(machine, *world_)),
       model_(overrides_.model ? overrides_.model->with_seed(spec.seed) : job::make_model(spec)),
       cluster_(make_cluster(spec, machine_, world_.get())),
-      backend_(overrides_.backend ? overrides_.backend
-                                  : devices::backend_for(cluster_.devices(), spec.backend).make()),
+      backend_(overrides_.backend ? overrides_.backend : devices::backend_for(cluster_.devices(), spec.backend).make()),
       software_(cost::software_by_name(spec.software)),
       fold_beyond_(job::fold_beyond(spec)),
       request_(job::make_request(spec, model_, cluster_, job::is_imagined(spec) ? job::imagined_target() : backend_->target())) {

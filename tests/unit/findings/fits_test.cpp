@@ -157,7 +157,7 @@ TEST(AlphaBeta, OfFewerThanThreeSizesIsNotTested) {
   EXPECT_FALSE(fit_alpha_beta(bytes, times).testable());
   EXPECT_FALSE(fit_message(bytes, times).testable());
   EXPECT_EQ(quality(fit_message(bytes, times)), "not tested: a formula with two parameters needs three sizes, and there are 2");
-  EXPECT_TRUE(says(quality(fit_message(std::vector<double>{8}, std::vector<double>{700})), "1 size is too few"));
+  EXPECT_TRUE(says(quality(fit_message(std::vector<double>{8}, std::vector<double>{700})), "needs three sizes, and there is 1"));
 }
 
 TEST(AlphaBeta, IsJudgedByHowFarTheWorstSizeIsOff) {

@@ -23,7 +23,7 @@ TEST(DeviceType, IsReadOnceAndPrintsAsItWasRead) {
   }
   EXPECT_EQ(parse_device_type("CPU"), DeviceType{});
   EXPECT_EQ(to_text(DeviceType{}), "cpu");
-  EXPECT_TRUE(says(usage_sentence([] { parse_device_type("cuda:x"); }), "cuda:x"));
+  EXPECT_TRUE(says(usage_sentence([] { parse_device_type("cuda:x"); }), "is 'x'"));
 }
 
 TEST(DeviceType, IsRefusedIfItSaysHowMany) {

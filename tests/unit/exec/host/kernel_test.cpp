@@ -14,7 +14,7 @@
 namespace baton::exec {
 namespace {
 
-/// Memory of floats, on whole cache lines as devices have it.
+/// Memory of floats, on whole cache lines like the memory of a device.
 class Memory {
  public:
   explicit Memory(Bytes size) : lines_(static_cast<std::size_t>(size.count + 63) / 64) {}
