@@ -25,7 +25,7 @@ namespace {
 struct BenchWords {
   job::JobSpec job;
   measure::BenchOptions options;
-  std::string sizes = "8:64MiB:4";  // the sizes as `options` gives them, in words
+  std::string sizes = "8:64MiB:4";  // the text of --sizes, from which `options` is made
   std::string operations;
   Nanoseconds limit{100'000'000};
   std::string json;

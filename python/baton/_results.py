@@ -72,6 +72,10 @@ def lab(experiment: Union[str, Callable[..., Any]], *, devices: Union[str, list[
     its docstring are its id and title. `answers` are further questions, each with a function from the rows to a sentence.
     """
     if callable(experiment):
+        taken = {"cluster": (cluster, str), "what_if": (what_if, str), "full": (full, (bool, int)), "seconds": (seconds, (int, float))}
+        for argument, (value, kind) in taken.items():
+            if not isinstance(value, kind):
+                raise _core.UsageError(f"{argument} is an argument of baton.lab, so an experiment of your own cannot have an axis of that name")
         if isinstance(devices, str) and devices != "cpu":
             raise _core.UsageError("an experiment of your own says the devices of each job: leave out devices, or give a list of values")
         if not isinstance(devices, str):
@@ -117,8 +121,13 @@ def _own(experiment: Callable[..., Any], axes: dict[str, Any], answers: Mapping[
     if not points:
         raise _core.UsageError(f"experiment {name} has no axes: give its arguments as lists of values, as in batch=[16, 64]")
 
-    def open_job(words: dict[str, Union[str, int, float]]) -> _core.Setup:
-        return _job(experiment(**{axis: known[axis][repr(word)] for axis, word in words.items()}), name)
+    def open_job(words: dict[str, Union[str, int, float]]) -> Union[_core.Setup, str]:
+        """The job of a point, or the reason for which the function made none."""
+        try:
+            given = experiment(**{axis: known[axis][repr(word)] for axis, word in words.items()})
+        except _core.UsageError as refused:
+            return str(refused)
+        return _job(given, name)
 
     def text(answer: Callable[[list[dict[str, Any]]], str]) -> Callable[[str], str]:
         return lambda rows: str(answer(json.loads(rows)))

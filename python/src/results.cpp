@@ -98,9 +98,13 @@ std::string run_own_experiment(const OwnExperiment& own, const Conditions& condi
       for (const auto& [axis, value] : point) {
         values[py::str(axis)] = value;
       }
-      return (*open)(values).cast<Setup>();
+      const py::object given = (*open)(values);
+      if (py::isinstance<py::str>(given)) {
+        throw usage_error("{}", given.cast<std::string>());  // the reason for which there is no job for this point
+      }
+      return given.cast<Setup>();
     }();
-    const Setup measured = settings.cluster.empty() ? setup : setup.without_data();
+    const Setup measured = settings.cluster.empty() && setup.spec.cluster.empty() ? setup : setup.without_data();
     return lab::measure_training(measured.spec, settings, {.timeline = point.text(), .overrides = measured.overrides});
   };
   lab::Experiment experiment = lab::to_experiment(std::move(sweep));

@@ -111,11 +111,12 @@ void bind_setup(py::module_& module) {
           [](const Setup& setup) {
             py::dict words;
             for (const job::JobField& field : training::job_fields()) {
-              words[py::str(field.name)] = field.text(setup.spec);
+              const bool own = field.name == "strategy" && setup.spec.strategy && !setup.spec.strategy->is_listed();
+              words[py::str(field.name)] = own ? std::string() : field.text(setup.spec);
             }
             return words;
           },
-          "All settings as the command line takes them, by the names of their flags.")
+          "All settings as the command line takes them, by the names of their flags; a strategy of one's own is empty.")
       .def(
           "values",
           [](const Setup& setup) {

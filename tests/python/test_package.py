@@ -392,7 +392,16 @@ def test_a_point_that_a_strategy_refuses_is_a_row_with_its_reason():
     assert refused["reason"] and frame[frame["batch"] == 16].iloc[0]["time_per_step_ns"] > 0
 
 
+def test_a_point_whose_plan_cannot_be_made_is_a_row_with_its_reason():
+    result = baton.lab(lambda batch: baton.compile(small, batch=batch, devices="cpu:1", micro_batches=2), batch=[1, 4], seconds=0.05)
+    frame = result.to_pandas()
+    assert "micro-batch" in frame[frame["batch"] == 1].iloc[0]["reason"]
+    assert frame[frame["batch"] == 4].iloc[0]["time_per_step_ns"] > 0
+
+
 def test_an_experiment_that_means_nothing_is_refused_in_a_sentence():
+    with pytest.raises(baton.UsageError, match="cluster is an argument"):
+        baton.lab(buckets, bucket_mb=[1], strategy="ddp", cluster=["pcie-4", "dgx-a100"])
     with pytest.raises(baton.UsageError, match="has no axes"):
         baton.lab(buckets)
     with pytest.raises(baton.UsageError, match="at least one value"):

@@ -71,7 +71,7 @@ struct Software {
 
   double elementwise = 1;  // passes over memory per pass of the plan: ops that are neither products nor norms
   double norms = 1;
-  double norm_gradients = 1;  // passes in the backward of norms
+  double norm_gradients = 1;  // the same in the backward of norms
   double loss_bytes = 0;      // bytes moved per score; 0: those of the plan
   double update_passes = 1;
   double scores_forward = 0;  // passes over the scores of an attention; 0: the scores stay in the multiprocessors

@@ -8,7 +8,7 @@ namespace baton::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr int depth = 32;  // depth of a stage, along which is summed
+constexpr int depth = 32;  // the depth of a stage: as many terms of each sum
 constexpr int stages = 5;
 // Pitches of tiles in shared memory, in floats, by which the accesses of a warp fall into different banks.
 constexpr int deep_pitch = depth + 4;

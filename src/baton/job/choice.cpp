@@ -4,8 +4,8 @@
 #include <cmath>
 #include <set>
 
-#include "baton/op/traits.h"
 #include "baton/schedule/schedule.h"
+#include "baton/strategy/training_step.h"
 
 namespace baton::job {
 namespace {
@@ -80,13 +80,18 @@ std::vector<std::int64_t> chunk_counts(const schedule::Schedule& schedule, const
   return list;
 }
 
-/// Recomputations that are different plans for stages of at most this many blocks.
-std::vector<Recompute> recomputations(const model::Model& model, std::int64_t blocks_of_stage) {
+bool has_light_results(const model::Model& model) {
+  return std::any_of(model.blocks().begin(), model.blocks().end(), [](const model::Block& block) {
+    return std::any_of(block.nodes.begin(), block.nodes.end(),
+                       [&](const model::Node& node) { return strategy::is_made_again_lightly(block, node); });
+  });
+}
+
+/// Recomputations that are different plans for stages of at most this many blocks, of a model with or without results that are
+/// light.
+std::vector<Recompute> recomputations(std::int64_t blocks_of_stage, bool light) {
   std::vector<Recompute> list{Recompute::none};
-  const auto has_light = [](const model::Block& block) {
-    return std::any_of(block.nodes.begin(), block.nodes.end(), [](const model::Node& node) { return op::is_light(node.op); });
-  };
-  if (std::any_of(model.blocks().begin(), model.blocks().end(), has_light)) {
+  if (light) {
     list.push_back(Recompute::light);
   }
   if (blocks_of_stage > 4) {  // otherwise `all` keeps every second input too
@@ -143,11 +148,14 @@ std::vector<Group> groups_of(const model::Model& model, std::int64_t batch, std:
 }
 
 void for_each_choice(const Group& group, const model::Model& model, std::int64_t batch,
-                     const std::function<void(const Choice& choice)>& visit) {
+                     const std::function<void(const Choice& choice)>& visit, bool of_programs) {
   const auto blocks = static_cast<std::int64_t>(model.blocks().size());
+  const bool light = has_light_results(model);
   const std::int64_t rows = batch / group.dp;
   const auto visit_all = [&](Choice choice) {
-    for (const Recompute recompute : recomputations(model, ceil_of(blocks, choice.pp * choice.chunks))) {
+    const std::vector<Recompute> list = of_programs ? std::vector{Recompute::none, Recompute::full}
+                                                    : recomputations(ceil_of(blocks, choice.pp * choice.chunks), light);
+    for (const Recompute recompute : list) {
       choice.recompute = recompute;
       for (choice.zero = 0; choice.zero <= (choice.dp > 1 ? 3 : 0); ++choice.zero) {
         visit(choice);

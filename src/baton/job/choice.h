@@ -53,8 +53,9 @@ std::vector<Group> groups_of(const model::Model& model, std::int64_t batch, std:
 
 /// The variants of a group: stages of ZeRO 0 to 3; every schedule, with 2, 3, 4, 6 and 8 chunks where it takes several; every
 /// number of micro-batches that divides the rows of a replica evenly, and once, twice and four times the stages; every
-/// recomputation. Variants that would give the same plan appear once.
+/// recomputation, or with `of_programs` those that other training programs have: none and full. Variants that would give the same
+/// plan appear once.
 void for_each_choice(const Group& group, const model::Model& model, std::int64_t batch,
-                     const std::function<void(const Choice& choice)>& visit);
+                     const std::function<void(const Choice& choice)>& visit, bool of_programs = false);
 
 }  // namespace baton::job

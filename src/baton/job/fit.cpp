@@ -53,6 +53,11 @@ bool shard_more(JobSpec& spec, std::int64_t stage) {
 std::vector<Change> changes() {
   using strategy::Recompute;
   return {
+      [](JobSpec& spec) {
+        return if (spec.recompute != Recompute::none) { return false; }
+        spec.recompute = Recompute::light;
+        return true;
+      },
       [](JobSpec& spec) { return std::exchange(spec.recompute, Recompute::full) != Recompute::full; },
       [](JobSpec& spec) { return spec.tp.value_or(1) > 1 && !std::exchange(spec.sp, true); },
       [](JobSpec& spec) { return doubled(spec.micro_batches, spec.batch / spec.dp.value_or(1)); },
@@ -183,7 +188,7 @@ Candidate priced(Pricer& pricer, const Choice& choice, std::int64_t batch) {
 
 /// The fastest and the smallest split that fit by formula, for each division of the devices. Counts in `list` the splits that it
 /// looks at.
-std::vector<Candidate> candidates_of(const strategy::Request& request, Pricer& pricer, FitList& list) {
+std::vector<Candidate> candidates_of(const strategy::Request& request, Pricer& pricer, bool of_programs, FitList& list) {
   constexpr double most_tasks_of_one = 5e5;
   const auto devices = static_cast<std::int64_t>(request.cluster.size());
   const auto limit = static_cast<double>(list.limit.count);
@@ -200,27 +205,30 @@ std::vector<Candidate> candidates_of(const strategy::Request& request, Pricer& p
     }
     std::optional<Candidate> fastest;
     std::optional<Candidate> smallest;
-    for_each_choice(group, request.model, batch, [&](const Choice& choice) {
-      ++list.considered;
-      if (const double least = pricer.least_memory(choice); least > limit) {
-        const Bytes bytes(static_cast<std::int64_t>(least));
-        list.least_impossible = list.impossible == 0 ? bytes : std::min(list.least_impossible, bytes);
-        ++list.impossible;
-        return;
-      }
-      const Candidate one = priced(pricer, choice, batch);
-      const bool likely = one.price.memory <= limit;
-      list.likely += likely;
-      if (one.price.tasks > most_tasks_of_one) {
-        return;
-      }
-      if (likely && (!fastest || one.price.time < fastest->price.time)) {
-        fastest = one;
-      }
-      if (!smallest || std::pair(one.price.memory, one.price.time) < std::pair(smallest->price.memory, smallest->price.time)) {
-        smallest = one;
-      }
-    });
+    for_each_choice(
+        group, request.model, batch,
+        [&](const Choice& choice) {
+          ++list.considered;
+          if (const double least = pricer.least_memory(choice); least > limit) {
+            const Bytes bytes(static_cast<std::int64_t>(least));
+            list.least_impossible = list.impossible == 0 ? bytes : std::min(list.least_impossible, bytes);
+            ++list.impossible;
+            return;
+          }
+          const Candidate one = priced(pricer, choice, batch);
+          const bool likely = one.price.memory <= limit;
+          list.likely += likely;
+          if (one.price.tasks > most_tasks_of_one) {
+            return;
+          }
+          if (likely && (!fastest || one.price.time < fastest->price.time)) {
+            fastest = one;
+          }
+          if (!smallest || std::pair(one.price.memory, one.price.time) < std::pair(smallest->price.memory, smallest->price.time)) {
+            smallest = one;
+          }
+        },
+        of_programs);
     for (const std::optional<Candidate>& one : {fastest, smallest}) {
       if (one) {
         candidates.push_back(*one);
@@ -285,7 +293,7 @@ FitList fitting_splits(const JobSpec& given, const std::function<bool(std::size_
   FitList list;
   list.limit = cluster.devices()[0].memory;
   Pricer pricer(request, spec.what_if, cost::software_by_name(spec.software));
-  const std::vector<Candidate> candidates = candidates_of(request, pricer, list);
+  const std::vector<Candidate> candidates = candidates_of(request, pricer, !spec.software.empty(), list);
   const std::vector<std::array<const Candidate*, 2>> turns = in_turns(candidates, static_cast<double>(list.limit.count));
   const std::size_t total = std::min(most_laid_out, 2 * candidates.size());
   double tasks = 0;

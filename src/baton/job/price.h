@@ -93,7 +93,7 @@ class Pricer {
   struct Matrix {
     double positions;  // rows of one sample
     double rows, columns;
-    double products;  // flops of all blocks: forward, gradient of the weights and, except in the first block, gradient of the input
+    double products;  // the number in all blocks: forward, gradient of the weights and, except in the first block, of the input
   };
 
   strategy::Request request_;

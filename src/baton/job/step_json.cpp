@@ -144,7 +144,8 @@ Json playground_words(const JobSpec& spec, std::size_t devices, std::string_view
     return model == kind.name ||
            std::any_of(kind.presets.begin(), kind.presets.end(), [&](const model::Preset& preset) { return model == preset.name; });
   });
-  if (!in_zoo || is_path(spec.cluster) || is_path(spec.software) || is_schedule_file(spec.schedule)) {
+  const bool own_strategy = spec.strategy && !spec.strategy->is_listed();
+  if (!in_zoo || own_strategy || is_path(spec.cluster) || is_path(spec.software) || is_schedule_file(spec.schedule)) {
     return {};
   }
   constexpr std::array<std::string_view, 12> elsewhere{"devices", "cluster",   "backend",    "seed",      "samples", "data",

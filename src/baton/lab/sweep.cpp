@@ -96,9 +96,10 @@ std::string on_one_device(const std::vector<Record>& rows) {
       names.push_back(strategy);
     }
   }
-  return names.empty() ? ""
-                       : fmt::format("On one device {} {} nothing to split: give several, as devices = \"cpu:2\".", listing(names),
-                                     names.size() == 1 ? "has" : "have");
+  return names.empty()
+             ? ""
+             : fmt::format("On one device {} {} nothing to split: give several, as devices = \"cpu:2\" (in a file under [job]).",
+                           listing(names), names.size() == 1 ? "has" : "have");
 }
 
 std::vector<std::string> details(const std::vector<Record>& rows) {

@@ -23,7 +23,7 @@ struct LlamaSize {
   std::int64_t vocab = 0;
   std::int64_t base = 10000;  // base of the angles of the positions
   std::int64_t head = 0;      // features of a head; 0: `dim` over the heads
-  double epsilon = 1e-5;      // added to the variance in norms
+  double epsilon = 1e-5;      // added to the mean of squares in norms
   bool qkv_bias = false;
   bool out_bias = false;  // true if the projection after attention has a bias
   bool tied = false;      // scores by the embedding's weight

@@ -20,7 +20,7 @@ enum class Axes { same, matrix, joined };
 struct Rule {
   std::string_view ending;
   Axes axes = Axes::same;
-  std::size_t output_axes = 1;  // the number of axes in front of the parameter that are outputs
+  std::size_t output_axes = 1;  // the number of leading axes of the parameter that are outputs
   bool transposed = false;
   std::size_t ones = 0;          // axes of one in front
   std::string_view joined = {};  // the ending of the tensor that it is a part of

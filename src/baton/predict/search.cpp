@@ -62,24 +62,27 @@ class Candidates {
         continue;
       }
       std::vector<Candidate> list;
-      job::for_each_choice(group, job.model(), batch, [&](const Choice& choice) {
-        ++result.considered;
-        try {
-          if (const double least = pricer.least_memory(choice); least > memory_ && !is_plain_device(choice)) {
-            result.note_too_large(least);
-            return;
-          }
-          if (const Price price = pricer.price(choice); price.tasks > most_tasks_of_one && !is_plain_device(choice)) {
-            ++result.too_long;
-            every_one_ = false;
-          } else {
-            list.push_back({choice, price, known_.size()});
-          }
-        } catch (const Error& error) {
-          ++result.refused;
-          ++result.reasons[error.what()];
-        }
-      });
+      job::for_each_choice(
+          group, job.model(), batch,
+          [&](const Choice& choice) {
+            ++result.considered;
+            try {
+              if (const double least = pricer.least_memory(choice); least > memory_ && !is_plain_device(choice)) {
+                result.note_too_large(least);
+                return;
+              }
+              if (const Price price = pricer.price(choice); price.tasks > most_tasks_of_one && !is_plain_device(choice)) {
+                ++result.too_long;
+                every_one_ = false;
+              } else {
+                list.push_back({choice, price, known_.size()});
+              }
+            } catch (const Error& error) {
+              ++result.refused;
+              ++result.reasons[error.what()];
+            }
+          },
+          !job.spec().software.empty());
       known_.emplace_back();
       constexpr std::size_t most_of_group = 64;
       if (groups.size() > 400 && list.size() > most_of_group) {

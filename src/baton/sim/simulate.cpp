@@ -40,7 +40,7 @@ struct Node {
   MeetingId meeting;
   EngineId engine;  // the engine that serves it; none if lanes are separate
   TaskType kind = TaskType::work;
-  Nanoseconds issued;  // when its host issues it, counted from the begin of its cell
+  Nanoseconds issued;  // when its host issues it, counted from the beginning of its cell
   CellId cell;         // its cell of the schedule, if hosts wait for messages
 };
 

@@ -32,7 +32,7 @@ class Traffic {
  private:
   struct Flow {
     const std::vector<Load>* loads = nullptr;
-    double left = 0;    // nanoseconds that are left of `whole`
+    double left = 0;    // the share of the flow that is left
     double whole = 0;   // nanoseconds for the whole flow at the current rate
     Nanoseconds since;  // when `left` was computed
     std::uint32_t version = 0;

@@ -206,9 +206,8 @@ class Writer : private StepTensors {
     const model::Block& block = model_.blocks()[b];
     std::vector<std::optional<std::size_t>> nodes(block.values.size());
     for (std::size_t n = 0; n < block.nodes.size() && placement_.recompute == Recompute::light; ++n) {
-      const model::Node& node = block.nodes[n];
-      if (op::is_light(node.op) && node.writes[0] != block.out) {
-        nodes[node.writes[0]] = n;
+      if (is_made_again_lightly(block, block.nodes[n])) {
+        nodes[block.nodes[n].writes[0]] = n;
       }
     }
     return nodes;
@@ -653,6 +652,10 @@ void refuse_divided_groups(const model::Model& model, const Placement& placement
 }
 
 }  // namespace
+
+bool is_made_again_lightly(const model::Block& block, const model::Node& node) {
+  return op::is_light(node.op) && node.writes[0] != block.out;
+}
 
 plan::Draft training_step(const model::Model& model, const Step& step, const Placement& placement) {
   std::int64_t covered = 0;

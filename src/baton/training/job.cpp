@@ -10,6 +10,7 @@
 #include "baton/cluster/blueprint.h"
 #include "baton/devices/backends.h"
 #include "baton/devices/devices.h"
+#include "baton/exec/host/host_backend.h"
 #include "baton/job/scenario.h"
 #include "baton/job/setup.h"
 #include "baton/model/zoo.h"
@@ -85,6 +86,10 @@ Job::Job(Ready /*ready*/, const JobSpec& spec, cluster::Machine machine, std::sh
       software_(cost::software_by_name(spec.software)),
       fold_beyond_(job::fold_beyond(spec)),
       request_(job::make_request(spec, model_, cluster_, job::is_imagined(spec) ? job::imagined_target() : backend_->target())) {
+  if (cluster_.devices()[0].gpu && !imagined() && dynamic_cast<const exec::HostBackend*>(backend_.get()) != nullptr) {
+    throw usage_error("the {} backend, which the program brings, computes on cores, not on {}: choose --devices cpu",
+                      backend_->name(), cluster_.devices()[0].name);
+  }
   spec_.backend = backend_->name();
   spec_.loss = request_.step.loss;
   if (overrides_.model) {

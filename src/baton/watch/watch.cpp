@@ -544,7 +544,7 @@ class Watch::HeartbeatThread {
         if (peer.connection.open()) {
           peer.connection.flush();
           peer.connection.receive();
-          while (peer.connection.next()) {  // messages that come now are dropped: they only make room for later ones
+          while (peer.connection.next()) {  // read and dropped, so that they do not block later ones
           }
           waiting.push_back({peer.connection.descriptor(), POLLIN, 0});
         }

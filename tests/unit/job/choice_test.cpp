@@ -60,6 +60,22 @@ TEST(Choices, OfAGroupDifferAndHaveEveryAxis) {
   EXPECT_EQ(recompute.size(), 4U);
 }
 
+TEST(Choices, OfRecomputationAreThoseThatTheModelHasAndOfProgramsThoseThatTheseHave) {
+  const auto recomputations = [](const std::string& model, bool of_programs) {
+    std::set<strategy::Recompute> list;
+    const auto note = [&](const Choice& choice) { list.insert(choice.recompute); };
+    for_each_choice({1, 1, 1, false}, model::parse_model(model), 8, note, of_programs);
+    return list;
+  };
+  using strategy::Recompute;
+  const std::set<Recompute> all{Recompute::none, Recompute::light, Recompute::alternate, Recompute::all, Recompute::full};
+  const std::set<Recompute> without_light{Recompute::none, Recompute::alternate, Recompute::all, Recompute::full};
+  const std::string gpt = "gpt:depth=4,heads=2,dim=8,context=4,vocab=8";
+  EXPECT_EQ(recomputations(gpt, false), all);
+  EXPECT_EQ(recomputations("mlp:dim=8,depth=8", false), without_light);
+  EXPECT_EQ(recomputations(gpt, true), (std::set<Recompute>{Recompute::none, Recompute::full}));
+}
+
 TEST(Choices, AsWordsAreThePlanTheyDescribe) {
   JobSpec shared;
   shared.model = "mlp:dim=16,depth=12";

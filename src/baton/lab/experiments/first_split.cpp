@@ -163,7 +163,7 @@ std::string times(const Record& row, job::Key<std::int64_t> key) { return row[ke
 
 /// The first or the last device. Records of earlier versions do not say whether it is a GPU.
 std::string device_of(const Record& row, job::Key<std::string> key) {
-  return device_name_text(text(row, key), row.value(key::on_gpus, false));
+  return row.has(key::on_gpus) ? device_name_text(text(row, key), row[key::on_gpus]) : text(row, key);
 }
 
 std::string starts(const std::vector<Record>& rows) {

@@ -300,7 +300,7 @@ void gelu(const float* __restrict x, float* __restrict y, std::int64_t count) {
 
 void gelu_backward(const float* __restrict dy, const float* __restrict x, float* __restrict dx, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const float density = exponential(-0.5F * x[i] * x[i]) * 0.39894228F;
+    const float density = without_denormals(exponential(-0.5F * x[i] * x[i]) * 0.39894228F);
     dx[i] = dy[i] * (normal_share(x[i]) + x[i] * density);
   }
 }
@@ -449,7 +449,7 @@ void cross_entropy(const float* y, const std::int32_t* labels, double* loss, flo
     const auto factor = static_cast<float>(1 / (sum * rows) * scale);
     const auto less = static_cast<float>(part.each / rows * scale);
     for (std::int64_t c = 0; c < classes; ++c) {
-      gradient[c] = gradient[c] * factor - less;
+      gradient[c] = without_denormals(gradient[c] * factor) - less;
     }
     if (held) {
       gradient[label] -= static_cast<float>((1 - part.smoothing) / rows * scale);
