@@ -54,7 +54,9 @@ std::vector<Change> changes() {
   using strategy::Recompute;
   return {
       [](JobSpec& spec) {
-        return if (spec.recompute != Recompute::none) { return false; }
+        if (spec.recompute != Recompute::none) {
+          return false;
+        }
         spec.recompute = Recompute::light;
         return true;
       },
