@@ -116,7 +116,7 @@ void bind_setup(py::module_& module) {
             }
             return words;
           },
-          "All settings as the command line takes them, by the names of their flags; a strategy of one's own is empty.")
+          "All settings as the command line takes them, by the names of their flags; a strategy of your own is empty.")
       .def(
           "values",
           [](const Setup& setup) {

@@ -83,7 +83,7 @@ std::vector<std::int64_t> chunk_counts(const schedule::Schedule& schedule, const
 bool has_light_results(const model::Model& model) {
   return std::any_of(model.blocks().begin(), model.blocks().end(), [](const model::Block& block) {
     return std::any_of(block.nodes.begin(), block.nodes.end(),
-                       [&](const model::Node& node) { return strategy::is_made_again_lightly(block, node); });
+                       [&](const model::Node& node) { return strategy::is_recomputed_light(block, node); });
   });
 }
 

@@ -201,19 +201,19 @@ class Writer : private StepTensors {
   /// share.
   using Gathered = std::vector<std::pair<std::vector<BufferId>, std::vector<BufferId>>>;
 
-  /// By value of a block: the node that makes it, if it is freed after the forward and made again where the backward reads it.
+  /// By value of a block: the node that makes it, if it is freed after the forward and recomputed where the backward reads it.
   std::vector<std::optional<std::size_t>> light_nodes(std::size_t b) const {
     const model::Block& block = model_.blocks()[b];
     std::vector<std::optional<std::size_t>> nodes(block.values.size());
     for (std::size_t n = 0; n < block.nodes.size() && placement_.recompute == Recompute::light; ++n) {
-      if (is_made_again_lightly(block, block.nodes[n])) {
+      if (is_recomputed_light(block, block.nodes[n])) {
         nodes[block.nodes[n].writes[0]] = n;
       }
     }
     return nodes;
   }
 
-  /// Before a call of the backward: makes those values again that it reads and that were freed.
+  /// Before a call of the backward: recomputes those values that it reads and that were freed.
   void remake_light(std::size_t r, std::size_t m, std::size_t b, const model::Node& node, const Call& call, Gathered& gathered,
                     std::vector<std::optional<std::size_t>>& freed) {
     for (const op::Ref& ref : call.reads) {
@@ -653,7 +653,7 @@ void refuse_divided_groups(const model::Model& model, const Placement& placement
 
 }  // namespace
 
-bool is_made_again_lightly(const model::Block& block, const model::Node& node) {
+bool is_recomputed_light(const model::Block& block, const model::Node& node) {
   return op::is_light(node.op) && node.writes[0] != block.out;
 }
 

@@ -14,8 +14,8 @@ namespace baton::strategy {
 /// the parts, and parts put together), except sums of gradients of parameters.
 /// After: tasks may read buffers of other devices; gradients of each replica are where its blocks are; if the precision of
 /// the step has 16 bits, so have all values but parameters.
-/// True if the result of a node is freed after the forward and made again in the backward under `Recompute::light`.
-bool is_made_again_lightly(const model::Block& block, const model::Node& node);
+/// True if the result of a node is freed after the forward and recomputed in the backward under `Recompute::light`.
+bool is_recomputed_light(const model::Block& block, const model::Node& node);
 
 plan::Draft training_step(const model::Model& model, const Step& step, const Placement& placement);
 
