@@ -86,7 +86,7 @@ TEST(FirstSplit, StartAndEndAreThoseOfThePlan) {
   EXPECT_TRUE(says(on("Titan:1", true), "On GPU 1, where")) << "whether there is a digit in its name or not";
   EXPECT_TRUE(says(on("core:0", false), "On core 0, where"));
   EXPECT_TRUE(
-      says(headline("first-split", {with(first_split_row(0, 20, 1), {{"first_device", "RTX-3090:0"}})}), "On RTX-3090 0, where"))
+      says(headline("first-split", {with(first_split_row(0, 20, 1), {{"first_device", "RTX-3090:0"}})}), "On RTX-3090:0, where"))
       << "a record of an earlier version";
 }
 
