@@ -181,7 +181,8 @@ std::string counted(std::size_t count, const char* one, const char* several) {
 void print_list(const job::FitList& list, const FitWords& words, std::size_t top) {
   const std::string held = parameters_and_states(job::with_software(words.job).optimizer);
   fmt::print(
-      "{} over all devices considered: {} more than {} for {}, {} by formula; {} compiled and laid out, of which {}; {} "
+      "{} over all devices considered: {} more than {} for {}, {} by formula, the others do not; {} compiled and laid out, of "
+      "which {}; {} "
       "refused\n\n",
       counted(list.considered, "split", "splits"), counted(list.impossible, "needs", "need"), to_text(list.limit), held,
       counted(list.likely, "fits", "fit"), counted(list.laid_out, "is", "are"), counted(list.smallest.size(), "fits", "fit"),

@@ -8,6 +8,7 @@
 #include "baton/job/sentences.h"
 #include "baton/lab/rows.h"
 #include "baton/report/table.h"
+#include "baton/strategy/training_step.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -31,6 +32,9 @@ std::string loss_text(double loss) { return std::isnan(loss) ? "nan" : fmt::form
 
 std::string unused_note(const training::Job& job) {
   const strategy::Request& request = job.request();
+  if (request.layout.recompute == strategy::Recompute::light && !strategy::has_light_results(request.model)) {
+    return "note: --recompute light changes nothing, because no block of this model has a norm, a GELU or a gate inside\n";
+  }
   if (request.strategy.is_by_numbers()) {
     const bool alone = request.layout.schedule.empty() && !request.layout.grid && request.layout.micro_batches > 1;
     return alone && job::is_pipeline(request)

@@ -59,8 +59,30 @@ Draft all_reduce_gradients(const Draft& draft, const Request& request) {
   return strategy::all_reduce_gradients(draft, layout.first_bucket, layout.bucket);
 }
 
+/// The callable does not see how the user wants the work laid out, so it cannot follow that.
+void refuse_layout(const Request& request, const std::string& name) {
+  const strategy::Layout& layout = request.layout;
+  const char* setting = layout.dp > 1                                   ? "dp"
+                        : layout.pp > 1                                 ? "pp"
+                        : layout.tp > 1                                 ? "tp"
+                        : layout.sp                                     ? "sp"
+                        : layout.zero.value_or(0) > 0                   ? "zero"
+                        : !layout.schedule.empty() || layout.grid       ? "schedule"
+                        : layout.chunks > 0                             ? "chunks"
+                        : !layout.split.empty()                         ? "split"
+                        : layout.balance != strategy::Balance::even     ? "balance"
+                        : layout.recompute != strategy::Recompute::none ? "recompute"
+                        : layout.micro_batches > 1                      ? "micro_batches"
+                                                                        : nullptr;
+  if (setting != nullptr) {
+    throw usage_error("strategy {} is a function, which is not told of {}: leave that out, or take a strategy that has a name",
+                      name, setting);
+  }
+}
+
 void set_strategy(Setup& setup, py::object callable, const std::string& name, const std::string& summary) {
   auto build = [callback = shared(std::move(callable)), name](const Request& request) {
+    refuse_layout(request, name);
     const py::gil_scoped_acquire acquire;
     Request shown = request;
     shown.strategy = {};  // it holds the callable, which may keep the request

@@ -80,13 +80,6 @@ std::vector<std::int64_t> chunk_counts(const schedule::Schedule& schedule, const
   return list;
 }
 
-bool has_light_results(const model::Model& model) {
-  return std::any_of(model.blocks().begin(), model.blocks().end(), [](const model::Block& block) {
-    return std::any_of(block.nodes.begin(), block.nodes.end(),
-                       [&](const model::Node& node) { return strategy::is_recomputed_light(block, node); });
-  });
-}
-
 /// Recomputations that are different plans for stages of at most this many blocks, of a model with or without results that are
 /// light.
 std::vector<Recompute> recomputations(std::int64_t blocks_of_stage, bool light) {
@@ -150,7 +143,7 @@ std::vector<Group> groups_of(const model::Model& model, std::int64_t batch, std:
 void for_each_choice(const Group& group, const model::Model& model, std::int64_t batch,
                      const std::function<void(const Choice& choice)>& visit, bool of_programs) {
   const auto blocks = static_cast<std::int64_t>(model.blocks().size());
-  const bool light = has_light_results(model);
+  const bool light = strategy::has_light_results(model);
   const std::int64_t rows = batch / group.dp;
   const auto visit_all = [&](Choice choice) {
     const std::vector<Recompute> list = of_programs ? std::vector{Recompute::none, Recompute::full}

@@ -54,12 +54,13 @@ std::vector<Change> changes() {
   using strategy::Recompute;
   return {
       [](JobSpec& spec) {
-        if (spec.recompute != Recompute::none) {
+        if (spec.recompute != Recompute::none || !spec.software.empty()) {
           return false;
         }
         spec.recompute = Recompute::light;
         return true;
       },
+      [](JobSpec& spec) { return spec.software.empty() && std::exchange(spec.recompute, Recompute::all) != Recompute::all; },
       [](JobSpec& spec) { return std::exchange(spec.recompute, Recompute::full) != Recompute::full; },
       [](JobSpec& spec) { return spec.tp.value_or(1) > 1 && !std::exchange(spec.sp, true); },
       [](JobSpec& spec) { return doubled(spec.micro_batches, spec.batch / spec.dp.value_or(1)); },
@@ -158,6 +159,9 @@ std::vector<Fit> smaller_splits(const Fit& too_large) {
     }
     try {
       Fit one = fit(spec);
+      while (!one.fits() && spec.micro_batches != split->micro_batches && change(spec)) {
+        one = fit(spec);  // as many micro-batches as are needed
+      }
       if (one.needed() < too_large.needed()) {
         list.push_back(std::move(one));
       }

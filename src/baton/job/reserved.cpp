@@ -406,11 +406,9 @@ Stage make_stage(const strategy::Request& request, const cost::Software& softwar
   stage.first = begin == 0;
   stage.last = end == blocks;
   stage.groups.emplace_back();
-  const bool whole_blocks = request.layout.recompute != strategy::Recompute::none &&
-                            request.layout.recompute != strategy::Recompute::light;
-  const KeptActivations of_layers = whole_blocks                       ? KeptActivations::input
-                                    : software.recomputed_products > 0 ? KeptActivations::selected
-                                                                       : KeptActivations::all;
+  const KeptActivations of_layers = request.layout.recompute != strategy::Recompute::none ? KeptActivations::input
+                                    : software.recomputed_products > 0                    ? KeptActivations::selected
+                                                                                          : KeptActivations::all;
   for (std::size_t l = 0; l + 1 < firsts.size(); ++l) {
     const std::size_t from = std::max(begin, firsts[l]);
     const std::size_t to = std::min(end, firsts[l + 1]);

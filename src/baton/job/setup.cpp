@@ -198,6 +198,12 @@ void require_sense(const JobSpec& spec, const strategy::Request& request) {
     throw usage_error("--label-smoothing spreads the targets of cross-entropy, but the loss is {}: add --loss cross-entropy",
                       strategy::to_text(request.step.loss));
   }
+  if (spec.recompute == strategy::Recompute::light && !spec.software.empty()) {
+    throw usage_error(
+        "--recompute light is Baton's own, and {} recomputes whole layers or none: choose full or none, or leave out "
+        "--software",
+        spec.software);
+  }
   if (spec.samples > 0 && spec.samples < request.step.global_batch) {
     throw usage_error("--samples is {}, but a batch alone takes {}", spec.samples, request.step.global_batch);
   }

@@ -386,8 +386,11 @@ void add_split_fields(std::vector<JobField>& list) {
              "pipeline stages per device, for schedules that interleave stages (default: 2)"));
   add(split_field());
   add(choice("balance", &JobSpec::balance, "without --split: assign blocks to stages by ", strategy::balance_names));
-  add(beside_axes(choice("recompute", &JobSpec::recompute,
-                         "free activations in the forward and recompute them in the backward: ", strategy::recompute_names)));
+  add(beside_axes(
+      choice("recompute", &JobSpec::recompute,
+             "free activations in the forward and recompute them in the backward (light: of norms, GELUs and gates; alternate: of "
+             "every second block; full: of every block; all: of all blocks but some, least memory): ",
+             strategy::recompute_names)));
   add(beside_axes(
           number("micro-batches", &JobSpec::micro_batches, WholeRange{1, 1 << 20},
                  "split the batch of each replica into N micro-batches and accumulate their gradients (default: 1; with a pipeline "

@@ -210,7 +210,10 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
     std::move(group.rows.begin(), group.rows.end(), std::back_inserter(result.rows));
   }
   for (std::size_t q = 0; q < experiment.questions.size(); ++q) {
-    result.answers.push_back({experiment.questions[q].id, experiment.questions[q].text, joint_answer(groups, q)});
+    const bool none = groups.empty() && !refused.empty();
+    result.answers.push_back(
+        {experiment.questions[q].id, experiment.questions[q].text,
+         none ? fmt::format("Nothing could be measured: {}.", text(refused.front(), key::reason)) : joint_answer(groups, q)});
   }
   result.trained = trained_line(result.rows);
   if (std::string sentence = few_instances_finding(result.rows); !sentence.empty()) {

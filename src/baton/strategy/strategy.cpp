@@ -551,6 +551,28 @@ double estimated_tasks(const Request& request, bool folded) {
   return per_op * static_cast<double>(ops) * copies * micro_batches;
 }
 
+namespace {
+
+/// A strategy of the program's own may have left out a pass. Tasks of its draft that read or write what another device holds are
+/// refused.
+void refuse_reads_across(const plan::Draft& draft, const Request& request) {
+  for (const plan::Task& task : draft.tasks) {
+    for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
+      for (const BufferId id : *list) {
+        if (draft[id].device != task.device) {
+          const auto& devices = request.cluster.devices();
+          throw usage_error(
+              "in the draft of strategy {} a task of {} {} a buffer of {}: add_transfers moves what other devices hold",
+              request.strategy.name(), devices.at(task.device.index()).name, list == &task.reads ? "reads" : "writes",
+              devices.at(draft[id].device.index()).name);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
 plan::Plan compile(const Request& request) {
   if (request.step.global_batch < 1) {
     throw usage_error("a global batch of {} has nothing to train on", request.step.global_batch);
@@ -564,6 +586,9 @@ plan::Plan compile(const Request& request) {
   const NamedLayout* layout = request.strategy.layout();
   const std::optional<Resolved> resolved = layout == nullptr ? std::nullopt : std::optional(resolve(request, *layout));
   plan::Draft draft = resolved ? build(request, *resolved) : request.strategy.build(request);
+  if (!request.strategy.is_listed()) {
+    refuse_reads_across(draft, request);
+  }
   if (is_mixed(precision)) {
     draft = cast_parameters(narrow_values(std::move(draft), request.step), dtype_of(precision));
   }

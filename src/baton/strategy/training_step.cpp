@@ -657,6 +657,13 @@ bool is_recomputed_light(const model::Block& block, const model::Node& node) {
   return op::is_light(node.op) && node.writes[0] != block.out;
 }
 
+bool has_light_results(const model::Model& model) {
+  return std::any_of(model.blocks().begin(), model.blocks().end(), [](const model::Block& block) {
+    return std::any_of(block.nodes.begin(), block.nodes.end(),
+                       [&](const model::Node& node) { return is_recomputed_light(block, node); });
+  });
+}
+
 plan::Draft training_step(const model::Model& model, const Step& step, const Placement& placement) {
   std::int64_t covered = 0;
   for (const Placement::Replica& replica : placement.replicas) {

@@ -16,6 +16,8 @@ namespace baton::strategy {
 /// the step has 16 bits, so have all values but parameters.
 /// True if the result of a node is freed after the forward and recomputed in the backward under `Recompute::light`.
 bool is_recomputed_light(const model::Block& block, const model::Node& node);
+/// True if `Recompute::light` changes the step of a model.
+bool has_light_results(const model::Model& model);
 
 plan::Draft training_step(const model::Model& model, const Step& step, const Placement& placement);
 
