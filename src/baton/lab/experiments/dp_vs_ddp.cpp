@@ -300,7 +300,7 @@ std::string acceptable(const std::vector<Record>& rows) {
                                         three_figures(1 + (10 * condition->extra() - step) / computing))
                           : ".";
   }
-  return fmt::format("With few devices, if a step computes much for each parameter. {}.{}", each, rule);
+  return fmt::format("If steps compute much per parameter. {}.{}", each, rule);
 }
 
 std::vector<std::string> details(const std::vector<Record>& rows) {
