@@ -159,8 +159,15 @@ std::vector<Fit> smaller_splits(const Fit& too_large) {
     }
     try {
       Fit one = fit(spec);
-      while (!one.fits() && spec.micro_batches != split->micro_batches && change(spec)) {
-        one = fit(spec);  // as many micro-batches as are needed
+      // As many micro-batches as are needed, unless what does not shrink with them is too large already.
+      std::int64_t before = too_large.needed().count;
+      for (int more = 0; more < 5 && !one.fits() && spec.micro_batches != split->micro_batches; ++more) {
+        const std::int64_t rest = 2 * one.needed().count - before;
+        before = one.needed().count;
+        if (rest > one.limit.count || !change(spec)) {
+          break;
+        }
+        one = fit(spec);
       }
       if (one.needed() < too_large.needed()) {
         list.push_back(std::move(one));

@@ -30,7 +30,7 @@ std::optional<std::string> uneven(const Choice& choice, std::int64_t batch) {
 
 std::optional<std::string> other_recomputation(const Choice& choice) {
   if (choice.recompute == Recompute::light) {
-    return "it recomputes whole layers, or others of their ops than norms, GELUs and gates";
+    return "it has no flag that recomputes just the norms, GELUs and gates";
   }
   if (choice.recompute == Recompute::alternate || choice.recompute == Recompute::all) {
     return "it recomputes every layer or none, not some inputs between them";
