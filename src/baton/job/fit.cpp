@@ -159,14 +159,13 @@ std::vector<Fit> smaller_splits(const Fit& too_large) {
     }
     try {
       Fit one = fit(spec);
-      // As many micro-batches as are needed, unless what does not shrink with them is too large already.
+      // As many micro-batches as are needed, as long as each doubling takes off a tenth at least.
       std::int64_t before = too_large.needed().count;
       for (int more = 0; more < 5 && !one.fits() && spec.micro_batches != split->micro_batches; ++more) {
-        const std::int64_t rest = 2 * one.needed().count - before;
-        before = one.needed().count;
-        if (rest > one.limit.count || !change(spec)) {
+        if (10 * one.needed().count > 9 * before || !change(spec)) {
           break;
         }
+        before = one.needed().count;
         one = fit(spec);
       }
       if (one.needed() < too_large.needed()) {

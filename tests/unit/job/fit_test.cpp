@@ -103,5 +103,23 @@ TEST(Fit, AsksForACluster) {
   }
 }
 
+TEST(Fit, ProposesAsManyMicroBatchesAsAreNeededAndStopsIfTheyCannotBeEnough) {
+  const auto most_micro_batches = [](const std::string& model, std::int64_t batch) {
+    JobSpec spec;
+    spec.model = model;
+    spec.cluster = "dgx-h100";
+    spec.devices = DeviceList("8");
+    spec.strategy = "ddp";
+    spec.batch = batch;
+    std::int64_t most = 0;
+    for (const Fit& one : smaller_splits(fit(spec))) {
+      most = std::max(most, one.spec.micro_batches.value_or(1));
+    }
+    return most;
+  };
+  EXPECT_EQ(most_micro_batches("mlp:dim=4096,depth=8", 8'000'000), 8);
+  EXPECT_EQ(most_micro_batches("mlp:dim=16384,depth=64", 8'000), 2) << "most of it are parameters";
+}
+
 }  // namespace
 }  // namespace baton::job
